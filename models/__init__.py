@@ -1,0 +1,1 @@
+"""Catalogue of models and clusters, described without torch."""

@@ -1,0 +1,1 @@
+"""Data every part of the planner shares: model, cluster, job, problem, plan, result."""

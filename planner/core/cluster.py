@@ -1,0 +1,189 @@
+"""Servers, their devices and the links between them."""
+
+from dataclasses import dataclass
+
+from planner.core.checks import require, require_count, require_distinct, require_non_negative, require_positive
+from planner.core.errors import BadInputError
+from planner.core.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A way for bytes: seconds = latency_s + bytes / bandwidth_bytes_per_s."""
+
+    bandwidth_bytes_per_s: float
+    """Per direction; infinity means unlimited."""
+    latency_s: float = 0.0
+    source: str = ""
+    """Where the figures come from."""
+
+    def __post_init__(self) -> None:
+        require_positive("link", "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, finite=False)
+        require_non_negative("link", "latency_s", self.latency_s)
+
+
+UNLIMITED = Link(bandwidth_bytes_per_s=float("inf"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceType:
+    """A kind of GPU (or CPU)."""
+
+    name: str
+    peak_flops_per_s: tuple[tuple[Precision, float], ...]
+    memory_bytes: float
+    """Usable by training; infinity means unlimited."""
+    memory_bandwidth_bytes_per_s: float = float("inf")
+    efficiency: float = 1.0
+    """Share of the peak that large kernels reach."""
+    launch_s: float = 0.0
+    """Fixed time of one layer in one direction, whatever the size: kernel launches."""
+    source: str = ""
+    """Where the figures come from."""
+
+    def __post_init__(self) -> None:
+        owner = f"device type {self.name!r}"
+        for _, flops in self.peak_flops_per_s:
+            require_positive(owner, "peak_flops_per_s", flops)
+        require_distinct(owner, "precisions", (precision for precision, _ in self.peak_flops_per_s))
+        require_positive(owner, "memory_bytes", self.memory_bytes, finite=False)
+        require_positive(owner, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s, finite=False)
+        require(0 < self.efficiency <= 1, owner, "efficiency", "above 0 and at most 1", self.efficiency)
+        require_non_negative(owner, "launch_s", self.launch_s)
+
+    def flops_per_s(self, precision: Precision) -> float | None:
+        """Peak rate in one precision, None where the type does not state it."""
+        return dict(self.peak_flops_per_s).get(precision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Island:
+    """Identical devices inside one server behind one fabric."""
+
+    device_type: str
+    count: int
+    fabric: Link = UNLIMITED
+    shared: bool = False
+    """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+
+    def __post_init__(self) -> None:
+        require_count(f"island of {self.device_type}", "count", self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A class of identical hosts, each with one network interface."""
+
+    name: str
+    islands: tuple[Island, ...]
+    count: int = 1
+    nic: Link = UNLIMITED
+    bridge: Link | None = None
+    """Between islands of the server; None: the slowest fabric of the server."""
+
+    def __post_init__(self) -> None:
+        owner = f"server {self.name!r}"
+        require(bool(self.name), "server", "name", "not empty", self.name)
+        require_count(owner, "count", self.count)
+        require(len(self.islands) > 0, owner, "islands", "not empty", ())
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of one host."""
+        return sum(island.count for island in self.islands)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOverride:
+    """The link between two server classes where it differs from the default."""
+
+    servers: tuple[str, str]
+    link: Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device of the cluster."""
+
+    name: str
+    """`server/index`, for example `v100-3/0`."""
+    device_type: str
+    server_class: int
+    """Index into `Cluster.servers`."""
+    host: int
+    """Which of the identical hosts of the class, from 0."""
+    island: int
+    """Index into `Server.islands`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """All servers and the network between them."""
+
+    name: str
+    device_types: tuple[DeviceType, ...]
+    servers: tuple[Server, ...]
+    network: Link = UNLIMITED
+    """Between any two hosts, on top of their interfaces."""
+    overrides: tuple[NetworkOverride, ...] = ()
+
+    def __post_init__(self) -> None:
+        owner = f"cluster {self.name!r}"
+        require(len(self.servers) > 0, owner, "servers", "not empty", ())
+        require_distinct(owner, "device type names", (kind.name for kind in self.device_types))
+        require_distinct(owner, "server names", (server.name for server in self.servers))
+        types = {kind.name for kind in self.device_types}
+        names = {server.name for server in self.servers}
+        for server in self.servers:
+            for island in server.islands:
+                require(island.device_type in types, f"server {server.name!r}", "device_type", f"one of {sorted(types)}", island.device_type)
+        for override in self.overrides:
+            for name in override.servers:
+                require(name in names, owner, "override", f"between servers of {sorted(names)}", name)
+        require_distinct(owner, "host names", (host for s in range(len(self.servers)) for host in self.host_names(s)))
+
+    def device_type(self, name: str) -> DeviceType:
+        """The device type of that name.
+
+        Raises
+        ------
+        BadInputError
+            If there is none.
+        """
+        for kind in self.device_types:
+            if kind.name == name:
+                return kind
+        raise BadInputError(f"cluster {self.name!r}: unknown device type {name!r}")
+
+    def host_names(self, server_class: int) -> tuple[str, ...]:
+        """Names of the hosts of one class: the class name, numbered where there are several."""
+        server = self.servers[server_class]
+        if server.count == 1:
+            return (server.name,)
+        return tuple(f"{server.name}-{index}" for index in range(server.count))
+
+    def devices(self) -> tuple[Device, ...]:
+        """Every device, by class, host, island."""
+        return tuple(
+            Device(name=f"{host_name}/{slot}", device_type=server.islands[island].device_type, server_class=index, host=host, island=island)
+            for index, server in enumerate(self.servers)
+            for host, host_name in enumerate(self.host_names(index))
+            for slot, island in enumerate(_island_of_slot(server))
+        )
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of all hosts."""
+        return sum(server.count * server.num_devices for server in self.servers)
+
+    def network_between(self, first: int, second: int) -> Link:
+        """The network link between hosts of two classes, interfaces not included."""
+        pair = {self.servers[first].name, self.servers[second].name}
+        for override in self.overrides:
+            if set(override.servers) == pair:
+                return override.link
+        return self.network
+
+
+def _island_of_slot(server: Server) -> tuple[int, ...]:
+    return tuple(index for index, island in enumerate(server.islands) for _ in range(island.count))

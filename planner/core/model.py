@@ -1,0 +1,113 @@
+"""A model as a chain of layers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.core.checks import require, require_distinct, require_non_negative
+from planner.core.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTable:
+    """Measured times of one layer on one device type, by micro-batch size."""
+
+    device_type: str
+    samples: tuple[int, ...]
+    """Micro-batch sizes, increasing."""
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        owner = f"times on {self.device_type}"
+        require(len(self.samples) > 0, owner, "samples", "not empty", self.samples)
+        rising = all(a < b for a, b in zip((0, *self.samples), self.samples, strict=False))
+        require(rising, owner, "samples", "positive and increasing", self.samples)
+        for field in ("forward_s", "backward_s"):
+            values: tuple[float, ...] = getattr(self, field)
+            require(len(values) == len(self.samples), owner, field, "one per sample size", values)
+            for value in values:
+                require_non_negative(owner, field, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """The smallest unit of the partition: an embedding, an attention part, a block ..."""
+
+    name: str
+    kind: str = "layer"
+    params_bytes: float = 0.0
+    """Weights in the training precision."""
+    forward_flops: float = 0.0
+    """Per sample; a backward counts twice as much."""
+    saved_bytes: float = 0.0
+    """Kept from forward to backward, per sample, the layer's own input included."""
+    output_bytes: float = 0.0
+    """Handed to the next layer, per sample."""
+    working_bytes: float = 0.0
+    """Needed on top while the layer runs, per sample."""
+    times: tuple[TimeTable, ...] = ()
+    """Measured; a device type without a table is estimated by the roofline."""
+
+    def __post_init__(self) -> None:
+        owner = f"layer {self.name!r}"
+        require(bool(self.name), "layer", "name", "not empty", self.name)
+        for field in ("params_bytes", "forward_flops", "saved_bytes", "output_bytes", "working_bytes"):
+            require_non_negative(owner, field, getattr(self, field))
+        require_distinct(owner, "device types with times", (t.device_type for t in self.times))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipEdge:
+    """A tensor of its own, made by layer `source` and used by the later layer `target`."""
+
+    source: int
+    target: int
+    num_bytes: float
+    """Per sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """A chain of layers with optional skip edges."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    skip_edges: tuple[SkipEdge, ...] = ()
+    precision: Precision = Precision.FP16
+    """The format in which all byte figures were counted."""
+    sequence_length: int | None = None
+    """Tokens of one sample, where the model has tokens."""
+
+    def __post_init__(self) -> None:
+        owner = f"model {self.name!r}"
+        require(len(self.layers) > 0, owner, "layers", "not empty", ())
+        require_distinct(owner, "layer names", (layer.name for layer in self.layers))
+        for edge in self.skip_edges:
+            inside = 0 <= edge.source < edge.target < len(self.layers)
+            rule = f"forward and inside 0..{len(self.layers) - 1}"
+            require(inside, owner, "skip edge", rule, (edge.source, edge.target))
+            require_non_negative(owner, "skip edge bytes", edge.num_bytes)
+
+    @property
+    def num_layers(self) -> int:
+        """L, the length of the chain."""
+        return len(self.layers)
+
+    @property
+    def num_params(self) -> float:
+        """Parameters of the whole model."""
+        return sum(layer.params_bytes for layer in self.layers) / self.precision.num_bytes
+
+    def boundary_bytes(self) -> NDArray[np.float64]:
+        """Bytes per sample that cross each boundary, shape (L + 1,).
+
+        Boundary j lies before layer j. Every tensor counts once: the output of layer j - 1, and
+        each skip edge made before j and used at or after it. Nothing crosses the two ends.
+        """
+        crossing = np.zeros(self.num_layers + 1)
+        crossing[1:-1] = [layer.output_bytes for layer in self.layers[:-1]]
+        for edge in self.skip_edges:
+            crossing[edge.source + 1 : edge.target + 1] += edge.num_bytes
+        return crossing

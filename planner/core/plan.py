@@ -1,0 +1,81 @@
+"""A plan: which layers run where, how, and in which order."""
+
+from dataclasses import dataclass
+
+from planner.core.checks import require, require_count, require_distinct
+from planner.core.problem import Variant
+from planner.core.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Layers [start, stop) on one group of devices."""
+
+    start: int
+    stop: int
+    devices: tuple[str, ...]
+    """Names of the cluster's devices: replicas * tensor_parallel of them."""
+    replicas: int = 1
+    tensor_parallel: int = 1
+    recompute: bool = False
+    warmup_depth: int
+    """Forwards before the first backward."""
+    forward_micro_batch: int
+    """Samples of one forward, over all replicas."""
+    backward_micro_batch: int
+    """Samples of one backward, over all replicas."""
+
+    def __post_init__(self) -> None:
+        owner = f"stage [{self.start}, {self.stop})"
+        require(0 <= self.start < self.stop, owner, "layers", "at least one, from 0", (self.start, self.stop))
+        for field in ("replicas", "tensor_parallel", "warmup_depth", "forward_micro_batch", "backward_micro_batch"):
+            require_count(owner, field, getattr(self, field))
+        wanted = self.replicas * self.tensor_parallel
+        require(len(self.devices) == wanted, owner, "devices", f"replicas x tensor_parallel = {wanted}", self.devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """One chain of stages that holds the whole model."""
+
+    stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        require(len(self.stages) > 0, "pipeline", "stages", "not empty", ())
+        require(self.stages[0].start == 0, "pipeline", "first stage", "from layer 0", self.stages[0].start)
+        for before, after in zip(self.stages, self.stages[1:], strict=False):
+            require(before.stop == after.start, "pipeline", "stages", "contiguous", (before.stop, after.start))
+
+    @property
+    def num_stages(self) -> int:
+        """S, the length of the pipeline."""
+        return len(self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One training iteration, laid out."""
+
+    schedule: Schedule
+    micro_batch: int
+    """Samples."""
+    num_microbatches: int
+    """Per pipeline."""
+    pipelines: tuple[Pipeline, ...]
+
+    def __post_init__(self) -> None:
+        require(len(self.pipelines) > 0, "plan", "pipelines", "not empty", ())
+        require_count("plan", "micro_batch", self.micro_batch)
+        require_count("plan", "num_microbatches", self.num_microbatches)
+        devices = (d for pipeline in self.pipelines for stage in pipeline.stages for d in stage.devices)
+        require_distinct("plan", "devices", devices)
+
+    @property
+    def variant(self) -> Variant:
+        """The choices that hold for the whole plan."""
+        return Variant(schedule=self.schedule, micro_batch=self.micro_batch, num_microbatches=self.num_microbatches)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Stages of all pipelines, in order."""
+        return tuple(stage for pipeline in self.pipelines for stage in pipeline.stages)

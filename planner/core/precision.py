@@ -1,0 +1,16 @@
+"""Number formats of training and their size."""
+
+from enum import StrEnum
+
+
+class Precision(StrEnum):
+    """Format of weights and activations during training."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of one number."""
+        return 4 if self is Precision.FP32 else 2

@@ -1,0 +1,76 @@
+"""Model, cluster and job together: what a solver is given."""
+
+from dataclasses import dataclass
+
+from planner.core.checks import require
+from planner.core.cluster import Cluster
+from planner.core.errors import BadInputError
+from planner.core.job import Job
+from planner.core.model import ModelProfile
+from planner.core.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The choices that hold for a whole plan."""
+
+    schedule: Schedule
+    micro_batch: int
+    num_microbatches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Everything a solver needs to know.
+
+    Raises
+    ------
+    BadInputError
+        If the model was profiled for another precision than the job's, or if a device type of the
+        cluster can neither be looked up in the model's measured times nor estimated.
+    """
+
+    model: ModelProfile
+    cluster: Cluster
+    job: Job
+
+    def __post_init__(self) -> None:
+        require(
+            self.model.precision is self.job.precision,
+            f"model {self.model.name!r}",
+            "precision",
+            f"the job's {self.job.precision}",
+            str(self.model.precision),
+        )
+        used = {island.device_type for server in self.cluster.servers for island in server.islands}
+        complaints = [fault for name in sorted(used) if (fault := self._missing_times(name))]
+        if complaints:
+            raise BadInputError(*complaints)
+
+    def _missing_times(self, device_type: str) -> str:
+        if self.cluster.device_type(device_type).flops_per_s(self.job.precision) is not None:
+            return ""
+        missing = [
+            layer.name for layer in self.model.layers if all(table.device_type != device_type for table in layer.times)
+        ]
+        if not missing:
+            return ""
+        return (
+            f"device type {device_type!r}: no peak_flops_per_s for {self.job.precision}, and layer {missing[0]!r} "
+            f"of model {self.model.name!r} has no measured times on it; give one of the two"
+        )
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every schedule with every micro-batch size that divides the global batch."""
+        return tuple(
+            Variant(schedule=schedule, micro_batch=size, num_microbatches=self.job.global_batch // size)
+            for schedule in self.job.schedules
+            for size in self.job.micro_batches
+            if self.job.global_batch % size == 0
+        )
+
+    @property
+    def max_stages(self) -> int:
+        """A stage needs a layer and a device."""
+        return min(self.model.num_layers, self.cluster.num_devices)

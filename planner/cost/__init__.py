@@ -1,0 +1,1 @@
+"""Times and bytes of layers, stages, transfers and collectives."""

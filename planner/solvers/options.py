@@ -1,0 +1,35 @@
+"""What a caller may ask of any solver."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.core.checks import require, require_count, require_non_negative, require_positive
+
+
+class Rows(StrEnum):
+    """Which families of lower-bound rows a solver uses."""
+
+    SHARED = "shared"
+    """Busy, fill and sync: the rows every exact solver can express."""
+    ALL = "all"
+    """Also pair, link and flush rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveOptions:
+    """Limits and tolerances of one run."""
+
+    gap: float = 1e-4
+    """Relative gap at which a plan counts as optimal."""
+    time_limit_s: float | None = 60.0
+    """None: no limit."""
+    seed: int = 0
+    threads: int = 1
+    rows: Rows = Rows.ALL
+
+    def __post_init__(self) -> None:
+        require_non_negative("options", "gap", self.gap)
+        require(self.gap < 1, "options", "gap", "below 1", self.gap)
+        if self.time_limit_s is not None:
+            require_positive("options", "time_limit_s", self.time_limit_s)
+        require_count("options", "threads", self.threads)

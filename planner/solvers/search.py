@@ -1,0 +1,149 @@
+"""The running record of a search: best plan, bound, clock, history."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from planner.core.plan import Plan
+from planner.core.problem import Problem
+from planner.core.result import HistoryPoint, Result, Shortage, Status, relative_gap
+from planner.cost.stage_costs import cost_plan
+from planner.simulator.engine import iteration_times
+from planner.solvers.options import SolveOptions
+
+Observer = Callable[[HistoryPoint], None]
+
+
+class Search:
+    """Best plan and bound of one solver run.
+
+    Parameters
+    ----------
+    observer
+        Called with every improvement of plan or bound.
+    cancelled
+        Set by the caller, from any thread, to stop the search; the best plan is kept.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        *,
+        observer: Observer | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> None:
+        self.problem = problem
+        self.options = options
+        self.best_plan: Plan | None = None
+        self.best_s = math.inf
+        self.bound_s = 0.0
+        self._observer = observer
+        self._cancelled = cancelled or threading.Event()
+        self._started = time.perf_counter()
+        self._history: list[HistoryPoint] = []
+        self._counts: dict[str, int] = {}
+
+    def offer(self, plans: Sequence[Plan]) -> list[float]:
+        """Simulate plans, keep the best, return their iteration times in order."""
+        times = [float(t) for t in iteration_times([cost_plan(self.problem, plan) for plan in plans])]
+        self.count("plans simulated", len(plans))
+        for plan, seconds in zip(plans, times, strict=True):
+            if seconds < self.best_s:
+                self.best_plan, self.best_s = plan, seconds
+                self._record()
+        return times
+
+    def raise_bound(self, bound_s: float) -> None:
+        """Note a proof that no plan is faster; never lowers the bound."""
+        if bound_s > self.bound_s:
+            self.bound_s = bound_s
+            self._record()
+
+    def count(self, what: str, how_many: int = 1) -> None:
+        """Add to a counter shown with the result."""
+        self._counts[what] = self._counts.get(what, 0) + how_many
+
+    @property
+    def seconds(self) -> float:
+        """Since the search began."""
+        return time.perf_counter() - self._started
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the time limit; infinite without one, never negative."""
+        limit = self.options.time_limit_s
+        return math.inf if limit is None else max(0.0, limit - self.seconds)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller asked to stop."""
+        return self._cancelled.is_set()
+
+    @property
+    def out_of_budget(self) -> bool:
+        """Whether to stop now: cancelled, or out of time."""
+        return self.cancelled or self.seconds_left <= 0
+
+    @property
+    def gap(self) -> float:
+        """Relative gap of best plan and bound; infinite without a plan."""
+        return math.inf if self.best_plan is None else relative_gap(self.best_s, self.bound_s) or 0.0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is within the one asked for."""
+        return self.best_plan is not None and self.gap <= self.options.gap
+
+    def result(
+        self,
+        solver: str,
+        *,
+        proves: bool,
+        exhausted: bool = False,
+        row_bound_s: float | None = None,
+        shortages: tuple[Shortage, ...] = (),
+    ) -> Result:
+        """The result as of now.
+
+        Parameters
+        ----------
+        proves
+            Whether this solver gives bounds at all.
+        exhausted
+            Whether the whole search space was covered, so that having no plan means there is none.
+        """
+        has_plan = self.best_plan is not None
+        bound_s = min(self.bound_s, self.best_s) if proves else None
+        return Result(
+            status=self._status(proves=proves, exhausted=exhausted),
+            solver=solver,
+            seconds=self.seconds,
+            plan=self.best_plan,
+            objective_s=self.best_s if has_plan else None,
+            bound_s=bound_s if bound_s is not None and math.isfinite(bound_s) else None,
+            row_bound_s=row_bound_s,
+            counts=tuple(sorted(self._counts.items())),
+            history=tuple(self._history),
+            shortages=shortages,
+        )
+
+    def _status(self, *, proves: bool, exhausted: bool) -> Status:
+        if self.best_plan is None and exhausted:
+            return Status.INFEASIBLE
+        if proves and self.closed:
+            return Status.OPTIMAL
+        if self.cancelled:
+            return Status.INTERRUPTED
+        return Status.FEASIBLE if self.best_plan is not None else Status.NO_PLAN
+
+    def _record(self) -> None:
+        point = HistoryPoint(
+            seconds=self.seconds,
+            objective_s=self.best_s if self.best_plan is not None else None,
+            bound_s=min(self.bound_s, self.best_s) if self.bound_s > 0 else None,
+        )
+        self._history.append(point)
+        if self._observer is not None:
+            self._observer(point)
