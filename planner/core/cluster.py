@@ -21,6 +21,10 @@ class Link:
         require_positive("link", "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, finite=False)
         require_non_negative("link", "latency_s", self.latency_s)
 
+    def transfer_s(self, num_bytes: float) -> float:
+        """Seconds that a message of that size takes."""
+        return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
+
 
 UNLIMITED = Link(bandwidth_bytes_per_s=float("inf"))
 
@@ -136,7 +140,13 @@ class Cluster:
         names = {server.name for server in self.servers}
         for server in self.servers:
             for island in server.islands:
-                require(island.device_type in types, f"server {server.name!r}", "device_type", f"one of {sorted(types)}", island.device_type)
+                require(
+                    island.device_type in types,
+                    f"server {server.name!r}",
+                    "device_type",
+                    f"one of {sorted(types)}",
+                    island.device_type,
+                )
         for override in self.overrides:
             for name in override.servers:
                 require(name in names, owner, "override", f"between servers of {sorted(names)}", name)
@@ -165,7 +175,13 @@ class Cluster:
     def devices(self) -> tuple[Device, ...]:
         """Every device, by class, host, island."""
         return tuple(
-            Device(name=f"{host_name}/{slot}", device_type=server.islands[island].device_type, server_class=index, host=host, island=island)
+            Device(
+                name=f"{host_name}/{slot}",
+                device_type=server.islands[island].device_type,
+                server_class=index,
+                host=host,
+                island=island,
+            )
             for index, server in enumerate(self.servers)
             for host, host_name in enumerate(self.host_names(index))
             for slot, island in enumerate(_island_of_slot(server))

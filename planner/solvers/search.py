@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import HistoryPoint, Result, Shortage, Status, relative_gap
-from planner.cost.stage_costs import cost_plan
+from planner.cost.cost_model import CostModel
 from planner.simulator.engine import iteration_times
 from planner.solvers.options import SolveOptions
 
@@ -36,6 +36,7 @@ class Search:
     ) -> None:
         self.problem = problem
         self.options = options
+        self.costs = CostModel(problem)
         self.best_plan: Plan | None = None
         self.best_s = math.inf
         self.bound_s = 0.0
@@ -47,7 +48,7 @@ class Search:
 
     def offer(self, plans: Sequence[Plan]) -> list[float]:
         """Simulate plans, keep the best, return their iteration times in order."""
-        times = [float(t) for t in iteration_times([cost_plan(self.problem, plan) for plan in plans])]
+        times = [float(t) for t in iteration_times([self.costs.plan(plan) for plan in plans])]
         self.count("plans simulated", len(plans))
         for plan, seconds in zip(plans, times, strict=True):
             if seconds < self.best_s:

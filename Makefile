@@ -1,0 +1,19 @@
+PYTHON ?= .venv/bin/python
+
+.PHONY: install lint test bench ci
+
+install:  ## a virtual environment with everything that development needs
+	python3 -m venv .venv
+	.venv/bin/pip install -e '.[dev]'
+
+lint:  ## ruff, mypy, import-linter, deptry, codespell
+	.ci/lint $(dir $(PYTHON))
+
+test:  ## all tests
+	$(PYTHON) -m pytest -q -n 2
+
+bench:  ## quality of the plans and speed, as ratios
+	$(PYTHON) -m benchmarks
+
+ci:  ## what has to hold before a change goes in, from a fresh installation
+	.ci/run

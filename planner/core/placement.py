@@ -1,0 +1,57 @@
+"""Where a stage runs: a class of servers, how many hosts, which island, how many replicas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.core.checks import require
+from planner.core.cluster import Cluster, Device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The device group of a stage, up to the renaming of identical hosts and devices.
+
+    Either `replicas` devices of one island of one host, or all devices of `num_hosts` whole hosts.
+    """
+
+    server_class: int
+    island: int
+    num_hosts: int = 1
+    replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """A placement on hosts of the cluster."""
+
+    placement: Placement
+    hosts: tuple[int, ...]
+    """Indices of the hosts within their class."""
+
+
+def hosting_of(cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Device]) -> Hosting:
+    """Recognise the placement of a stage from the names of its devices.
+
+    Parameters
+    ----------
+    known
+        Every device of the cluster by its name.
+
+    Raises
+    ------
+    BadInputError
+        If a name is unknown, or if the devices are neither of one island of one host nor all
+        devices of whole hosts of one class with a single island.
+    """
+    for name in names:
+        require(name in known, "stage", "devices", f"devices of cluster {cluster.name!r}", name)
+    devices = [known[name] for name in names]
+    islands = {(device.server_class, device.island) for device in devices}
+    require(len(islands) == 1, "stage", "devices", "of one island, or whole hosts of one class", names)
+    server_class, island = islands.pop()
+    hosts = tuple(sorted({device.host for device in devices}))
+    server = cluster.servers[server_class]
+    whole = len(devices) == len(hosts) * server.num_devices
+    require(len(hosts) == 1 or whole, "stage", "devices", "within one host, or of whole hosts", names)
+    placement = Placement(server_class=server_class, island=island, num_hosts=len(hosts), replicas=len(devices))
+    return Hosting(placement=placement, hosts=hosts)

@@ -1,0 +1,65 @@
+"""Forward and backward seconds of single layers on one device type."""
+
+import numpy as np
+
+from planner.core.cluster import DeviceType
+from planner.core.errors import BadInputError
+from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.cost.plan_costs import Floats
+
+BACKWARD_PER_FORWARD = 2.0
+"""A backward computes the gradients of inputs and of weights: twice the work of the forward."""
+
+
+def layer_times(model: ModelProfile, device: DeviceType, samples: float) -> tuple[Floats, Floats]:
+    """Seconds of every layer for one micro-batch of that many samples.
+
+    Measured tables are interpolated where the layer has one for the device type; the roofline
+    (Williams et al., CACM 2009) serves elsewhere.
+
+    Returns
+    -------
+    forward_s, backward_s
+        Shape (L,) each.
+    """
+    forward_s, backward_s = _roofline(model, device, samples)
+    for index, layer in enumerate(model.layers):
+        table = _table(layer, device.name)
+        if table is not None:
+            forward_s[index] = interpolate(table.samples, table.forward_s, samples)
+            backward_s[index] = interpolate(table.samples, table.backward_s, samples)
+    if np.isnan(forward_s).any():
+        raise BadInputError(f"device type {device.name!r} has neither a peak rate nor measured times for every layer")
+    return forward_s, backward_s
+
+
+def interpolate(sizes: tuple[int, ...], seconds: tuple[float, ...], samples: float) -> float:
+    """Time at a micro-batch size from a measured table.
+
+    Piecewise linear between the sizes, in proportion to the size below the smallest (and
+    everywhere, with a single size), along the last segment above the largest but never falling.
+    """
+    if samples <= sizes[0] or len(sizes) == 1:
+        return seconds[0] * samples / sizes[0]
+    if samples <= sizes[-1]:
+        return float(np.interp(samples, sizes, seconds))
+    slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
+    return seconds[-1] + max(0.0, slope) * (samples - sizes[-1])
+
+
+def _table(layer: Layer, device_type: str) -> TimeTable | None:
+    return next((table for table in layer.times if table.device_type == device_type), None)
+
+
+def _roofline(model: ModelProfile, device: DeviceType, samples: float) -> tuple[Floats, Floats]:
+    """max(FLOPs / attainable rate, bytes touched / memory bandwidth) + kernel launches."""
+    peak = device.flops_per_s(model.precision)
+    if peak is None:
+        return np.full(model.num_layers, np.nan), np.full(model.num_layers, np.nan)
+    flops = samples * np.array([layer.forward_flops for layer in model.layers])
+    weights = np.array([layer.params_bytes for layer in model.layers])
+    activations = samples * np.array([layer.saved_bytes + layer.output_bytes for layer in model.layers])
+    compute_s = flops / (peak * device.efficiency)
+    memory_s = (weights + activations) / device.memory_bandwidth_bytes_per_s
+    forward_s = np.maximum(compute_s, memory_s)
+    return forward_s + device.launch_s, BACKWARD_PER_FORWARD * forward_s + device.launch_s

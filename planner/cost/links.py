@@ -1,0 +1,88 @@
+"""Links between the devices of consecutive stages, and the queues on their way."""
+
+from planner.core.cluster import Cluster, Link
+from planner.core.placement import Hosting
+
+
+def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
+    """The fabric of an island, or the bridge between two islands of a host.
+
+    A server that states no bridge is given its slowest fabric and the largest latency.
+    """
+    server = cluster.servers[server_class]
+    if first_island == second_island:
+        return server.islands[first_island].fabric
+    if server.bridge is not None:
+        return server.bridge
+    fabrics = [server.islands[index].fabric for index in (first_island, second_island)]
+    return Link(
+        bandwidth_bytes_per_s=min(fabric.bandwidth_bytes_per_s for fabric in fabrics),
+        latency_s=max(fabric.latency_s for fabric in fabrics),
+    )
+
+
+def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tuple[int, int]) -> Link:
+    """The link from the hosts of one stage to those of the next.
+
+    Each side is (server class, number of hosts): m hosts send their shares of a micro-batch at
+    once through m interfaces, over as many network paths as the smaller side has hosts.
+    """
+    (from_class, from_hosts), (to_class, to_hosts) = sender, receiver
+    from_nic, to_nic = cluster.servers[from_class].nic, cluster.servers[to_class].nic
+    network = cluster.network_between(from_class, to_class)
+    return Link(
+        bandwidth_bytes_per_s=min(
+            from_hosts * from_nic.bandwidth_bytes_per_s,
+            to_hosts * to_nic.bandwidth_bytes_per_s,
+            min(from_hosts, to_hosts) * network.bandwidth_bytes_per_s,
+        ),
+        latency_s=from_nic.latency_s + to_nic.latency_s + network.latency_s,
+    )
+
+
+def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:
+    """The link from one stage to the next, one direction."""
+    first, second = sender.placement, receiver.placement
+    if _same_host(sender, receiver):
+        return link_within_host(cluster, first.server_class, first.island, second.island)
+    return link_between_hosts(cluster, (first.server_class, first.num_hosts), (second.server_class, second.num_hosts))
+
+
+def route_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> tuple[str, ...]:
+    """Names of the links that a transfer shares with others and must queue for.
+
+    The hosts of one stage send and receive alike, so the first stands for all of them.
+    """
+    if not _same_host(sender, receiver):
+        return (f"{_host_name(cluster, sender)}:nic-out", f"{_host_name(cluster, receiver)}:nic-in")
+    first, second = sender.placement, receiver.placement
+    if first.island != second.island:
+        return (f"{_host_name(cluster, sender)}:bridge",)
+    return _fabric_route(cluster, sender)
+
+
+def sync_route(cluster: Cluster, hosting: Hosting) -> tuple[str, ...]:
+    """Links that the gradient all-reduce of a stage occupies."""
+    placement = hosting.placement
+    if placement.replicas == 1:
+        return ()
+    if placement.num_hosts > 1:
+        host = _host_name(cluster, hosting)
+        return (f"{host}:nic-in", f"{host}:nic-out")
+    return _fabric_route(cluster, hosting)
+
+
+def _same_host(sender: Hosting, receiver: Hosting) -> bool:
+    same_class = sender.placement.server_class == receiver.placement.server_class
+    return same_class and sender.hosts == receiver.hosts
+
+
+def _fabric_route(cluster: Cluster, hosting: Hosting) -> tuple[str, ...]:
+    placement = hosting.placement
+    if not cluster.servers[placement.server_class].islands[placement.island].shared:
+        return ()
+    return (f"{_host_name(cluster, hosting)}:fabric-{placement.island}",)
+
+
+def _host_name(cluster: Cluster, hosting: Hosting) -> str:
+    return cluster.host_names(hosting.placement.server_class)[hosting.hosts[0]]

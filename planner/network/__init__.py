@@ -1,0 +1,1 @@
+"""The stage network: every plan of one variant is a path through it."""

@@ -1,0 +1,85 @@
+"""A plan without names: the stages of a pipeline in order, each with its placement."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.core.job import Recompute
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.placement import Placement
+from planner.core.problem import Variant
+from planner.core.schedule import warmup_depth
+from planner.cost.cost_model import CostModel
+from planner.network.seating import Seat, seat_stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One stage: where its layers end and where it sits."""
+
+    stop: int
+    """First layer after the stage."""
+    placement: Placement
+    opens: bool
+    """Whether it starts on hosts of its own; False: on the host of the stage before."""
+
+
+Layout = tuple[Block, ...]
+
+
+def assemble(costs: CostModel, variant: Variant, layout: Layout) -> Plan | None:
+    """The plan of a layout; None if hosts, devices or memory do not suffice.
+
+    Recomputation follows the job: with `auto`, exactly the stages that would not fit otherwise.
+    """
+    problem = costs.problem
+    devices = seat_stages(problem.cluster, [Seat(placement=block.placement, opens=block.opens) for block in layout])
+    if devices is None:
+        return None
+    stages, start = [], 0
+    for index, (block, names) in enumerate(zip(layout, devices, strict=True)):
+        depth = warmup_depth(variant.schedule, len(layout) - index, variant.num_microbatches)
+        recompute = recompute_choice(costs, variant, block.placement, start, block.stop, depth)
+        if recompute is None:
+            return None
+        stages.append(
+            Stage(
+                start=start,
+                stop=block.stop,
+                devices=names,
+                replicas=block.placement.replicas,
+                recompute=recompute,
+                warmup_depth=depth,
+                forward_micro_batch=variant.micro_batch,
+                backward_micro_batch=variant.micro_batch,
+            )
+        )
+        start = block.stop
+    return Plan(
+        schedule=variant.schedule,
+        micro_batch=variant.micro_batch,
+        num_microbatches=variant.num_microbatches,
+        pipelines=(Pipeline(stages=tuple(stages)),),
+    )
+
+
+RECOMPUTE_MODES = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}
+"""What a stage may do, the preferred first."""
+
+
+def recompute_choice(
+    costs: CostModel, variant: Variant, placement: Placement, start: int, stop: int, depth: int
+) -> bool | None:
+    """Whether the stage recomputes; None if it fits in memory in no allowed way."""
+    limit_bytes = costs.stages.device_type(placement).memory_bytes
+    for recompute in RECOMPUTE_MODES[costs.problem.job.recompute]:
+        stage = costs.stages.stages(
+            placement,
+            micro_batch=variant.micro_batch,
+            recompute=recompute,
+            start=np.array([start]),
+            stop=np.array([stop]),
+        )
+        if stage.memory_bytes(np.array([depth]))[0] <= limit_bytes:
+            return recompute
+    return None

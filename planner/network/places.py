@@ -1,0 +1,150 @@
+"""Where the next stage may run, given where the last one ended.
+
+A server hosts one contiguous run of stages; inside it each island hosts one contiguous run. Hosts
+of a class are alike, and so are devices of an island, so only counts matter: *entries* say what a
+stage starts from, *exits* what it leaves behind, and neither names a host.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.core.cluster import Cluster, Link
+from planner.core.job import Job
+from planner.core.placement import Placement
+from planner.cost.links import link_between_hosts, link_within_host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """State of the current host (or whole hosts) once a stage has taken its devices."""
+
+    server_class: int
+    num_hosts: int
+    island: int
+    visited: frozenset[int]
+    """Islands of the host used so far, the current one included."""
+    used: int
+    """Devices of the current island taken so far, on each host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a stage about to start finds: the current host as `before`, or newly opened hosts."""
+
+    server_class: int
+    opened_hosts: int
+    """Hosts opened for this stage; 0 inside the current host."""
+    island: int | None
+    """The island to go on in; None on a host just opened."""
+    before: Exit | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A placement that an entry allows, and the exit it leads to; both are indices."""
+
+    entry: int
+    placement: Placement
+    exit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """A transfer from an exit to an entry, both indices; `exit` is None at the start of a pipeline."""
+
+    exit: int | None
+    entry: int
+    link: Link | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """All entries and exits, and how they follow one another."""
+
+    entries: tuple[Entry, ...]
+    exits: tuple[Exit, ...]
+    options: tuple[Option, ...]
+    crossings: tuple[Crossing, ...]
+
+
+def build_places(cluster: Cluster, job: Job, *, micro_batch: int) -> Places:
+    """Enumerate entries, exits, options and crossings for one micro-batch size."""
+    openings = [entry for entry in _openings(cluster) if any(_options(cluster, job, entry, micro_batch))]
+    entries: dict[Entry, int] = {entry: index for index, entry in enumerate(openings)}
+    exits: dict[Exit, int] = {}
+    options: list[Option] = []
+    todo = list(openings)
+    while todo:
+        entry = todo.pop(0)
+        for placement, after in _options(cluster, job, entry, micro_batch):
+            if after not in exits:
+                exits[after] = len(exits)
+                for following in _stays(cluster, after):
+                    entries[following] = len(entries)
+                    todo.append(following)
+            options.append(Option(entry=entries[entry], placement=placement, exit=exits[after]))
+    crossings = [Crossing(exit=None, entry=entries[entry], link=None) for entry in openings]
+    for after, index in exits.items():
+        for entry in (*openings, *_stays(cluster, after)):
+            crossings.append(Crossing(exit=index, entry=entries[entry], link=_link(cluster, after, entry)))
+    return Places(
+        entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings)
+    )
+
+
+def _openings(cluster: Cluster) -> Iterator[Entry]:
+    """One host of a class, or several whole ones at once where a class has a single island."""
+    for index, server in enumerate(cluster.servers):
+        most = server.count if len(server.islands) == 1 else 1
+        for num_hosts in range(1, most + 1):
+            yield Entry(server_class=index, opened_hosts=num_hosts, island=None, before=None)
+
+
+def _stays(cluster: Cluster, after: Exit) -> Iterator[Entry]:
+    """Go on in the same island while devices are left, or in an island not visited yet."""
+    if after.num_hosts > 1:
+        return
+    for island, group in enumerate(cluster.servers[after.server_class].islands):
+        left = group.count - after.used if island == after.island else group.count
+        fresh = island not in after.visited
+        if left > 0 and (fresh or island == after.island):
+            yield Entry(server_class=after.server_class, opened_hosts=0, island=island, before=after)
+
+
+def _options(cluster: Cluster, job: Job, entry: Entry, micro_batch: int) -> Iterator[tuple[Placement, Exit]]:
+    islands = cluster.servers[entry.server_class].islands
+    for island, group in enumerate(islands):
+        if entry.island not in (None, island):
+            continue
+        before = entry.before
+        used = before.used if before is not None and before.island == island else 0
+        visited = before.visited if before is not None else frozenset[int]()
+        for taken in _device_counts(entry, group.count, used):
+            replicas = taken * max(1, entry.opened_hosts)
+            if not job.allows_replicas(replicas, micro_batch):
+                continue
+            num_hosts = max(1, entry.opened_hosts)
+            yield (
+                Placement(server_class=entry.server_class, island=island, num_hosts=num_hosts, replicas=replicas),
+                Exit(
+                    server_class=entry.server_class,
+                    num_hosts=num_hosts,
+                    island=island,
+                    visited=visited | {island},
+                    used=used + taken,
+                ),
+            )
+
+
+def _device_counts(entry: Entry, count: int, used: int) -> range:
+    """Devices that a stage may take on each host: several hosts are taken whole."""
+    return range(count, count + 1) if entry.opened_hosts > 1 else range(1, count - used + 1)
+
+
+def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:
+    if entry.opened_hosts == 0:
+        assert entry.island is not None
+        return link_within_host(cluster, after.server_class, after.island, entry.island)
+    return link_between_hosts(
+        cluster, (after.server_class, after.num_hosts), (entry.server_class, entry.opened_hosts)
+    )

@@ -1,0 +1,1 @@
+"""Tables, pictures and files for people; everything here draws and nothing computes."""

@@ -1,0 +1,88 @@
+"""Lower bounds on the simulated iteration time of one plan.
+
+With stages s = 0 .. S - 1, M micro-batches, warm-up depth k_s, g_s = all-reduce + optimizer step,
+
+    PF_s = sum over a < s of F_a + c_a,    PB_s = sum over a < s of B_a + c_a,
+    total = sum of F + B over all stages + 2 sum of c.
+
+Each row is the earliest end of a chain of work that every schedule of its kind must do in that
+order, so queues and further waits only add to it. Derivations: docs/bounds.md.
+
+- busy:  PF_s + M (F_s + B_s) + PB_s + g_0. A stage computes M forwards and backwards, after the
+  first forward has reached it and before the last gradient returns to the first stage.
+- fill:  total + (M - 1)(F_s + B_s) - (k_s - 1) F_s + g_0. At most k_s forwards of a stage lie
+  before its first backward, which itself waits for the round trip to the last stage.
+- sync:  PF_s + M (F_s + B_s) + g_s. The stage's own all-reduce and step follow its last backward.
+- drain: total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s + g_s. The same after the fill chain.
+- pair, stages s and s + 1:  total + n W + (M - 1 - a n) B_s + max(0, M - k_s - a n) F_s + g_0 with
+  a = k_s - k_{s+1} + 1, W = F_s + B_s + F_{s+1} + B_{s+1} + 2 c_s and
+  n = floor((M - 1 - k_s) / a) + 1 if M > k_s else 0: a loop of the two stages carries a micro-batches.
+- link:  total + (M - 1) c_s + g_0. A boundary carries M messages one after another.
+- flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
+  stages and boundaries: forwards and backwards are two separate flow shops.
+"""
+
+import numpy as np
+
+from planner.core.schedule import Schedule
+from planner.cost.plan_costs import Floats, Ints, PlanCosts
+
+
+def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
+    """Values of every family of rows that holds for the plan's schedule.
+
+    Returns
+    -------
+    dict
+        By family: one value per stage, per boundary, or for the whole plan (shape (1,)).
+    """
+    micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
+    forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
+    tail_s = costs.sync_s + costs.update_s
+    forward_before = _exclusive_sums(forward_s[:-1] + transfer_s)
+    backward_before = _exclusive_sums(backward_s[:-1] + transfer_s)
+    total = float(np.sum(forward_s + backward_s) + 2 * np.sum(transfer_s))
+    work_s = micro_batches * (forward_s + backward_s)
+    later_s = (micro_batches - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
+    rows = {
+        "busy": forward_before + work_s + backward_before + tail_s[0],
+        "fill": total + later_s + tail_s[0],
+        "sync": forward_before + work_s + tail_s,
+        "drain": total - backward_before + later_s + tail_s,
+        "pair": total + _pair_loops(costs) + tail_s[0],
+        "link": total + (micro_batches - 1) * transfer_s + tail_s[0],
+    }
+    if costs.variant.schedule is Schedule.GPIPE:
+        slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
+        rows["flush"] = np.array([total + (micro_batches - 1) * slowest + tail_s[0]])
+    return rows
+
+
+def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None) -> float:
+    """The largest row of the named families, of all of them by default."""
+    rows = bound_rows(costs)
+    chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
+    return max(float(values.max()) for values in chosen.values() if len(values))
+
+
+def pair_loops(depth: Ints, next_depth: Ints, micro_batches: int) -> tuple[Ints, Ints]:
+    """Micro-batches per loop a and number of loops n of a stage and the next one, elementwise."""
+    per_loop = depth - next_depth + 1
+    loops = np.where(micro_batches > depth, (micro_batches - 1 - depth) // per_loop + 1, 0)
+    return per_loop, loops
+
+
+def _pair_loops(costs: PlanCosts) -> Floats:
+    micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth[:-1]
+    per_loop, loops = pair_loops(depth, costs.warmup_depth[1:], micro_batches)
+    work_s = costs.forward_s + costs.backward_s
+    loop_s = work_s[:-1] + work_s[1:] + 2 * costs.transfer_s
+    left = micro_batches - per_loop * loops
+    extra_s: Floats = (
+        loops * loop_s + (left - 1) * costs.backward_s[:-1] + np.maximum(0, left - depth) * costs.forward_s[:-1]
+    )
+    return extra_s
+
+
+def _exclusive_sums(values: Floats) -> Floats:
+    return np.concatenate(([0.0], np.cumsum(values)))
