@@ -39,6 +39,8 @@ class Layer:
     kind: str = "layer"
     params_bytes: float = 0.0
     """Weights in the training precision."""
+    shared_params_bytes: float = 0.0
+    """Copy of weights owned by another layer (a tied embedding): held and updated here too, not counted again."""
     forward_flops: float = 0.0
     """Per sample; a backward counts twice as much."""
     saved_bytes: float = 0.0
@@ -53,7 +55,7 @@ class Layer:
     def __post_init__(self) -> None:
         owner = f"layer {self.name!r}"
         require(bool(self.name), "layer", "name", "not empty", self.name)
-        for field in ("params_bytes", "forward_flops", "saved_bytes", "output_bytes", "working_bytes"):
+        for field in ("params_bytes", "shared_params_bytes", "forward_flops", "saved_bytes", "output_bytes", "working_bytes"):
             require_non_negative(owner, field, getattr(self, field))
         require_distinct(owner, "device types with times", (t.device_type for t in self.times))
 

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Schedule(StrEnum):
     """Order in which a stage runs its forwards and backwards."""
@@ -30,3 +33,21 @@ def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> in
         Schedule.EAGER_ONE_F_ONE_B: 2 * position - 1,
     }[schedule]
     return min(depth, num_microbatches)
+
+
+def pair_loops(
+    depth: NDArray[np.int64], next_depth: NDArray[np.int64], num_microbatches: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How a stage and the next one take turns once both are past their warm-up, elementwise.
+
+    A forward of the stage enables a forward, then a backward, of the next one, whose gradient
+    enables a backward of the stage: such a loop carries a = k - k' + 1 micro-batches.
+
+    Returns
+    -------
+    per_loop, loops
+        a, and the number of loops n = floor((M - 1 - k) / a) + 1 if M > k, else 0.
+    """
+    per_loop = depth - next_depth + 1
+    loops = np.where(num_microbatches > depth, (num_microbatches - 1 - depth) // per_loop + 1, 0)
+    return per_loop, loops

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.core.placement import Hosting, hosting_of
+from planner.core.placement import Hosting, Placement, hosting_of
 from planner.core.plan import Plan, Stage
 from planner.core.problem import Problem
 from planner.cost.links import link_between, route_between, sync_route
@@ -33,6 +33,15 @@ class CostModel:
         """
         return hosting_of(self.problem.cluster, stage.devices, self._devices)
 
+    def stage(self, placement: Placement, *, micro_batch: int, recompute: bool, start: int, stop: int) -> StageCosts:
+        """Costs of one stage, each of shape (1,); computed once."""
+        key = (placement, micro_batch, recompute, start, stop)
+        if key not in self._stage_cache:
+            self._stage_cache[key] = self.stages.stages(
+                placement, micro_batch=micro_batch, recompute=recompute, start=np.array([start]), stop=np.array([stop])
+            )
+        return self._stage_cache[key]
+
     def plan(self, plan: Plan) -> PlanCosts:
         """Costs of a plan of one pipeline.
 
@@ -43,7 +52,7 @@ class CostModel:
         """
         stages = plan.stages
         hostings = [self.hosting(stage) for stage in stages]
-        costs = [self._stage(stage, hosting) for stage, hosting in zip(stages, hostings, strict=True)]
+        costs = [self._stage_of(stage, hosting) for stage, hosting in zip(stages, hostings, strict=True)]
         pairs = list(itertools.pairwise(hostings))
         cluster = self.problem.cluster
 
@@ -72,17 +81,14 @@ class CostModel:
             limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
         )
 
-    def _stage(self, stage: Stage, hosting: Hosting) -> StageCosts:
-        key = (stage.start, stage.stop, stage.recompute, stage.forward_micro_batch, hosting.placement)
-        if key not in self._stage_cache:
-            self._stage_cache[key] = self.stages.stages(
-                hosting.placement,
-                micro_batch=stage.forward_micro_batch,
-                recompute=stage.recompute,
-                start=np.array([stage.start]),
-                stop=np.array([stage.stop]),
-            )
-        return self._stage_cache[key]
+    def _stage_of(self, stage: Stage, hosting: Hosting) -> StageCosts:
+        return self.stage(
+            hosting.placement,
+            micro_batch=stage.forward_micro_batch,
+            recompute=stage.recompute,
+            start=stage.start,
+            stop=stage.stop,
+        )
 
     def _transfer_s(self, boundary: int, micro_batch: int, sender: Hosting, receiver: Hosting) -> float:
         link = link_between(self.problem.cluster, sender, receiver)

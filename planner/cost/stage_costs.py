@@ -41,7 +41,8 @@ class StageCostModel:
         model = problem.model
         self._problem = problem
         self._times: dict[tuple[str, float], tuple[Floats, Floats]] = {}
-        self._params = _prefix_sums([layer.params_bytes / model.precision.num_bytes for layer in model.layers])
+        held_bytes = [layer.params_bytes + layer.shared_params_bytes for layer in model.layers]
+        self._params = _prefix_sums(np.array(held_bytes) / model.precision.num_bytes)
         self._saved_bytes = _prefix_sums([layer.saved_bytes for layer in model.layers])
         self._input_bytes = _prefix_sums(model.boundary_bytes()[:-1])
         self._largest_saved_bytes = _range_maxima([layer.saved_bytes for layer in model.layers])

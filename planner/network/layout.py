@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.core.job import Recompute
-from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.placement import Placement
+from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Variant
 from planner.core.schedule import warmup_depth
 from planner.cost.cost_model import CostModel
@@ -73,13 +73,7 @@ def recompute_choice(
     """Whether the stage recomputes; None if it fits in memory in no allowed way."""
     limit_bytes = costs.stages.device_type(placement).memory_bytes
     for recompute in RECOMPUTE_MODES[costs.problem.job.recompute]:
-        stage = costs.stages.stages(
-            placement,
-            micro_batch=variant.micro_batch,
-            recompute=recompute,
-            start=np.array([start]),
-            stop=np.array([stop]),
-        )
+        stage = costs.stage(placement, micro_batch=variant.micro_batch, recompute=recompute, start=start, stop=stop)
         if stage.memory_bytes(np.array([depth]))[0] <= limit_bytes:
             return recompute
     return None

@@ -87,9 +87,7 @@ def build_places(cluster: Cluster, job: Job, *, micro_batch: int) -> Places:
     for after, index in exits.items():
         for entry in (*openings, *_stays(cluster, after)):
             crossings.append(Crossing(exit=index, entry=entries[entry], link=_link(cluster, after, entry)))
-    return Places(
-        entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings)
-    )
+    return Places(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
 
 
 def _openings(cluster: Cluster) -> Iterator[Entry]:
@@ -145,6 +143,4 @@ def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:
     if entry.opened_hosts == 0:
         assert entry.island is not None
         return link_within_host(cluster, after.server_class, after.island, entry.island)
-    return link_between_hosts(
-        cluster, (after.server_class, after.num_hosts), (entry.server_class, entry.opened_hosts)
-    )
+    return link_between_hosts(cluster, (after.server_class, after.num_hosts), (entry.server_class, entry.opened_hosts))

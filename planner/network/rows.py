@@ -14,14 +14,15 @@ No big-M is needed: exactly one stage covers a layer. A row of a boundary that i
 to the end of its first micro-batch's round trip, which no plan beats either.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, pair_loops
 from planner.cost.plan_costs import Floats, Ints
 from planner.network.stage_network import StageNetwork
-from planner.simulator.bounds import pair_loops
 
 SHARED_FAMILIES = ("busy", "fill", "sync")
 
@@ -71,7 +72,7 @@ class Rows:
     @property
     def num_targets(self) -> int:
         """1, or 3 where forward and backward are bounded apart."""
-        return 1 + max(family.target for family in self.families)
+        return 1 + max((family.target for family in self.families), default=0)
 
     def arc_costs(self, multipliers: Floats) -> Floats:
         """Cost of every arc when each row is charged with its multiplier, shape (A,).
@@ -101,10 +102,12 @@ class Rows:
         return cost
 
     def value(self, path: Ints) -> float:
-        """Largest row of a path: the lower bound on that plan's iteration time."""
+        """Largest row of a path: the lower bound on that plan's iteration time; infinite for no path."""
         arcs = self.network.arcs
         halves = np.full(self.num_targets, -np.inf)
         size = self.network.num_layers + 1
+        if len(path) == 0:
+            return math.inf
         for family in self.families:
             rows = np.zeros(size)
             for arc in path:
@@ -124,25 +127,23 @@ class Rows:
 
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":
         """The rows over a network that holds the `kept` arcs of this one."""
+        return self._mapped(network, lambda values: values[kept])
 
-        def pick(values: Floats | None) -> Floats | None:
-            return None if values is None else values[kept]
+    def scaled(self, factor: float) -> "Rows":
+        """All times multiplied by `factor`."""
+        return self._mapped(self.network, lambda values: values * factor)
+
+    def _mapped(self, network: StageNetwork, change: Callable[[Floats], Floats]) -> "Rows":
+        def of(values: Floats | None) -> Floats | None:
+            return None if values is None else change(values)
 
         families = tuple(
-            Family(
-                name=family.name,
-                target=family.target,
-                round_trip_before=family.round_trip_before,
-                round_trip_total=family.round_trip_total,
-                forward_before=family.forward_before,
-                forward_total=family.forward_total,
-                cover=pick(family.cover),
-                ending=pick(family.ending),
-                starting=pick(family.starting),
-            )
+            replace(family, cover=of(family.cover), ending=of(family.ending), starting=of(family.starting))
             for family in self.families
         )
-        return Rows(network=network, round_trip=self.round_trip[kept], forward=self.forward[kept], families=families)
+        return Rows(
+            network=network, round_trip=change(self.round_trip), forward=change(self.forward), families=families
+        )
 
 
 def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
@@ -206,5 +207,7 @@ def _flush(network: StageNetwork) -> list[Family]:
         Family(name="flush forward", target=1, forward_total=1, cover=more * arcs.forward_s),
         Family(name="flush forward link", target=1, forward_total=1, starting=crossing, ending=none),
         Family(name="flush backward", target=2, round_trip_total=1, forward_total=-1, cover=more * arcs.backward_s),
-        Family(name="flush backward link", target=2, round_trip_total=1, forward_total=-1, starting=crossing, ending=none),
+        Family(
+            name="flush backward link", target=2, round_trip_total=1, forward_total=-1, starting=crossing, ending=none
+        ),
     ]

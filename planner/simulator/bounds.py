@@ -24,8 +24,8 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 
 import numpy as np
 
-from planner.core.schedule import Schedule
-from planner.cost.plan_costs import Floats, Ints, PlanCosts
+from planner.core.schedule import Schedule, pair_loops
+from planner.cost.plan_costs import Floats, PlanCosts
 
 
 def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
@@ -63,13 +63,6 @@ def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None) -> fl
     rows = bound_rows(costs)
     chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
     return max(float(values.max()) for values in chosen.values() if len(values))
-
-
-def pair_loops(depth: Ints, next_depth: Ints, micro_batches: int) -> tuple[Ints, Ints]:
-    """Micro-batches per loop a and number of loops n of a stage and the next one, elementwise."""
-    per_loop = depth - next_depth + 1
-    loops = np.where(micro_batches > depth, (micro_batches - 1 - depth) // per_loop + 1, 0)
-    return per_loop, loops
 
 
 def _pair_loops(costs: PlanCosts) -> Floats:

@@ -12,6 +12,9 @@ from planner.cost.cost_model import CostModel
 from planner.simulator.engine import iteration_times
 from planner.solvers.options import SolveOptions
 
+ROUNDING = 5e-10
+"""Relative error up to which two times count as equal: sums of the same terms in another order."""
+
 Observer = Callable[[HistoryPoint], None]
 
 
@@ -95,7 +98,7 @@ class Search:
     @property
     def closed(self) -> bool:
         """Whether the gap is within the one asked for."""
-        return self.best_plan is not None and self.gap <= self.options.gap
+        return self.best_plan is not None and self.gap <= self.options.gap + ROUNDING
 
     def result(
         self,

@@ -1,0 +1,72 @@
+"""BERT encoders.
+
+Blocks as in a GPT with the norms after the sums, which changes no count. The embedding adds two segment
+vectors and a LayerNorm: `(v + p + 2) h + 2 h` parameters, and saves the norm's input, `s h`, and the segment
+numbers, `8 s` bytes, on top. The head is that of pre-training:
+
+- parameters: dense layer and LayerNorm of the masked-token head, `h^2 + 3 h`, its output bias `v`, the pooler
+  `h^2 + h`, next-sentence prediction `2 h + 2`; the token matrix is tied to the embedding's
+- forward FLOPs: `2 s h^2 + 2 s h v + 2 h^2 + 4 h`; the loss is computed over all positions
+- saved: input, GeLU's input and output, the norm's output: `4 s h`, then as any token head
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from models.chain import INDEX_BYTES, Chain, LayerCounts
+from models.entry import ModelEntry
+from models.transformer import dense_blocks, token_embedding, token_head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BertShape:
+    """Widths and counts of a BERT."""
+
+    blocks: int
+    hidden: int
+    heads: int
+    vocabulary: int = 30522
+    positions: int = 512
+    segments: int = 2
+
+
+def bert(shape: BertShape, tokens: int) -> Chain:
+    """The layer chain of a BERT in pre-training."""
+    blocks = dense_blocks(shape.blocks, tokens=tokens, hidden=shape.hidden, heads=shape.heads, width=4 * shape.hidden)
+    return Chain(layers=(_embedding(shape, tokens), *blocks, _head(shape, tokens)))
+
+
+def _embedding(shape: BertShape, tokens: int) -> LayerCounts:
+    rows = shape.vocabulary + shape.positions + shape.segments
+    plain = token_embedding(tokens=tokens, hidden=shape.hidden, params=(rows + 2) * shape.hidden)
+    return replace(
+        plain,
+        saved=tokens * shape.hidden,
+        saved_fixed_bytes=plain.saved_fixed_bytes + INDEX_BYTES * tokens,
+    )
+
+
+def _head(shape: BertShape, tokens: int) -> LayerCounts:
+    hidden = shape.hidden
+    masked_tokens = hidden * hidden + 3 * hidden + shape.vocabulary
+    next_sentence = hidden * hidden + hidden + 2 * hidden + 2
+    owned = masked_tokens + next_sentence
+    plain = token_head(tokens=tokens, hidden=hidden, vocabulary=shape.vocabulary, params=owned, tied=True)
+    return replace(
+        plain,
+        forward_flops=plain.forward_flops + 2 * (tokens + 1) * hidden * hidden + 4 * hidden,
+        saved=4 * tokens * hidden,
+    )
+
+
+ENTRIES = (
+    ModelEntry(
+        name="bert-large",
+        summary="encoder, 24 blocks, hidden 1024, 16 heads, tied pre-training head",
+        source="Devlin et al. 2019 say 340 M; the released checkpoint counts 336 M with its pre-training head",
+        chain=partial(bert, BertShape(blocks=24, hidden=1024, heads=16)),
+        published_params=336e6,
+        default_sequence=512,
+        max_sequence=512,
+    ),
+)

@@ -1,0 +1,89 @@
+"""Layers counted in numbers, before a precision gives them bytes.
+
+- All counts are for one sample. `e` is the bytes of one number in the training precision: 2 for fp16
+  and bf16, 4 for fp32. Weights and activations take `e` bytes each; what does not follow the
+  precision is counted in bytes: dropout masks (1), token numbers, labels and pooling indices (8),
+  softmax statistics and the loss (fp32: 4).
+- A multiply-add is 2 FLOPs. Matrix products and convolutions are counted; norms, activation
+  functions, sums and lookups are not. A backward is taken as twice the forward by the cost model.
+- `saved` holds every tensor that the backward needs, the layer's own input included and its output
+  not: the output is the input of the next layer and counted there.
+- `working` is the most that lives for a moment on top of what is saved, which is during the
+  backward: gradients of activations. Workspaces of libraries are not counted.
+- `output` is what the next layer is given.
+"""
+
+from dataclasses import dataclass
+
+from planner.core.model import Layer, ModelProfile, SkipEdge
+from planner.core.precision import Precision
+
+MASK_BYTES = 1
+"""Of one element of a dropout mask."""
+INDEX_BYTES = 8
+"""Of a token number, a label or the place of a maximum: int64."""
+FP32_BYTES = 4
+"""Of a number that is kept in fp32 whatever the precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCounts:
+    """A layer in numbers per sample."""
+
+    name: str
+    kind: str
+    params: int = 0
+    shared_params: int = 0
+    """Owned by another layer and held here too."""
+    forward_flops: int = 0
+    saved: int = 0
+    """Numbers in the training precision."""
+    saved_fixed_bytes: int = 0
+    """Saved at a size of its own, whatever the precision."""
+    output: int = 0
+    working: int = 0
+    working_fixed_bytes: int = 0
+
+    def in_precision(self, precision: Precision) -> Layer:
+        """The same layer in bytes."""
+        size = precision.num_bytes
+        return Layer(
+            name=self.name,
+            kind=self.kind,
+            params_bytes=float(size * self.params),
+            shared_params_bytes=float(size * self.shared_params),
+            forward_flops=float(self.forward_flops),
+            saved_bytes=float(size * self.saved + self.saved_fixed_bytes),
+            output_bytes=float(size * self.output),
+            working_bytes=float(size * self.working + self.working_fixed_bytes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipCount:
+    """A tensor from one layer to a later one that is not its neighbour."""
+
+    source: int
+    target: int
+    numbers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """A model in numbers per sample."""
+
+    layers: tuple[LayerCounts, ...]
+    skips: tuple[SkipCount, ...] = ()
+
+    def in_precision(self, precision: Precision, *, name: str, sequence_length: int | None) -> ModelProfile:
+        """The same model in bytes."""
+        return ModelProfile(
+            name=name,
+            layers=tuple(layer.in_precision(precision) for layer in self.layers),
+            skip_edges=tuple(
+                SkipEdge(source=skip.source, target=skip.target, num_bytes=float(precision.num_bytes * skip.numbers))
+                for skip in self.skips
+            ),
+            precision=precision,
+            sequence_length=sequence_length,
+        )

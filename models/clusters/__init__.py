@@ -1,0 +1,1 @@
+"""Clusters whose every figure carries its source."""

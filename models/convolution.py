@@ -1,0 +1,44 @@
+"""Convolutions.
+
+From `c` channels to `o` channels with a kernel of `q x q`, on an output of `y x y`:
+
+- parameters: `q^2 c o`, with a bias `+ o`; a batch norm after it `2 o` (its running statistics are not trained)
+- forward FLOPs: `2 q^2 c o y^2`
+- output: `o y^2`
+
+A ReLU works in place: its output is its saved tensor, which the next layer counts as its input.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """One convolution."""
+
+    inputs: int
+    """Channels."""
+    outputs: int
+    """Channels."""
+    kernel: int
+    side: int
+    """Of the output, in pixels."""
+    biased: bool = True
+    normed: bool = False
+    """Followed by a batch norm."""
+
+    @property
+    def params(self) -> int:
+        """Weights, bias and batch norm."""
+        weights = self.kernel**2 * self.inputs * self.outputs
+        return weights + self.outputs * self.biased + 2 * self.outputs * self.normed
+
+    @property
+    def forward_flops(self) -> int:
+        """Of one sample."""
+        return 2 * self.kernel**2 * self.inputs * self.outputs * self.side**2
+
+    @property
+    def output(self) -> int:
+        """Numbers of the output."""
+        return self.outputs * self.side**2

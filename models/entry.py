@@ -1,0 +1,48 @@
+"""One model of the catalogue."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from models.chain import Chain
+from planner.core.checks import require
+from planner.core.model import ModelProfile
+from planner.core.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """How to build a model, and what was published about it."""
+
+    name: str
+    summary: str
+    source: str
+    """Where the architecture and the published number of parameters come from."""
+    chain: Callable[[int], Chain]
+    """Layers for that many tokens in a sample; models without tokens pass over the number."""
+    published_params: float | None = None
+    default_sequence: int | None = None
+    """Tokens of a sample; None for a model that has no sequence to choose."""
+    max_sequence: int | None = None
+    """Learned positions; None where the architecture sets no limit."""
+
+    def profile(self, *, precision: Precision, sequence_length: int | None) -> ModelProfile:
+        """The model in bytes.
+
+        Raises
+        ------
+        BadInputError
+            If the model cannot have that sequence length.
+        """
+        tokens = self._tokens(sequence_length)
+        return self.chain(tokens or 0).in_precision(precision, name=self.name, sequence_length=tokens)
+
+    def _tokens(self, sequence_length: int | None) -> int | None:
+        if sequence_length is None:
+            return self.default_sequence
+        owner = f"model {self.name!r}"
+        require(self.default_sequence is not None, owner, "sequence_length", "left out: it has none", sequence_length)
+        require(sequence_length >= 1, owner, "sequence_length", "at least 1", sequence_length)
+        limit = self.max_sequence or sequence_length
+        rule = f"at most {limit}, the positions it has learned"
+        require(sequence_length <= limit, owner, "sequence_length", rule, sequence_length)
+        return sequence_length

@@ -1,0 +1,28 @@
+"""Classifier at the end of an image model.
+
+A product with `n` classes and cross entropy over one label:
+
+- parameters: `n w + n` for an input of width `w`
+- forward FLOPs: `2 n w`
+- saved: the input it pools from, its pooled input `w`, log-probabilities `4 n` bytes, the label, 8 bytes
+- working: gradients of its input, and of the logits in the training precision and in fp32: `n` and `4 n` bytes
+"""
+
+from models.chain import FP32_BYTES, INDEX_BYTES, LayerCounts
+
+NUM_CLASSES = 1000
+"""Of ImageNet."""
+
+
+def image_head(name: str, *, width: int, pooled_from: int = 0, norm_params: int = 0) -> LayerCounts:
+    """Classifier on `width` numbers that are pooled from `pooled_from` numbers, or are the input if 0."""
+    return LayerCounts(
+        name=name,
+        kind="head",
+        params=NUM_CLASSES * width + NUM_CLASSES + norm_params,
+        forward_flops=2 * NUM_CLASSES * width,
+        saved=pooled_from + width,
+        saved_fixed_bytes=FP32_BYTES * NUM_CLASSES + INDEX_BYTES,
+        working=pooled_from + width + NUM_CLASSES,
+        working_fixed_bytes=FP32_BYTES * NUM_CLASSES,
+    )

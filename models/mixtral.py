@@ -1,0 +1,68 @@
+"""Mixtral decoders.
+
+A Llama whose feed-forward part is a router over `E` SwiGLU experts, of which each token uses `t`:
+
+- parameters: `E 3 h f + E h + h`, all of them held, `t / E` of the experts' used per token
+- forward FLOPs: `t 6 s h f + 2 s h E`
+- saved: the part's input and the normed input, `2 s h`; router probabilities, `s E`; per chosen expert the
+  gathered tokens and their outputs, `2 s h`, and the four tensors of SwiGLU, `4 s f`
+- working: the gradient of the output, `s h`, and per chosen expert `s (h + 3 f)`
+
+Tokens are taken to spread evenly over the experts. All experts of a block are on the device of its stage:
+there is no expert parallelism.
+"""
+
+from functools import partial
+
+from models.chain import Chain, LayerCounts
+from models.entry import ModelEntry
+from models.llama import LlamaShape, llama_attention, llama_embedding, llama_head
+
+NUM_EXPERTS = 8
+EXPERTS_PER_TOKEN = 2
+
+
+def mixtral(shape: LlamaShape, tokens: int) -> Chain:
+    """The layer chain of a Mixtral."""
+    return Chain(
+        layers=(
+            llama_embedding(shape, tokens),
+            *(
+                part
+                for block in range(shape.blocks)
+                for part in (
+                    llama_attention(f"block{block}.attention", shape, tokens=tokens),
+                    experts_part(f"block{block}.experts", shape, tokens=tokens),
+                )
+            ),
+            llama_head(shape, tokens),
+        )
+    )
+
+
+def experts_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
+    """Router and experts of one block."""
+    hidden, width, used = shape.hidden, shape.width, EXPERTS_PER_TOKEN
+    return LayerCounts(
+        name=name,
+        kind="experts",
+        params=NUM_EXPERTS * 3 * hidden * width + NUM_EXPERTS * hidden + hidden,
+        forward_flops=used * 6 * tokens * hidden * width + 2 * tokens * hidden * NUM_EXPERTS,
+        saved=tokens * (2 * hidden + NUM_EXPERTS + used * (2 * hidden + 4 * width)),
+        output=tokens * hidden,
+        working=tokens * (hidden + used * (hidden + 3 * width)),
+    )
+
+
+ENTRIES = (
+    ModelEntry(
+        name="mixtral-8x7b",
+        summary="decoder, 32 blocks, hidden 4096, 32 heads on 8 key heads, 8 SwiGLU experts of 14336, 2 per token",
+        source="Jiang et al. 2024, table 1; count of the released weights",
+        chain=partial(
+            mixtral, LlamaShape(blocks=32, hidden=4096, heads=32, key_heads=8, width=14336, vocabulary=32000)
+        ),
+        published_params=46.7e9,
+        default_sequence=4096,
+    ),
+)

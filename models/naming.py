@@ -1,0 +1,13 @@
+"""Answers to names that are not in a catalogue."""
+
+import difflib
+from collections.abc import Sequence
+
+from planner.core.errors import BadInputError
+
+
+def unknown_name(kind: str, name: str, known: Sequence[str]) -> BadInputError:
+    """The complaint about an unknown name, with the nearest one known, or all of them."""
+    nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
+    return BadInputError(f"unknown {kind} {name!r}: {hint}")

@@ -1,0 +1,124 @@
+"""Residual networks.
+
+One layer for the stem (`7 x 7` convolution, batch norm, ReLU, max pooling), one per bottleneck block, one for
+the head: the skip edge inside a block is never cut. Images of 224 x 224; the stride sits on the `3 x 3`
+convolution. No sequence to choose.
+
+- block of width `w`: `1 x 1` to `w`, `3 x 3` on `w`, `1 x 1` to `4 w`, each with a batch norm and no bias, and a
+  `1 x 1` projection where the shape changes
+- saved: the block's input; the first two convolutions' outputs before and after their batch norm and ReLU; the last
+  convolution's output, and the projection's
+- working: gradients of the input and of the output, each once per branch
+- stem: saves the image, the convolution's output before and after its batch norm, and the place of each
+  maximum, 8 bytes per pooled number; working: gradients of the pooled output and of both sides of the batch norm
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from models.chain import INDEX_BYTES, Chain, LayerCounts
+from models.convolution import Convolution
+from models.entry import ModelEntry
+from models.image_head import image_head
+
+WIDTHS = (64, 128, 256, 512)
+EXPANSION = 4
+IMAGE_SIDE = 224
+STEM_CHANNELS = 64
+FIRST_SIDE = 56
+"""Of the stem's output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bottleneck:
+    """One residual block."""
+
+    inputs: int
+    """Channels."""
+    width: int
+    side: int
+    """Of the output, in pixels."""
+    stride: int
+
+    @property
+    def convolutions(self) -> tuple[Convolution, ...]:
+        """Those of the main branch, then the projection where there is one."""
+        outputs, before = EXPANSION * self.width, self.side * self.stride
+        main = (
+            _convolution(self.inputs, self.width, kernel=1, side=before),
+            _convolution(self.width, self.width, kernel=3, side=self.side),
+            _convolution(self.width, outputs, kernel=1, side=self.side),
+        )
+        if self.stride == 1 and self.inputs == outputs:
+            return main
+        return (*main, _convolution(self.inputs, outputs, kernel=1, side=self.side))
+
+
+def resnet(repeats: tuple[int, ...], _tokens: int) -> Chain:
+    """The layer chain of a residual network with that many blocks per group."""
+    blocks = tuple(_block_layer(name, block) for name, block in _blocks(repeats))
+    channels, side = EXPANSION * WIDTHS[-1], FIRST_SIDE // 8
+    head = image_head("head", width=channels, pooled_from=channels * side**2)
+    return Chain(layers=(_stem(), *blocks, head))
+
+
+def _blocks(repeats: tuple[int, ...]) -> Iterator[tuple[str, Bottleneck]]:
+    inputs, side = STEM_CHANNELS, FIRST_SIDE
+    for group, (width, repeat) in enumerate(zip(WIDTHS, repeats, strict=True), start=1):
+        for index in range(1, repeat + 1):
+            stride = 2 if group > 1 and index == 1 else 1
+            side //= stride
+            yield f"block{group}-{index}", Bottleneck(inputs=inputs, width=width, side=side, stride=stride)
+            inputs = EXPANSION * width
+
+
+def _convolution(inputs: int, outputs: int, *, kernel: int, side: int) -> Convolution:
+    return Convolution(inputs=inputs, outputs=outputs, kernel=kernel, side=side, biased=False, normed=True)
+
+
+def _stem() -> LayerCounts:
+    convolution = _convolution(3, STEM_CHANNELS, kernel=7, side=IMAGE_SIDE // 2)
+    output = convolution.output // 4
+    return LayerCounts(
+        name="stem",
+        kind="convolution",
+        params=convolution.params,
+        forward_flops=convolution.forward_flops,
+        saved=3 * IMAGE_SIDE**2 + 2 * convolution.output,
+        saved_fixed_bytes=INDEX_BYTES * output,
+        output=output,
+        working=output + 2 * convolution.output,
+    )
+
+
+def _block_layer(name: str, block: Bottleneck) -> LayerCounts:
+    convolutions = block.convolutions
+    reduce, spatial, *wide = convolutions
+    given = block.inputs * (block.side * block.stride) ** 2
+    output = wide[0].output
+    return LayerCounts(
+        name=name,
+        kind="residual-block",
+        params=sum(convolution.params for convolution in convolutions),
+        forward_flops=sum(convolution.forward_flops for convolution in convolutions),
+        saved=given + 2 * (reduce.output + spatial.output) + sum(convolution.output for convolution in wide),
+        output=output,
+        working=2 * (given + output),
+    )
+
+
+def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> ModelEntry:
+    return ModelEntry(
+        name=f"resnet{depth}",
+        summary=f"stem, {sum(repeats)} bottleneck blocks and head on 224 x 224",
+        source=f"He et al. 2016, table 1; torchvision resnet{depth}",
+        chain=partial(resnet, repeats),
+        published_params=published_params,
+    )
+
+
+ENTRIES = (
+    _entry(50, (3, 4, 6, 3), published_params=25_557_032),
+    _entry(152, (3, 8, 36, 3), published_params=60_192_808),
+)

@@ -1,0 +1,220 @@
+"""The catalogue as Markdown pages: `python -m models.tables models > docs/models.md`."""
+
+import argparse
+import inspect
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+
+from models import (
+    bert,
+    catalogue,
+    chain,
+    convolution,
+    gpt,
+    image_head,
+    llama,
+    mixtral,
+    resnet,
+    synthetic,
+    transformer,
+    unet,
+    vgg,
+    vit,
+)
+from models.clusters import device_types, links
+from models.clusters.catalogue import ENTRIES as CLUSTERS
+from models.clusters.catalogue import ClusterEntry
+from models.entry import ModelEntry
+from planner.core.cluster import DeviceType, Island, Link, Server
+from planner.core.precision import Precision
+from planner.core.units import GB, GIB, US
+
+FORMULAS = (
+    chain,
+    transformer,
+    gpt,
+    bert,
+    llama,
+    mixtral,
+    vit,
+    image_head,
+    convolution,
+    vgg,
+    resnet,
+    unet,
+    synthetic,
+)
+GENERATED = (
+    "<!-- Written by `python -m models.tables {page} > docs/{page}.md`; change the catalogue, not this page. -->"
+)
+
+MODELS_INTRODUCTION = """\
+Layer chains with analytic costs, built without torch from the formulas below. `plan models` lists them, `plan models
+show NAME` prints the layers of one. Figures of the table are for the default sequence length; parameters are those
+that the chain holds, published ones are from the source beside them.
+"""
+TIED_HEADS = """\
+## Tied heads
+
+The head of GPT and BERT multiplies with the token matrix of the embedding. The matrix counts once among the
+parameters, **in the embedding**, as published; the head holds a copy of it, its `shared_params_bytes`, which takes
+memory and an optimizer step there as well (GPT-2 XL: 80 M parameters, 1.29 GB at the 16 bytes per parameter of AdamW
+in mixed precision). Where first and last layer share a stage that counts one copy too many; the all-reduce
+between the two copies is not counted.
+"""
+CLUSTERS_INTRODUCTION = """\
+`plan clusters` lists them. Every figure carries its source: the vendor's data sheet, or the word assumption.
+"""
+
+
+def models_page() -> str:
+    """The page `docs/models.md`."""
+    return _page(
+        "models",
+        "# Models",
+        MODELS_INTRODUCTION,
+        _models_table(),
+        TIED_HEADS,
+        *(_formulas(module) for module in FORMULAS),
+    )
+
+
+def clusters_page() -> str:
+    """The page `docs/clusters.md`."""
+    return _page(
+        "clusters",
+        "# Clusters",
+        CLUSTERS_INTRODUCTION,
+        _clusters_table(),
+        _formulas(device_types),
+        _device_types_table(),
+        _formulas(links),
+        _links_table(),
+    )
+
+
+def _page(name: str, *parts: str) -> str:
+    return "\n\n".join((GENERATED.format(page=name), *(part.strip() for part in parts))) + "\n"
+
+
+def _formulas(module: ModuleType) -> str:
+    title, _, text = inspect.cleandoc(module.__doc__ or "").partition("\n")
+    return f"## {title.removesuffix('.')}\n\n{text.strip()}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
+
+
+def _models_table() -> str:
+    header = ("model", "layers", "parameters", "published", "forward GFLOP", "tokens", "architecture", "source")
+    return _table(header, (_model_row(entry) for entry in catalogue.ENTRIES))
+
+
+def _model_row(entry: ModelEntry) -> tuple[str, ...]:
+    model = entry.profile(precision=Precision.FP16, sequence_length=None)
+    flops = sum(layer.forward_flops for layer in model.layers)
+    return (
+        f"`{entry.name}`",
+        str(model.num_layers),
+        _millions(model.num_params),
+        _millions(entry.published_params) if entry.published_params else "-",
+        f"{flops / 1e9:.1f}",
+        str(entry.default_sequence or "-"),
+        entry.summary,
+        entry.source,
+    )
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.1f} M"
+
+
+def _clusters_table() -> str:
+    header = ("cluster", "devices", "servers", "inside a server", "interface", "description")
+    return _table(header, (_cluster_row(entry) for entry in CLUSTERS))
+
+
+def _cluster_row(entry: ClusterEntry) -> tuple[str, ...]:
+    servers = entry.cluster.servers
+    return (
+        f"`{entry.cluster.name}`",
+        str(entry.cluster.num_devices),
+        "<br>".join(_server_label(server) for server in servers),
+        "<br>".join(", ".join(_fabric_label(island) for island in server.islands) for server in servers),
+        "<br>".join(_bandwidth(server.nic) for server in servers),
+        entry.summary,
+    )
+
+
+def _server_label(server: Server) -> str:
+    return f"{server.count} x ({', '.join(f'{island.count} {island.device_type}' for island in server.islands)})"
+
+
+def _fabric_label(island: Island) -> str:
+    return f"{_bandwidth(island.fabric)}{' shared' if island.shared else ''}"
+
+
+def _device_types_table() -> str:
+    header = (
+        "device type",
+        "fp32 TFLOP/s",
+        "fp16",
+        "bf16",
+        "usable GiB",
+        "memory GB/s",
+        "efficiency",
+        "launch us",
+        "source",
+    )
+    return _table(header, (_device_type_row(kind) for kind in device_types.DEVICE_TYPES))
+
+
+def _device_type_row(kind: DeviceType) -> tuple[str, ...]:
+    rates = dict(kind.peak_flops_per_s)
+    return (
+        f"`{kind.name}`",
+        *(f"{rates[precision] / 1e12:g}" for precision in (Precision.FP32, Precision.FP16, Precision.BF16)),
+        f"{kind.memory_bytes / GIB:g}",
+        f"{kind.memory_bandwidth_bytes_per_s / GB:g}",
+        f"{kind.efficiency:g}",
+        f"{kind.launch_s / US:g}",
+        kind.source,
+    )
+
+
+def _links_table() -> str:
+    """Every link that a cluster uses, in the order in which they are met."""
+    used = dict.fromkeys(link for entry in CLUSTERS for link in cluster_links(entry))
+    rows = ((_bandwidth(link), f"{link.latency_s / US:g}", link.source) for link in used)
+    return _table(("bandwidth", "latency us", "source"), rows)
+
+
+def cluster_links(entry: ClusterEntry) -> tuple[Link, ...]:
+    """Every link of a cluster: fabrics, bridges, interfaces, network."""
+    servers = entry.cluster.servers
+    fabrics = (island.fabric for server in servers for island in server.islands)
+    bridges = (server.bridge for server in servers if server.bridge is not None)
+    nics = (server.nic for server in servers)
+    overrides = (override.link for override in entry.cluster.overrides)
+    return (*fabrics, *bridges, *nics, entry.cluster.network, *overrides)
+
+
+def _bandwidth(link: Link) -> str:
+    if math.isinf(link.bandwidth_bytes_per_s):
+        return "unlimited"
+    return f"{link.bandwidth_bytes_per_s / GB:g} GB/s"
+
+
+def main() -> None:
+    """Print one page."""
+    pages = {"models": models_page, "clusters": clusters_page}
+    parser = argparse.ArgumentParser(prog="python -m models.tables", description="Print a page of the documentation.")
+    parser.add_argument("page", choices=sorted(pages))
+    sys.stdout.write(pages[parser.parse_args().page]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Transformer parts.
+
+With `s` tokens, hidden width `h`, `a` heads, key and value width `k` (`k = h` without grouped
+queries), feed-forward width `f`, vocabulary `v`:
+
+**Attention part**: norm, queries, keys, values, attention, projection, residual sum.
+
+- parameters: `2 h^2 + 2 h k`, with biases `+ 2 h + 2 k`; norm: `2 h` (LayerNorm) or `h` (RMSNorm)
+- forward FLOPs: `2 s (2 h^2 + 2 h k) + 4 s^2 h`; a causal mask does not lower the count
+  (as in Narayanan et al., SC 2021)
+- saved: the part's input, the normed input, queries and attention output, `4 s h` numbers; keys and
+  values, `2 s k`; with dropout a mask of `s h` bytes; softmax statistics, `4 a s` bytes.
+  Attention is **fused** (Dao et al., NeurIPS 2022): no `s x s` matrix is saved, which removes the
+  term `5 a s^2` of Korthikanti et al., MLSys 2023 ("Reducing Activation Recomputation in Large
+  Transformer Models")
+- working: gradients of the output, the attention output, queries, keys, values: `s (3 h + 2 k)`
+
+**Feed-forward part**: norm, two products with GeLU between, residual sum.
+
+- parameters: `2 h f + f + h`, norm `2 h`
+- forward FLOPs: `4 s h f`
+- saved: the part's input and the normed input, `2 s h`; the input and the output of GeLU, `2 s f`;
+  with dropout a mask of `s h` bytes
+- working: gradients of the output and of both sides of GeLU: `s (h + 2 f)`
+
+In fp16 with dropout and `f = 4 h` the two parts save `34 s h` bytes, which is what Korthikanti et al. count
+with their `5 a s^2` left out. Norms before or after (GPT-2, BERT) save the same.
+
+**Token embedding**: the token matrix `v h`, learned positions where there are any. No FLOPs. Saved: the
+token numbers, `8 s` bytes; with dropout a mask of `s h` bytes. Working: the gradient of its output, `s h`.
+
+**Token head**: final norm where there is one, product with the token matrix, cross entropy in fp32.
+
+- parameters: the norm, and `v h`; where the matrix is **tied** to the embedding's it is held but not counted again
+- forward FLOPs: `2 s h v`, over all positions
+- saved: the input and the normed input, `2 s h` numbers (`s h` without a norm), log-probabilities
+  `4 s v` bytes, labels `8 s` bytes
+- working: the logits or their gradient in the training precision, `s v` numbers, and once more in fp32, `4 s v`
+  bytes; the gradient of the normed input, `s h`
+"""
+
+from models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
+
+
+def attention_part(
+    name: str,
+    *,
+    tokens: int,
+    hidden: int,
+    heads: int,
+    key_width: int | None = None,
+    biased: bool = True,
+    dropout: bool = True,
+) -> LayerCounts:
+    """Attention part; `biased` means biases and LayerNorm, otherwise no biases and RMSNorm."""
+    keys = hidden if key_width is None else key_width
+    weights = 2 * hidden * hidden + 2 * hidden * keys
+    biases_and_norm = 2 * hidden + 2 * keys + 2 * hidden if biased else hidden
+    return LayerCounts(
+        name=name,
+        kind="attention",
+        params=weights + biases_and_norm,
+        forward_flops=2 * tokens * weights + 4 * tokens * tokens * hidden,
+        saved=tokens * (4 * hidden + 2 * keys),
+        saved_fixed_bytes=FP32_BYTES * heads * tokens + MASK_BYTES * tokens * hidden * dropout,
+        output=tokens * hidden,
+        working=tokens * (3 * hidden + 2 * keys),
+    )
+
+
+def feed_forward_part(name: str, *, tokens: int, hidden: int, width: int, dropout: bool = True) -> LayerCounts:
+    """Feed-forward part with GeLU, biases and LayerNorm."""
+    return LayerCounts(
+        name=name,
+        kind="feed-forward",
+        params=2 * hidden * width + width + hidden + 2 * hidden,
+        forward_flops=4 * tokens * hidden * width,
+        saved=tokens * (2 * hidden + 2 * width),
+        saved_fixed_bytes=MASK_BYTES * tokens * hidden * dropout,
+        output=tokens * hidden,
+        working=tokens * (hidden + 2 * width),
+    )
+
+
+def dense_blocks(
+    blocks: int, *, tokens: int, hidden: int, heads: int, width: int, dropout: bool = True
+) -> tuple[LayerCounts, ...]:
+    """Attention part and feed-forward part of each block."""
+    return tuple(
+        part
+        for block in range(blocks)
+        for part in (
+            attention_part(f"block{block}.attention", tokens=tokens, hidden=hidden, heads=heads, dropout=dropout),
+            feed_forward_part(f"block{block}.feed-forward", tokens=tokens, hidden=hidden, width=width, dropout=dropout),
+        )
+    )
+
+
+def token_embedding(*, tokens: int, hidden: int, params: int, dropout: bool = True) -> LayerCounts:
+    """Token embedding with all its matrices given as `params`."""
+    return LayerCounts(
+        name="embedding",
+        kind="embedding",
+        params=params,
+        saved_fixed_bytes=INDEX_BYTES * tokens + MASK_BYTES * tokens * hidden * dropout,
+        output=tokens * hidden,
+        working=tokens * hidden,
+    )
+
+
+def token_head(
+    *, tokens: int, hidden: int, vocabulary: int, params: int, tied: bool, normed: bool = True
+) -> LayerCounts:
+    """Token head with everything it owns given as `params`; the last layer, so it hands nothing on."""
+    return LayerCounts(
+        name="head",
+        kind="head",
+        params=params,
+        shared_params=vocabulary * hidden if tied else 0,
+        forward_flops=2 * tokens * hidden * vocabulary,
+        saved=tokens * hidden * (2 if normed else 1),
+        saved_fixed_bytes=FP32_BYTES * tokens * vocabulary + INDEX_BYTES * tokens,
+        working=tokens * (hidden + vocabulary),
+        working_fixed_bytes=FP32_BYTES * tokens * vocabulary,
+    )

@@ -1,0 +1,107 @@
+"""All faults of one file, each with its line and its place in the tree."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
+
+from planner.core.errors import BadInputError
+
+E = TypeVar("E")
+T = TypeVar("T")
+Step = str | int
+"""A key of a mapping or an index into a list."""
+Where = tuple[Step, ...]
+
+MAX_SHOWN = 50
+_PLAIN_KEY = re.compile(r"[\w-]{1,60}")
+
+
+class Complaints:
+    """Faults found so far in one file.
+
+    A place is complained about once: a fault at, above or below an earlier one is its consequence
+    and is passed over.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._faults: list[tuple[int, str]] = []
+        self._places: set[Where] = set()
+        self._above: set[Where] = set()
+
+    def add(self, line: int, where: Where, message: str) -> None:
+        """Note a fault, unless one is known at, above or below that place."""
+        prefixes = [where[:depth] for depth in range(len(where) + 1)]
+        if where in self._above or any(prefix in self._places for prefix in prefixes):
+            return
+        self._places.add(where)
+        self._above.update(prefixes)
+        place = f"{format_where(where)}: " if where else ""
+        self._faults.append((line, f"{self.file}:{line}: {place}{message}"))
+
+    def stop(self, line: int, message: str) -> NoReturn:
+        """Raise everything known so far, and this fault, after which nothing can be read.
+
+        Raises
+        ------
+        BadInputError
+            Always.
+        """
+        self._faults.append((line, f"{self.file}:{line}: {message}"))
+        raise self._error()
+
+    def checked(self, entry: E | None) -> E:
+        """The entry, now that it has no faults.
+
+        Raises
+        ------
+        BadInputError
+            If there are any faults, all at once, by line.
+        """
+        if self._faults:
+            raise self._error()
+        assert entry is not None, "no entry, and no complaint why"
+        return entry
+
+    def finish(self, entry: E | None, build: Callable[[E], T]) -> T:
+        """Build the core data of an entry without faults; what its own checks find gets the file.
+
+        Raises
+        ------
+        BadInputError
+            If there are any faults.
+        """
+        faultless = self.checked(entry)
+        try:
+            return build(faultless)
+        except BadInputError as error:
+            raise BadInputError(*(f"{self.file}: {complaint}" for complaint in error.complaints)) from None
+
+    def _error(self) -> BadInputError:
+        lines = [message for _, message in sorted(self._faults, key=lambda fault: fault[0])]
+        more = len(lines) - MAX_SHOWN
+        return BadInputError(*lines[:MAX_SHOWN], *([f"{self.file}: and {more} more faults"] if more > 0 else []))
+
+
+def format_where(where: Where) -> str:
+    """A place in the tree as people write it, for example `layers[3].forward_s.V100`."""
+    text = ""
+    for step in where:
+        if isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{shorten(step)}]"
+    return text
+
+
+def shorten(value: object) -> str:
+    """The value on one line, quoted where it is text, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean 'x'?` for the known name that is nearest, else empty."""
+    found = difflib.get_close_matches(name[:200], list(known), n=1, cutoff=0.6)
+    return f", did you mean {found[0]!r}?" if found else ""

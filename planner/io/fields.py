@@ -1,0 +1,45 @@
+"""Kinds of values that files hold, with their ranges."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_NUMBER = 1e30
+"""Keeps sums and products of inputs finite."""
+MIN_POSITIVE = 1e-30
+MAX_COUNT = 1_000_000_000
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")]
+Key = Annotated[str, Field(min_length=1, max_length=100)]
+"""A name where it is the key of a mapping."""
+Text = Annotated[str, Field(max_length=1000, pattern=r"^(?:[^\p{Cc}]|[\n\t])*$")]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+SmallCount = Annotated[int, Field(ge=1, le=100_000)]
+Index = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+NonNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+Positive = Annotated[float, Field(ge=MIN_POSITIVE, le=MAX_NUMBER)]
+PositiveOrUnlimited = Positive | Literal["unlimited"]
+Share = Annotated[float, Field(ge=MIN_POSITIVE, le=1)]
+Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]
+"""A micro-batch size as a key, which JSON can only write as text."""
+SchemaVersion = Annotated[int, Field(ge=1, le=1)]
+
+
+class Entry(BaseModel):
+    """A mapping of a file: no unknown keys, no conversions, nothing infinite."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class FileEntry(Entry):
+    """The top of a file."""
+
+    schema_version: SchemaVersion = Field(alias="schema")
+    """Version of the file format: 1."""
+
+
+def limit_of(value: float | Literal["unlimited"]) -> float:
+    """The number, or infinity for the word `unlimited`."""
+    return float("inf") if isinstance(value, str) else value

@@ -1,0 +1,144 @@
+"""Jobs as files."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
+from planner.core.precision import Precision
+from planner.core.schedule import Schedule
+from planner.io.canonical import Tree, TreeValue
+from planner.io.complaints import Complaints
+from planner.io.fields import Count, Entry, FileEntry, Name, NonNegative
+from planner.io.repetitions import complain_of_repetitions
+from planner.io.tree import Document, Node, read_document
+from planner.io.validate import validate
+
+StandardOptimizer = Literal["adamw", "sgd"]
+ScheduleName = Annotated[Schedule, Field(strict=False)]
+Counts = Annotated[list[Count], Field(min_length=1, max_length=1000)]
+
+DEFAULT_MICRO_BATCHES: tuple[int, ...] = (1, 2, 4, 8)
+DEFAULT_SCHEDULES: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
+
+
+class OptimizerEntry(Entry):
+    """Bytes that each parameter costs in memory."""
+
+    name: Name
+    """Name, for people."""
+    weight_bytes: NonNegative
+    """Bytes per parameter of the weights."""
+    gradient_bytes: NonNegative
+    """Bytes per parameter of the gradients."""
+    state_bytes: NonNegative
+    """Bytes per parameter of the moments, and of the fp32 copy of the weights in mixed precision."""
+
+
+class JobFile(FileEntry):
+    """What is to be trained, and what the planner may choose."""
+
+    global_batch: Count
+    """Samples per iteration."""
+    precision: Annotated[Precision, Field(strict=False)] | None = None
+    """Number format of training; that of the model profile when left out."""
+    optimizer: StandardOptimizer | OptimizerEntry = "adamw"
+    """adamw, sgd (with momentum), or a table of bytes per parameter."""
+    micro_batches: Counts = Field(default=list(DEFAULT_MICRO_BATCHES))
+    """Allowed micro-batch sizes in samples; those that do not divide the global batch are passed over."""
+    schedules: Annotated[list[ScheduleName], Field(min_length=1)] = Field(default=list(DEFAULT_SCHEDULES))
+    """Allowed pipeline schedules."""
+    recompute: Annotated[Recompute, Field(strict=False)] = Recompute.AUTO
+    """auto: exactly the stages that would not fit in memory otherwise; never; always."""
+    replicas: Counts | None = None
+    """Allowed replicas of a stage; any number that divides the micro-batch when left out."""
+
+
+def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
+    """Read a job.
+
+    Parameters
+    ----------
+    default_precision
+        Taken where the file states none: that of the model profile.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    return job_of(read_document(path), default_precision=default_precision)
+
+
+def job_of(document: Document, *, default_precision: Precision = Precision.FP16) -> Job:
+    """The job that a document holds.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    entry = validate(document, JobFile, kind="job")
+    check_job(document.root, document.complaints)
+    return document.complaints.finish(entry, lambda fields: build_job(fields, default_precision=default_precision))
+
+
+def check_job(root: Node, complaints: Complaints) -> None:
+    """Complain of what a schema cannot see: repetitions, and a global batch that no micro-batch divides."""
+    for key, what in (("micro_batches", "micro-batch size"), ("schedules", "schedule"), ("replicas", "replicas")):
+        complain_of_repetitions(complaints, root.items(key), what)
+    batch, listed = root.at("global_batch"), root.at("micro_batches")
+    if batch is None or not isinstance(batch.value, int) or isinstance(batch.value, bool):
+        return
+    sizes = DEFAULT_MICRO_BATCHES if listed is None else tuple(node.value for node in listed.items())
+    counts = [size for size in sizes if isinstance(size, int) and size > 0]
+    if counts and all(batch.value % size for size in counts):
+        place = batch if listed is None else listed
+        shown = ", ".join(map(str, counts[:20]))
+        complaints.add(place.line, place.where, f"no micro-batch size of {shown} divides the global batch {batch.text}")
+
+
+def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
+    """The core data of a checked entry."""
+    precision = entry.precision or default_precision
+    return Job(
+        global_batch=entry.global_batch,
+        optimizer=_optimizer(entry.optimizer, precision),
+        precision=precision,
+        micro_batches=tuple(entry.micro_batches),
+        schedules=tuple(entry.schedules),
+        recompute=entry.recompute,
+        replicas=None if entry.replicas is None else tuple(entry.replicas),
+    )
+
+
+def to_tree(job: Job) -> Tree:
+    """A job as a file holds it, with nothing left to defaults."""
+    optimizer = job.optimizer
+    tree: dict[str, TreeValue] = {
+        "schema": 1,
+        "global_batch": job.global_batch,
+        "precision": str(job.precision),
+        "optimizer": {
+            "name": optimizer.name,
+            "weight_bytes": float(optimizer.weight_bytes),
+            "gradient_bytes": float(optimizer.gradient_bytes),
+            "state_bytes": float(optimizer.state_bytes),
+        },
+        "micro_batches": list(job.micro_batches),
+        "schedules": [str(schedule) for schedule in job.schedules],
+        "recompute": str(job.recompute),
+    }
+    return tree if job.replicas is None else {**tree, "replicas": list(job.replicas)}
+
+
+def _optimizer(entry: StandardOptimizer | OptimizerEntry, precision: Precision) -> Optimizer:
+    if isinstance(entry, str):
+        return standard_optimizer(entry, precision)
+    return Optimizer(
+        name=entry.name,
+        weight_bytes=entry.weight_bytes,
+        gradient_bytes=entry.gradient_bytes,
+        state_bytes=entry.state_bytes,
+    )

@@ -1,0 +1,227 @@
+"""Model profiles as files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.core.precision import Precision
+from planner.io.canonical import Tree, TreeValue
+from planner.io.complaints import Complaints, nearest, shorten
+from planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
+from planner.io.repetitions import complain_of_repetitions
+from planner.io.tree import Document, Node, read_document
+from planner.io.validate import validate
+
+Seconds = NonNegative
+TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
+TimesByType = dict[Key, TimesBySize | Seconds]
+
+
+class LayerEntry(Entry):
+    """One layer: the smallest unit of the partition."""
+
+    name: Name
+    """Unique within the model."""
+    kind: Name = "layer"
+    """What the layer is, for people: embedding, attention, feed-forward ..."""
+    params_bytes: NonNegative
+    """Bytes of the weights in the profile's precision."""
+    shared_params_bytes: NonNegative = 0.0
+    """Bytes of weights owned by another layer (a tied embedding) that this layer holds and updates as well."""
+    forward_flops: NonNegative = 0.0
+    """Floating-point operations of a forward, per sample; a backward counts twice as much."""
+    saved_bytes: NonNegative = 0.0
+    """Bytes kept from forward to backward, per sample, the layer's own input included."""
+    output_bytes: NonNegative = 0.0
+    """Bytes handed to the next layer, per sample."""
+    working_bytes: NonNegative = 0.0
+    """Bytes needed on top while the layer runs, per sample."""
+    forward_s: TimesByType = Field(default_factory=dict)
+    """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number is for size 1."""
+    backward_s: TimesByType = Field(default_factory=dict)
+    """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
+
+
+class SkipEdgeEntry(Entry):
+    """A tensor made by one layer and used by a later one that is not its neighbour, or beside the output."""
+
+    source: Index | Name = Field(alias="from")
+    """The layer that makes the tensor: its name, or its index from 0."""
+    target: Index | Name = Field(alias="to")
+    """The later layer that uses it: its name, or its index from 0."""
+    num_bytes: NonNegative = Field(alias="bytes")
+    """Bytes per sample."""
+
+
+class ProfileFile(FileEntry):
+    """A model as a chain of layers with optional skip edges."""
+
+    name: Name
+    """Name of the model."""
+    precision: Annotated[Precision, Field(strict=False)] = Precision.FP16
+    """Number format in which all bytes were counted and all times measured."""
+    sequence_length: Count | None = None
+    """Tokens of one sample, where the model has tokens."""
+    layers: Annotated[list[LayerEntry], Field(min_length=1)]
+    """The chain, in order."""
+    skip_edges: list[SkipEdgeEntry] = Field(default_factory=list)
+    """Tensors that pass by at least one boundary besides the chain."""
+
+
+def read_profile(path: str | Path) -> ModelProfile:
+    """Read a model profile; times are put in order of device type and size.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    return profile_of(read_document(path))
+
+
+def profile_of(document: Document) -> ModelProfile:
+    """The model profile that a document holds.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    entry = validate(document, ProfileFile, kind="profile")
+    check_profile(document.root, document.complaints)
+    return document.complaints.finish(entry, build_profile)
+
+
+def check_profile(root: Node, complaints: Complaints) -> None:
+    """Complain of what a schema cannot see: repeated names, edges that lead nowhere or back, halves of tables."""
+    layers = root.items("layers")
+    complain_of_repetitions(complaints, (layer.at("name") for layer in layers), "layer name")
+    for layer in layers:
+        _check_times(layer, complaints)
+    names = [node.value if (node := layer.at("name")) else None for layer in layers]
+    for edge in root.items("skip_edges"):
+        _check_edge(edge, names, complaints)
+
+
+def build_profile(entry: ProfileFile) -> ModelProfile:
+    """The core data of a checked entry."""
+    index_of = {layer.name: index for index, layer in enumerate(entry.layers)}
+
+    def index(reference: int | str) -> int:
+        return reference if isinstance(reference, int) else index_of[reference]
+
+    return ModelProfile(
+        name=entry.name,
+        layers=tuple(_layer(layer) for layer in entry.layers),
+        skip_edges=tuple(
+            SkipEdge(source=index(edge.source), target=index(edge.target), num_bytes=edge.num_bytes)
+            for edge in entry.skip_edges
+        ),
+        precision=entry.precision,
+        sequence_length=entry.sequence_length,
+    )
+
+
+def to_tree(model: ModelProfile) -> Tree:
+    """A profile as a file holds it."""
+    tree: dict[str, TreeValue] = {"schema": 1, "name": model.name, "precision": str(model.precision)}
+    if model.sequence_length is not None:
+        tree["sequence_length"] = model.sequence_length
+    tree["layers"] = [_layer_tree(layer) for layer in model.layers]
+    if model.skip_edges:
+        tree["skip_edges"] = [
+            {"from": edge.source, "to": edge.target, "bytes": float(edge.num_bytes)} for edge in model.skip_edges
+        ]
+    return tree
+
+
+def _check_times(layer: Node, complaints: Complaints) -> None:
+    for this, other in (("forward_s", "backward_s"), ("backward_s", "forward_s")):
+        for device_type in layer.keys(this):
+            times, counterpart = layer.at(this, device_type), layer.at(other, device_type)
+            if times is not None and counterpart is None:
+                complaints.add(times.line, times.where, f"has no counterpart in {other}; give both or none")
+    for device_type in layer.keys("forward_s"):
+        forward, backward = layer.at("forward_s", device_type), layer.at("backward_s", device_type)
+        if forward is not None and backward is not None and set(_sizes(forward)) != set(_sizes(backward)):
+            sizes = f"{', '.join(_sizes(forward)[:20])} and {', '.join(_sizes(backward)[:20])}"
+            rule = f"micro-batch sizes must be the same in forward_s and backward_s, got {sizes}"
+            complaints.add(forward.line, forward.where, rule)
+
+
+def _sizes(times: Node) -> tuple[str, ...]:
+    return times.keys() if isinstance(times.value, Mapping) else ("1",)
+
+
+def _check_edge(edge: Node, names: Sequence[object], complaints: Complaints) -> None:
+    source, target = (_check_reference(edge.at(key), names, complaints) for key in ("from", "to"))
+    if source is not None and target is not None and source >= target:
+        rule = f"must lead forward, got from layer {source} to layer {target}"
+        complaints.add(edge.line, edge.where, rule)
+
+
+def _check_reference(node: Node | None, names: Sequence[object], complaints: Complaints) -> int | None:
+    """Index of the layer that is meant; None, with a complaint, where there is no such layer."""
+    if node is None or isinstance(node.value, bool) or not isinstance(node.value, int | str):
+        return None
+    if node.value in names:
+        return names.index(node.value)
+    if isinstance(node.value, int) and 0 <= node.value < len(names):
+        return node.value
+    hint = nearest(str(node.value), (name for name in names if isinstance(name, str)))
+    accepted = f"the name of a layer or an index from 0 to {len(names) - 1}"
+    complaints.add(node.line, node.where, f"must be {accepted}, got {shorten(node.value)}{hint}")
+    return None
+
+
+def _layer(entry: LayerEntry) -> Layer:
+    return Layer(
+        name=entry.name,
+        kind=entry.kind,
+        params_bytes=entry.params_bytes,
+        shared_params_bytes=entry.shared_params_bytes,
+        forward_flops=entry.forward_flops,
+        saved_bytes=entry.saved_bytes,
+        output_bytes=entry.output_bytes,
+        working_bytes=entry.working_bytes,
+        times=tuple(_table(entry, device_type) for device_type in sorted(entry.forward_s)),
+    )
+
+
+def _table(entry: LayerEntry, device_type: str) -> TimeTable:
+    forward_s, backward_s = (_by_size(times[device_type]) for times in (entry.forward_s, entry.backward_s))
+    samples = tuple(sorted(forward_s))
+    return TimeTable(
+        device_type=device_type,
+        samples=samples,
+        forward_s=tuple(forward_s[size] for size in samples),
+        backward_s=tuple(backward_s[size] for size in samples),
+    )
+
+
+def _by_size(times: dict[str, float] | float) -> dict[int, float]:
+    return {int(size): value for size, value in times.items()} if isinstance(times, dict) else {1: times}
+
+
+def _layer_tree(layer: Layer) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "name": layer.name,
+        "kind": layer.kind,
+        "params_bytes": float(layer.params_bytes),
+        "shared_params_bytes": float(layer.shared_params_bytes),
+        "forward_flops": float(layer.forward_flops),
+        "saved_bytes": float(layer.saved_bytes),
+        "output_bytes": float(layer.output_bytes),
+        "working_bytes": float(layer.working_bytes),
+    }
+    if layer.times:
+        tree["forward_s"] = {table.device_type: _times_tree(table.samples, table.forward_s) for table in layer.times}
+        tree["backward_s"] = {table.device_type: _times_tree(table.samples, table.backward_s) for table in layer.times}
+    return tree
+
+
+def _times_tree(samples: tuple[int, ...], seconds: tuple[float, ...]) -> Tree:
+    return {str(size): float(value) for size, value in zip(samples, seconds, strict=True)}

@@ -1,0 +1,32 @@
+"""JSON Schema of every kind of file."""
+
+from planner.core.errors import BadInputError
+from planner.io.canonical import Tree
+from planner.io.cluster import ClusterFile
+from planner.io.complaints import nearest
+from planner.io.fields import FileEntry
+from planner.io.job import JobFile
+from planner.io.plan_entry import PlanFileEntry
+from planner.io.profile import ProfileFile
+from planner.io.validate import json_schema_of
+
+_ENTRIES: dict[str, type[FileEntry]] = {
+    "profile": ProfileFile,
+    "cluster": ClusterFile,
+    "job": JobFile,
+    "plan": PlanFileEntry,
+}
+KINDS = tuple(_ENTRIES)
+
+
+def json_schema(kind: str) -> Tree:
+    """JSON Schema (draft 2020-12) of one kind of file, each field described with its unit.
+
+    Raises
+    ------
+    BadInputError
+        For a kind that there is not.
+    """
+    if kind not in _ENTRIES:
+        raise BadInputError(f"no kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema_of(_ENTRIES[kind])}

@@ -1,0 +1,72 @@
+"""The Lagrangian bound: on every plan, and on every plan through each arc.
+
+Charging each row that bounds T with a multiplier >= 0 (summing to 1 over the rows of T) and each
+host of class h with mu_h >= 0 leaves a shortest path problem:
+
+    T >= min over paths of sum of (sum over rows of multiplier x coefficient of the arc + mu_h x hosts opened)
+         - sum over h of mu_h N_h.
+
+Any such multipliers give a valid bound, so approximate ones are safe; the duals of the linear
+relaxation give its value.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.plan_costs import Floats, Ints
+from planner.network.rows import Rows
+
+TOLERANCE = 1e-10
+"""Relative error allowed for sums of a few hundred double-precision terms, far more than they make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multipliers:
+    """One set of multipliers, and what it proves."""
+
+    of_rows: Floats
+    """Shape (families, L + 1); see :meth:`planner.network.rows.Rows.arc_costs`."""
+    of_hosts: Floats
+    """mu, shape (server classes,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """Bounds that one set of multipliers proves."""
+
+    multipliers: Multipliers
+    through_s: Floats
+    """For each arc: no plan that uses it is faster; shape (A,)."""
+    costs_s: Floats
+    """Length of each arc in the shortest path problem, shape (A,)."""
+
+    @property
+    def bound_s(self) -> float:
+        """No plan is faster."""
+        return float(self.through_s.min(initial=np.inf))
+
+    def taking(self, kept: Ints) -> "Priced":
+        """The bounds of the `kept` arcs only."""
+        return Priced(multipliers=self.multipliers, through_s=self.through_s[kept], costs_s=self.costs_s[kept])
+
+
+def price(rows: Rows, multipliers: Multipliers) -> Priced:
+    """Bounds proven by a set of multipliers, recomputed from the arcs and rounded down."""
+    network = rows.network
+    arcs = network.arcs
+    costs_s = rows.arc_costs(multipliers.of_rows)
+    opening = arcs.opened_hosts > 0
+    costs_s[opening] += multipliers.of_hosts[arcs.opened_class[opening]] * arcs.opened_hosts[opening]
+    counts = np.array([server.count for server in network.cluster.servers])
+    through_s = network.graph.through(costs_s) - float(multipliers.of_hosts @ counts)
+    return Priced(multipliers=multipliers, through_s=through_s - TOLERANCE * np.abs(through_s), costs_s=costs_s)
+
+
+def single_family(rows: Rows, name: str) -> Multipliers:
+    """All weight on one family, spread evenly over its rows."""
+    of_rows = np.zeros((len(rows.families), rows.network.num_layers + 1))
+    for index, family in enumerate(rows.families):
+        if family.name == name:
+            of_rows[index, : rows.network.num_layers] = 1.0 / rows.network.num_layers
+    return Multipliers(of_rows=of_rows, of_hosts=np.zeros(len(rows.network.cluster.servers)))

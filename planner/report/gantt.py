@@ -1,0 +1,194 @@
+"""Gantt chart of one iteration: a row per stage, from the first forward to the last optimizer step."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.core.errors import BadInputError
+from planner.core.units import MS, US, format_seconds
+from planner.report.labels import percent_label
+from planner.simulator.program import Kind
+from planner.simulator.timeline import Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH_IN, ROW_IN, MARGIN_IN = 14.0, 0.4, 1.4
+BAR = 0.8
+"""Height of a bar; a row is 1 high."""
+FONT_PT, DIGIT_PT = 6.5, 4.2
+"""Numbers in boxes, and the width of one digit."""
+EDGE_PT = 2.0
+"""Boxes narrower than this on average get no outline."""
+BUBBLE_COLOUR = "#DDDDDD"
+
+
+class ImageFormat(StrEnum):
+    """Formats a chart can be written in."""
+
+    PNG = "png"
+    SVG = "svg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How one kind of span is drawn."""
+
+    name: str
+    colour: str
+    hatch: str | None = None
+
+
+LOOKS = {
+    Kind.FORWARD: Look(name="forward", colour="#56B4E9"),
+    Kind.BACKWARD: Look(name="backward", colour="#E69F00", hatch="//////"),
+    Kind.SYNC: Look(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
+    Kind.UPDATE: Look(name="optimizer step", colour="#009E73"),
+}
+"""Colours of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
+
+
+def image_format(path: Path) -> ImageFormat:
+    """The format that a file name asks for.
+
+    Raises
+    ------
+    BadInputError
+        If it is none of ours, or if matplotlib is not installed.
+    """
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in set(ImageFormat):
+        raise BadInputError(f"{path}: a Gantt chart is written as .png or .svg, got suffix {path.suffix!r}")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as fault:
+        raise BadInputError("a Gantt chart needs matplotlib: pip install 'stagecut[plot]'") from fault
+    return ImageFormat(suffix)
+
+
+def gantt_bytes(timeline: Timeline, image: ImageFormat, *, stage_labels: Sequence[str] = (), title: str = "") -> bytes:
+    """The chart of :func:`draw_gantt` as a file; the same bytes for the same timeline."""
+    from matplotlib import rc_context
+
+    metadata = {"Date": None} if image is ImageFormat.SVG else {"Software": None}
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "stagecut", "svg.fonttype": "none", "text.parse_math": False}):
+        figure, _ = draw_gantt(timeline, stage_labels=stage_labels, title=title)
+        figure.savefig(buffer, format=image.value, dpi=110, metadata=metadata)
+    return buffer.getvalue()
+
+
+def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: str = "") -> tuple["Figure", "Axes"]:
+    """Draw forwards solid, backwards hatched, bubbles grey; time runs in seconds.
+
+    Parameters
+    ----------
+    stage_labels
+        One per stage, for example its devices; numbers by default.
+    title
+        Put before the iteration time and the share of bubbles.
+    """
+    from matplotlib.figure import Figure
+
+    num_rows = timeline.num_stages
+    figure = Figure(figsize=(WIDTH_IN, MARGIN_IN + ROW_IN * num_rows), layout="constrained")
+    axes = figure.add_subplot()
+    _label_axes(axes, timeline, stage_labels)
+    axes.barh(range(num_rows), timeline.iteration_s, height=BAR, color=BUBBLE_COLOUR, label="bubble", zorder=1)
+    for kind, look in LOOKS.items():
+        _draw_spans(axes, timeline, kind=kind, look=look)
+    _underline_critical_path(axes, timeline)
+    head = f"{title}: " if title else ""
+    share = percent_label(timeline.bubble_fraction)
+    axes.set_title(f"{head}{format_seconds(timeline.iteration_s)} per iteration, bubbles {share}", loc="left")
+    figure.legend(loc="outside lower center", ncols=2 + len(LOOKS), frameon=False)
+    figure.draw_without_rendering()
+    _number_boxes(axes, timeline)
+    return figure, axes
+
+
+def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -> None:
+    """Set both axes up: x ends at the iteration time, the first stage is on top."""
+    size, unit = next((pair for pair in ((1.0, "s"), (MS, "ms")) if timeline.iteration_s >= pair[0]), (US, "us"))
+    num_rows = timeline.num_stages
+    names = stage_labels or [f"stage {index}" for index in range(num_rows)]
+    axes.set_xlim(0, timeline.iteration_s or 1.0)
+    axes.set_ylim(num_rows - 0.5, -0.5)
+    axes.set_yticks(range(num_rows), names, fontsize=8)
+    axes.set_xlabel(f"time ({unit})")
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds / size:.4g}")
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "left", "right"]].set_visible(False)
+
+
+def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> None:
+    """All spans of one kind as one collection of rectangles."""
+    from matplotlib.collections import PolyCollection
+
+    chosen = _shown(timeline, kind)
+    if not len(chosen):
+        return
+    left, right, row = timeline.start_s[chosen], timeline.end_s[chosen], timeline.stage[chosen]
+    top, bottom = row - BAR / 2, row + BAR / 2
+    corners = np.stack([np.column_stack(pair) for pair in ((left, top), (right, top), (right, bottom), (left, bottom))])
+    width_pt = float(np.mean(right - left)) / timeline.iteration_s * WIDTH_IN * 72
+    boxes = PolyCollection(
+        list(np.swapaxes(corners, 0, 1)),
+        facecolor=look.colour,
+        edgecolor="white",
+        linewidth=0.6 if width_pt >= EDGE_PT else 0.0,
+        hatch=look.hatch,
+        label=look.name,
+        zorder=2,
+    )
+    axes.add_collection(boxes, autolim=False)
+
+
+def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
+    """A dark line under every span on the critical path; its transfers have no row here."""
+    from matplotlib.collections import LineCollection
+
+    tasks = [task for task in timeline.critical_path if timeline.kind[task] in LOOKS]
+    below = timeline.stage[tasks] + BAR / 2 + 0.05
+    ends = [np.column_stack((times_s[tasks], below)) for times_s in (timeline.start_s, timeline.end_s)]
+    segments = list(np.stack(ends, axis=1))
+    line = LineCollection(segments, colors="black", linewidths=1.6, label="critical path", zorder=3)
+    axes.add_collection(line, autolim=False)
+
+
+def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
+    """Write the number of the micro-batch into each box that is wide enough for it."""
+    from matplotlib.patheffects import withStroke
+
+    outline = [withStroke(linewidth=1.5, foreground="white")]
+    area = axes.get_window_extent()
+    forwards = timeline.kind == Kind.FORWARD
+    micro_batch = int(np.max(timeline.hi[forwards] - timeline.lo[forwards]))
+    pt_per_s = area.width / axes.figure.dpi * 72 / (timeline.iteration_s or 1.0)
+    for kind in (Kind.FORWARD, Kind.BACKWARD):
+        for index in _shown(timeline, kind):
+            start_s, end_s = timeline.start_s[index], timeline.end_s[index]
+            number = str(timeline.lo[index] // micro_batch)
+            if (end_s - start_s) * pt_per_s >= DIGIT_PT * (len(number) + 1):
+                axes.text(
+                    (start_s + end_s) / 2,
+                    timeline.stage[index],
+                    number,
+                    fontsize=FONT_PT,
+                    ha="center",
+                    va="center",
+                    zorder=3,
+                    path_effects=outline,
+                )
+
+
+def _shown(timeline: Timeline, kind: Kind) -> NDArray[np.intp]:
+    """Indices of the spans of a kind that take any time."""
+    return np.flatnonzero((timeline.kind == kind) & (timeline.end_s > timeline.start_s))

@@ -1,0 +1,74 @@
+"""How layers, devices and numbers are written in tables and pictures."""
+
+import math
+from itertools import groupby
+
+from planner.core.model import ModelProfile
+from planner.core.plan import Plan
+from planner.core.units import format_bytes, format_seconds
+
+UNKNOWN = "-"
+
+
+def layer_label(model: ModelProfile, start: int, stop: int) -> str:
+    """First and last layer of a stage, for example `0-11  embedding .. block5.ffn`."""
+    first, last = model.layers[start].name, model.layers[stop - 1].name
+    return f"{start}  {first}" if stop - start == 1 else f"{start}-{stop - 1}  {first} .. {last}"
+
+
+def device_label(names: tuple[str, ...]) -> str:
+    """Device names with runs of slots of one host drawn together, for example `v100-3/0-7`."""
+    split = [name.rpartition("/") for name in names]
+    by_host = groupby(split, key=lambda parts: parts[0] + parts[1])
+    return ", ".join(f"{host}{_slots([slot for _, _, slot in parts])}" for host, parts in by_host)
+
+
+def stage_labels(plan: Plan) -> tuple[str, ...]:
+    """Number and devices of every stage, for the rows of pictures."""
+    return tuple(f"{index}  {device_label(stage.devices)}" for index, stage in enumerate(plan.stages))
+
+
+def plan_label(plan: Plan) -> str:
+    """The choices that hold for a whole plan, in one line."""
+    stages = sum(pipeline.num_stages for pipeline in plan.pipelines)
+    return (
+        f"{plan.schedule}, {_counted(stages, 'stage')}, "
+        f"{_counted(plan.num_microbatches, 'micro-batch', 'micro-batches')} of {_counted(plan.micro_batch, 'sample')}"
+    )
+
+
+def seconds_label(seconds: float | None) -> str:
+    """Seconds with a prefix, a dash where unknown."""
+    return UNKNOWN if seconds is None else format_seconds(seconds)
+
+
+def bytes_label(num_bytes: float) -> str:
+    """Bytes with a prefix; `unlimited` where infinite."""
+    return "unlimited" if math.isinf(num_bytes) else format_bytes(num_bytes)
+
+
+def bandwidth_label(bytes_per_s: float) -> str:
+    """Bytes per second with a prefix; `unlimited` where infinite."""
+    return "unlimited" if math.isinf(bytes_per_s) else f"{format_bytes(bytes_per_s)}/s"
+
+
+def count_label(count: float) -> str:
+    """A large number with a prefix and three figures, for example `1.56 G`."""
+    for size, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(count) >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.3g}"
+
+
+def percent_label(share: float | None) -> str:
+    """A share in percent with two decimals, a dash where unknown."""
+    return UNKNOWN if share is None else f"{100 * share:.2f} %"
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _slots(slots: list[str]) -> str:
+    run = [str(index) for index in range(int(slots[0]), int(slots[0]) + len(slots))] if slots[0].isdecimal() else []
+    return f"{slots[0]}-{slots[-1]}" if len(slots) > 1 and slots == run else ",".join(slots)

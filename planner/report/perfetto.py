@@ -1,0 +1,125 @@
+"""Trace of one iteration for Perfetto (ui.perfetto.dev) or chrome://tracing."""
+
+from collections.abc import Iterator, Sequence
+
+from planner.core.units import US
+from planner.simulator.program import Kind
+from planner.simulator.timeline import Timeline
+
+DEVICES, LINKS = 1, 2
+"""Process numbers: one process holds the lanes of the stages, the other those of the links."""
+GRID_PER_US = 8
+"""Times lie on a grid of 1/8 us, the finest that is both exact in binary and whole in nanoseconds: a slice ends
+exactly where the next one begins, however the reader rounds."""
+NAMES = {
+    Kind.FORWARD: "F",
+    Kind.BACKWARD: "B",
+    Kind.SEND_FORWARD: "activations",
+    Kind.SEND_BACKWARD: "gradients",
+    Kind.SYNC: "gradient synchronisation",
+    Kind.UPDATE: "optimizer step",
+}
+ACTIONS = frozenset({Kind.FORWARD, Kind.BACKWARD})
+SENDS = frozenset({Kind.SEND_FORWARD, Kind.SEND_BACKWARD})
+
+Event = dict[str, object]
+
+
+def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, object]:
+    """Chrome trace events: a lane per stage and per link direction, memory as counters.
+
+    Parameters
+    ----------
+    stage_labels
+        One per stage, for example its devices; numbers by default.
+
+    Notes
+    -----
+    Slices of one lane never overlap. A transfer is drawn on every link it occupies, and on a lane of
+    its own boundary and direction where it shares no link.
+    """
+    labels = list(stage_labels) or [f"stage {stage}" for stage in range(timeline.num_stages)]
+    links = _link_lanes(timeline)
+    events = [
+        *_process(DEVICES, "stages", labels),
+        *_process(LINKS, "links", links),
+        *_stage_slices(timeline),
+        *_link_slices(timeline, links),
+        *_memory_counters(timeline),
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _process(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
+    """Names of a process and of its lanes, in the order they are to be shown."""
+    yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
+    yield {"ph": "M", "pid": number, "tid": 0, "name": "process_sort_index", "args": {"sort_index": number}}
+    for lane, label in enumerate(lanes):
+        yield {"ph": "M", "pid": number, "tid": lane, "name": "thread_name", "args": {"name": label}}
+        yield {"ph": "M", "pid": number, "tid": lane, "name": "thread_sort_index", "args": {"sort_index": lane}}
+
+
+def _stage_slices(timeline: Timeline) -> Iterator[Event]:
+    """Forwards, backwards, all-reduces and optimizer steps, on the lanes of their stages."""
+    for task in range(len(timeline.kind)):
+        if timeline.kind[task] not in SENDS:
+            yield from _slice(timeline, task, process=DEVICES, lane=int(timeline.stage[task]))
+
+
+def _link_slices(timeline: Timeline, lanes: Sequence[str]) -> Iterator[Event]:
+    """Transfers and all-reduces, on the lanes of the links they occupy."""
+    lane_of = {name: lane for lane, name in enumerate(lanes)}
+    for task in range(len(timeline.kind)):
+        for name in _link_names(timeline, task):
+            yield from _slice(timeline, task, process=LINKS, lane=lane_of[name])
+
+
+def _link_lanes(timeline: Timeline) -> list[str]:
+    """Every link in use, in order of the first task that uses it."""
+    return list(dict.fromkeys(name for task in range(len(timeline.kind)) for name in _link_names(timeline, task)))
+
+
+def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
+    kind, stage = timeline.kind[task], int(timeline.stage[task])
+    if timeline.links[task] or kind not in SENDS:
+        return tuple(dict.fromkeys(timeline.links[task]))
+    receiver = stage + 1 if kind == Kind.SEND_FORWARD else stage - 1
+    return (f"stage {stage} to stage {receiver}",)
+
+
+def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterator[Event]:
+    """One complete event, or nothing where it would have no length."""
+    start, end = _grid(timeline.start_s[task]), _grid(timeline.end_s[task])
+    if end == start:
+        return
+    kind, lo, hi = Kind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
+    samples = f" {lo}-{hi - 1}" if kind in ACTIONS | SENDS else ""
+    yield {
+        "ph": "X",
+        "pid": process,
+        "tid": lane,
+        "ts": start,
+        "dur": end - start,
+        "name": f"{NAMES[kind]}{samples}",
+        "cat": kind.name.lower(),
+        "args": {"stage": int(timeline.stage[task]), "first sample": lo, "samples": hi - lo},
+    }
+
+
+def _memory_counters(timeline: Timeline) -> Iterator[Event]:
+    """Memory of each device of a stage, one counter track per stage."""
+    for stage, curve in enumerate(timeline.memory):
+        steps = {_grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
+        for ts, num_bytes in steps.items():
+            yield {
+                "ph": "C",
+                "pid": DEVICES,
+                "tid": stage,
+                "ts": ts,
+                "name": f"memory of stage {stage}",
+                "args": {"bytes": float(num_bytes)},
+            }
+
+
+def _grid(seconds: float) -> float:
+    return round(float(seconds) / US * GRID_PER_US) / GRID_PER_US

@@ -1,0 +1,83 @@
+"""Progress of a search while it runs."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from planner.core.result import HistoryPoint, relative_gap
+from planner.report.labels import percent_label, seconds_label
+
+Observer = Callable[[HistoryPoint], None]
+
+PLAIN_EVERY_S = 3.0
+"""Between two plain lines."""
+REDRAWS_PER_S = 4.0
+"""Of the live line."""
+
+
+@contextmanager
+def progress(stream: TextIO, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S) -> Iterator[Observer]:
+    """Show how a search fares as long as the context is open.
+
+    One live line on a terminal, gone in the end; a plain line every few seconds and one at the end
+    elsewhere; nothing when quiet. The observer may be called from any thread.
+    """
+    latest = _Latest()
+    console = Console(file=stream)
+    if quiet:
+        yield latest.observe
+    elif console.is_terminal and not console.is_dumb_terminal:
+        with Live(console=console, get_renderable=latest.render, transient=True, refresh_per_second=REDRAWS_PER_S):
+            yield latest.observe
+    else:
+        with _plain_lines(latest, stream, every_s=every_s):
+            yield latest.observe
+
+
+def progress_line(point: HistoryPoint | None, *, elapsed_s: float) -> str:
+    """Best time, bound, gap and elapsed seconds in one line."""
+    best_s = None if point is None else point.objective_s
+    bound_s = None if point is None else point.bound_s
+    gap = percent_label(relative_gap(best_s, bound_s))
+    return f"best {seconds_label(best_s)}  bound {seconds_label(bound_s)}  gap {gap}  {elapsed_s:.1f} s"
+
+
+class _Latest:
+    """The latest point of the search and a running clock."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._point: HistoryPoint | None = None
+
+    def observe(self, point: HistoryPoint) -> None:
+        self._point = point
+
+    def line(self) -> str:
+        return progress_line(self._point, elapsed_s=time.perf_counter() - self._started)
+
+    def render(self) -> Text:
+        return Text(self.line(), no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def _plain_lines(latest: _Latest, stream: TextIO, *, every_s: float) -> Iterator[None]:
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.wait(every_s):
+            print(latest.line(), file=stream, flush=True)
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+        print(latest.line(), file=stream, flush=True)

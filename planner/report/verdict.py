@@ -1,0 +1,84 @@
+"""The answer in one sentence."""
+
+import math
+
+from planner.core.result import Result, Status
+from planner.core.units import format_bytes, format_seconds
+
+EXACT_GAP = 1e-9
+"""Gaps up to this one are rounding."""
+SMALL_GAP = 1e-4
+"""Largest gap at which a plan may be called optimal without saying more."""
+
+
+def verdict(result: Result, *, even_split_s: float | None = None) -> str:
+    """What a search found and what it proved, in one sentence.
+
+    Parameters
+    ----------
+    even_split_s
+        Iteration time of equal layer counts on all devices; infinite where that does not fit, None
+        to leave it out.
+    """
+    if result.objective_s is None:
+        return _without_plan(result)
+    head = "interrupted: " if result.status is Status.INTERRUPTED else ""
+    sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}"
+    compared = "" if even_split_s is None else f"; {speed_against_even_split(result.objective_s, even_split_s)}"
+    return sentence + compared
+
+
+def quality(result: Result) -> str:
+    """How far from the best possible a plan is known to be; `proven optimal` only where it is."""
+    gap = result.gap
+    if gap is None:
+        return "with no proof of how good that is"
+    if result.status is Status.OPTIMAL and gap <= EXACT_GAP:
+        return "proven optimal"
+    if result.status is Status.OPTIMAL and gap <= SMALL_GAP:
+        return f"proven optimal up to {rounded_up_percent(gap)}"
+    return f"within {rounded_up_percent(gap)} of optimal"
+
+
+def speed_against_even_split(objective_s: float, even_split_s: float) -> str:
+    """How many times faster than equal layer counts, for example `1.42x faster than an even split`."""
+    if math.isinf(even_split_s):
+        return "an even split does not fit in memory"
+    ratio = time_ratio(even_split_s, objective_s)
+    if abs(ratio - 1) < 0.005:
+        return "as fast as an even split"
+    return f"{ratio:.2f}x faster than an even split" if ratio > 1 else f"{1 / ratio:.2f}x slower than an even split"
+
+
+def time_ratio(seconds: float, reference_s: float) -> float:
+    """How many times longer; two times of zero are equally long."""
+    if reference_s > 0:
+        return seconds / reference_s
+    return 1.0 if seconds == reference_s else math.inf
+
+
+def rounded_up_percent(share: float) -> str:
+    """Two significant figures, never less than the share itself: a claim has to hold as printed."""
+    if share <= 0:
+        return "0 %"
+    percent = 100 * share
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1)
+    return f"{math.ceil(percent / step - 1e-9) * step:.6g} %"
+
+
+def _without_plan(result: Result) -> str:
+    if result.status is Status.INFEASIBLE:
+        return f"infeasible: {_nearest_miss(result)}"
+    if result.status is Status.INTERRUPTED:
+        return "interrupted before a plan was found"
+    return "no plan found within the budget, and no proof that there is none"
+
+
+def _nearest_miss(result: Result) -> str:
+    if not result.shortages:
+        return "no plan of the search space fits"
+    least = min(result.shortages, key=lambda shortage: shortage.short_bytes)
+    return (
+        f"no plan of the search space fits in memory; layers {least.layers[0]}-{least.layers[1] - 1} on "
+        f"{least.device_type} come nearest and lack {format_bytes(least.short_bytes)}. Would help: {least.remedy}"
+    )

@@ -1,0 +1,1 @@
+"""Exact event times of a plan, and lower bounds on them."""

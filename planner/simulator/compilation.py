@@ -1,0 +1,207 @@
+"""Compilation of action lists into a program."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from planner.core.errors import BadInputError
+from planner.cost.plan_costs import Ints
+from planner.simulator.program import NONE, Kind, Program
+from planner.simulator.schedules import Action, Op, pipeline_actions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Actions:
+    """Action lists as columns, stage after stage."""
+
+    num_stages: int
+    samples: int
+    kind: Ints
+    stage: Ints
+    lo: Ints
+    hi: Ints
+    last: Ints
+    """Last action of each stage."""
+
+    def of(self, kind: Kind, stage: int) -> Ints:
+        """Actions of one stage and kind, by first sample."""
+        tasks = np.flatnonzero((self.kind == kind) & (self.stage == stage))
+        return tasks[np.argsort(self.lo[tasks], kind="stable")]
+
+    def name(self, task: int) -> str:
+        """The action in words."""
+        word = Kind(int(self.kind[task])).name.lower()
+        return f"{word} of samples [{self.lo[task]}, {self.hi[task]})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Messages:
+    """Messages as columns, by (producer, first sample)."""
+
+    producer: Ints
+    consumer: Ints
+    lo: Ints
+    hi: Ints
+
+
+@lru_cache(maxsize=128)
+def scheduled_program(warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int = 1) -> Program:
+    """Program of a pipeline with equal micro-batches; see :func:`pipeline_actions`."""
+    return compile_program(pipeline_actions(warmup_depth, num_microbatches, micro_batch))
+
+
+def compile_program(lists: Sequence[Sequence[Action]]) -> Program:
+    """Compile one action list per stage, first stage first.
+
+    A message is the part of an action's samples that one action of the next stage (for gradients:
+    of the previous stage) takes, so equal micro-batches travel as one message each. Messages of a
+    flow arrive in the order of sending: an action waits for the last of those it needs.
+
+    Raises
+    ------
+    BadInputError
+        If the forwards or the backwards of a stage do not cover the same samples exactly once, if a
+        backward stands before a forward of its samples, or if stages wait for each other forever.
+    """
+    actions = _columns(lists)
+    messages = _messages(actions)
+    need = np.full(len(actions.kind), NONE)
+    np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
+    before = np.arange(len(actions.kind)) - 1
+    before[np.append(0, actions.last[:-1] + 1)] = NONE
+    return _program(actions, messages, before=before, need=need)
+
+
+def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
+    flat = list(itertools.chain.from_iterable(lists))
+    lengths = [len(actions) for actions in lists]
+    if not lengths or min(lengths) == 0:
+        raise BadInputError("schedule: every stage must have actions, and there must be a stage")
+    actions = _Actions(
+        num_stages=len(lists),
+        samples=max(action.hi for action in flat),
+        kind=np.array([Kind.BACKWARD if action.op is Op.BACKWARD else Kind.FORWARD for action in flat], dtype=np.int64),
+        stage=np.repeat(np.arange(len(lists)), lengths),
+        lo=np.array([action.lo for action in flat], dtype=np.int64),
+        hi=np.array([action.hi for action in flat], dtype=np.int64),
+        last=np.cumsum(lengths) - 1,
+    )
+    for stage in range(actions.num_stages):
+        for kind in (Kind.FORWARD, Kind.BACKWARD):
+            _check_coverage(actions, stage, kind)
+        _check_forward_first(actions, stage)
+    return actions
+
+
+def _check_coverage(actions: _Actions, stage: int, kind: Kind) -> None:
+    tasks = actions.of(kind, stage)
+    cuts = np.append(actions.lo[tasks], actions.samples)
+    tiled = len(tasks) > 0 and cuts[0] == 0 and np.array_equal(cuts[1:], actions.hi[tasks])
+    if not tiled or not np.all(cuts[1:] > cuts[:-1]):
+        got = ", ".join(f"[{actions.lo[task]}, {actions.hi[task]})" for task in tasks[:8])
+        raise BadInputError(
+            f"schedule: the {kind.name.lower()}s of stage {stage} must cover the samples "
+            f"[0, {actions.samples}) exactly once, got {got or 'none'}"
+        )
+
+
+def _check_forward_first(actions: _Actions, stage: int) -> None:
+    forwards, backwards = actions.of(Kind.FORWARD, stage), actions.of(Kind.BACKWARD, stage)
+    pairs = _overlaps(actions, forwards, backwards)
+    late = pairs.consumer[pairs.producer > pairs.consumer]
+    if len(late):
+        raise BadInputError(
+            f"schedule: stage {stage} lists the {actions.name(late[0])} before a forward of its samples"
+        )
+
+
+def _overlaps(actions: _Actions, producers: Ints, consumers: Ints) -> _Messages:
+    """Common parts of two tilings of the samples by actions, each by first sample."""
+    producer_lo, consumer_lo = actions.lo[producers], actions.lo[consumers]
+    lo = np.union1d(producer_lo, consumer_lo)
+    return _Messages(
+        producer=producers[np.searchsorted(producer_lo, lo, side="right") - 1],
+        consumer=consumers[np.searchsorted(consumer_lo, lo, side="right") - 1],
+        lo=lo,
+        hi=np.append(lo[1:], actions.samples),
+    )
+
+
+def _messages(actions: _Actions) -> _Messages:
+    parts = [
+        _overlaps(actions, actions.of(kind, sender), actions.of(kind, receiver))
+        for s in range(actions.num_stages - 1)
+        for kind, sender, receiver in ((Kind.FORWARD, s, s + 1), (Kind.BACKWARD, s + 1, s))
+    ]
+    empty = np.zeros(0, dtype=np.int64)
+    producer, consumer, lo, hi = (
+        np.concatenate([empty, *(getattr(part, field) for part in parts)])
+        for field in ("producer", "consumer", "lo", "hi")
+    )
+    order = np.lexsort((lo, producer))
+    return _Messages(producer=producer[order], consumer=consumer[order], lo=lo[order], hi=hi[order])
+
+
+def _program(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> Program:
+    """Append messages, all-reduces and optimizer steps to the actions."""
+    num_actions, num_messages = len(actions.kind), len(messages.producer)
+    stages = np.arange(actions.num_stages)
+    nothing = np.full(actions.num_stages, NONE)
+    start, stop = np.zeros_like(stages), np.full_like(stages, actions.samples)
+    kind, sender = actions.kind[messages.producer], actions.stage[messages.producer]
+    flow = np.where(kind == Kind.FORWARD, sender, actions.num_stages - 2 + sender)
+    first_sync = num_actions + num_messages
+    predecessors = (
+        np.concatenate((before, messages.producer, actions.last, first_sync + stages)),
+        np.concatenate((need, _previous_of_flow(flow, num_actions), nothing, nothing)),
+    )
+    return Program(
+        num_stages=actions.num_stages,
+        num_actions=num_actions,
+        num_messages=num_messages,
+        kind=np.concatenate((actions.kind, kind + 2, np.full_like(stages, 4), np.full_like(stages, 5))),
+        stage=np.concatenate((actions.stage, sender, stages, stages)),
+        lo=np.concatenate((actions.lo, messages.lo, start, start)),
+        hi=np.concatenate((actions.hi, messages.hi, stop, stop)),
+        predecessors=np.stack(predecessors, axis=1),
+        flow=np.concatenate((np.full(num_actions, NONE), flow, 2 * actions.num_stages - 2 + stages, nothing)),
+        level=_levels(actions, messages, need),
+    )
+
+
+def _previous_of_flow(flow: Ints, first_message: int) -> Ints:
+    """Number of the message before each message in its flow."""
+    order = np.argsort(flow, kind="stable")
+    previous = np.full(len(flow), NONE)
+    same = flow[order[1:]] == flow[order[:-1]]
+    previous[order[1:][same]] = first_message + order[:-1][same]
+    return previous
+
+
+def _levels(actions: _Actions, messages: _Messages, need: Ints) -> Ints:
+    """Longest chains of actions: each stage plays its list until it waits for another stage."""
+    num_actions = len(need)
+    source = np.concatenate((np.arange(num_actions), messages.producer, [NONE]))[need].tolist()
+    level = [NONE] * num_actions + [0]  # level[NONE] is that of "waits for nobody"
+    cursor, stop = np.append(0, actions.last[:-1] + 1).tolist(), (actions.last + 1).tolist()
+    depth = [0] * actions.num_stages
+    waiting: dict[int, int] = {}
+    runnable = list(range(actions.num_stages))
+    while runnable:
+        stage = runnable.pop()
+        task = cursor[stage]
+        while task < stop[stage] and level[source[task]] != NONE:
+            depth[stage] = level[task] = max(depth[stage], level[source[task]]) + 1
+            if task in waiting:
+                runnable.append(waiting.pop(task))
+            task += 1
+        cursor[stage] = task
+        if task < stop[stage]:
+            waiting[source[task]] = stage
+    if waiting:
+        stuck = [f"stage {stage} at the {actions.name(cursor[stage])}" for stage in sorted(waiting.values())]
+        raise BadInputError(f"schedule: stages wait for each other forever: {', '.join(stuck)}")
+    return np.array(level[:-1])

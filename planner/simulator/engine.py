@@ -1,0 +1,115 @@
+"""Exact event times of many plans in one call.
+
+Plans of one structure (warm-up depths, number of micro-batches, links shared by the same flows) are
+evaluated together: first as if every flow had links of its own (`levels`); where links are shared,
+those plans whose tasks do meet on a link are then played event by event (`queues`). Both ways only
+add and take maxima of the same numbers, so their times agree to the last bit.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.core.errors import BadInputError
+from planner.cost.plan_costs import Floats, PlanCosts
+from planner.simulator.compilation import scheduled_program
+from planner.simulator.levels import evaluate, layout_of
+from planner.simulator.program import Program, duration_table
+from planner.simulator.queues import serve, served_in_order
+from planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
+
+CHUNK_TIMES = 1 << 19
+"""Times held at once (4 MB): larger populations are cut so that they stay in the processor's cache."""
+
+
+def iteration_times(costs: Sequence[PlanCosts]) -> NDArray[np.float64]:
+    """Iteration time of each plan in seconds, shape (len(costs),)."""
+    groups: dict[tuple[Program, Routes], list[int]] = {}
+    for index, cost in enumerate(costs):
+        groups.setdefault((program_of(cost), shared_routes(flow_routes(cost))), []).append(index)
+    times_s = np.empty(len(costs))
+    for (program, routes), members in groups.items():
+        size = max(1, CHUNK_TIMES // program.num_tasks)
+        for first in range(0, len(members), size):
+            chunk = members[first : first + size]
+            times_s[chunk] = _group_times(program, routes, [costs[index] for index in chunk])
+    return times_s
+
+
+def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
+    """Start and end of every task.
+
+    Parameters
+    ----------
+    durations_s
+        Seconds of each task for each plan, shape (n, plans).
+    routes
+        Names of the links that each flow of the program uses; None: no links are shared.
+
+    Returns
+    -------
+    tuple
+        Start and end times in seconds, each of shape (n, plans).
+
+    Raises
+    ------
+    BadInputError
+        If a duration is negative or no number, or if an argument has the wrong shape.
+    """
+    _check(program, durations_s, routes)
+    layout = layout_of(program)
+    shared = shared_routes(routes or ())
+    rows_s = np.zeros((program.num_tasks + 1, durations_s.shape[1]))
+    rows_s[:-1] = durations_s[layout.task]
+    contended = _evaluate(program, shared, rows_s)
+    played = {plan: serve(program, shared, durations_s[:, plan]) for plan in contended}
+    ends_s = rows_s[layout.row]
+    for plan, (_, ends) in played.items():
+        ends_s[:-1, plan] = ends
+    starts_s = np.maximum(*(ends_s[before] for before in program.predecessors.T))
+    for plan, (starts, _) in played.items():
+        starts_s[:, plan] = np.maximum(starts_s[:, plan], starts)
+    return starts_s, ends_s[:-1]
+
+
+def program_of(costs: PlanCosts, *, micro_batch: int = 1) -> Program:
+    """Program of a plan's schedule with so many samples to a micro-batch."""
+    return scheduled_program(tuple(costs.warmup_depth.tolist()), costs.variant.num_microbatches, micro_batch)
+
+
+def _group_times(program: Program, routes: Routes, costs: list[PlanCosts]) -> Floats:
+    """Iteration times of plans of one structure, shape (len(costs),)."""
+    table = duration_table(costs)
+    if any(routes) and len(costs) == 1:  # most single plans have contention: no use to look first
+        return np.array([_played_time(program, routes, table[:, 0])])
+    rows_s = table[layout_of(program).cell]
+    contended = _evaluate(program, routes, rows_s)
+    times_s: Floats = rows_s[-1 - program.num_stages : -1].max(axis=0)
+    for plan in contended:
+        times_s[plan] = _played_time(program, routes, table[:, plan])
+    return times_s
+
+
+def _played_time(program: Program, routes: Routes, table: Floats) -> float:
+    _, ends = serve(program, routes, table[program.cell])
+    return max(ends[program.first_update :])
+
+
+def _evaluate(program: Program, routes: Routes, rows_s: Floats) -> list[int]:
+    """Replace durations by end times without contention; return the plans that do have contention."""
+    num_plans = rows_s.shape[1]
+    evaluate(layout_of(program), rows_s if num_plans > 1 else rows_s[:, 0])
+    if not any(routes):
+        return []
+    good = served_in_order(program, routes, rows_s)
+    return [plan for plan in range(num_plans) if not good[plan]]
+
+
+def _check(program: Program, durations_s: Floats, routes: RouteNames | None) -> None:
+    if durations_s.ndim != 2 or len(durations_s) != program.num_tasks:
+        raise BadInputError(f"durations: shape must be ({program.num_tasks}, plans), got {durations_s.shape}")
+    if not np.all(durations_s >= 0):
+        raise BadInputError("durations: every task must take at least 0 seconds")
+    if routes is not None and len(routes) != program.num_flows:
+        raise BadInputError(f"routes: there must be {program.num_flows}, one per flow, got {len(routes)}")

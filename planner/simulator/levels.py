@@ -1,0 +1,154 @@
+"""Times without contention, as array code over (tasks of one level) x (plans).
+
+An action's level is the length of the longest chain of actions that it ends. The actions of a level
+do not depend on each other, so one level is a handful of array operations, messages of the level's
+actions included. Tasks are laid out level after level, so that all but one gather are slices.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.cost.plan_costs import Floats, Ints
+from planner.simulator.program import Program
+
+
+class Block(NamedTuple):
+    """One level: its actions (or all-reduces, or optimizer steps), then their messages."""
+
+    gather: Ints
+    """Rows to fetch: both predecessors of each action, then what each first message follows."""
+    fetched: slice
+    """Place of all of these in the scratch memory."""
+    before: slice
+    """Place of the actions before."""
+    arrived: slice
+    """Place of the messages that actions need."""
+    followed: slice
+    """Place of the messages that first messages follow."""
+    actions: slice
+    """Rows of the level's actions, those that send most messages first."""
+    senders: slice
+    """Rows of the actions that send anything."""
+    first_messages: slice
+    """Rows of the first message of each sender."""
+    further_messages: tuple[tuple[slice, slice], ...]
+    """Rows of the second messages with those of the first ones before them, and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """Order of a program's tasks in memory."""
+
+    task: Ints
+    """Task of each row, shape (n,)."""
+    row: Ints
+    """Row of each task and, at `NONE`, of the row that is always zero, shape (n + 1,)."""
+    cell: Ints
+    """Row of :func:`planner.simulator.program.duration_table` for each row, shape (n + 1,)."""
+    blocks: tuple[Block, ...]
+
+    @property
+    def scratch_rows(self) -> int:
+        """Rows of scratch memory that every block can do with."""
+        return max(len(block.gather) for block in self.blocks)
+
+
+@lru_cache(maxsize=128)
+def layout_of(program: Program) -> Layout:
+    """Lay out the tasks: by level, number of the message within its action, most messages first, task."""
+    level, number, sends = _sort_keys(program)
+    task = np.lexsort((-sends, number, level))
+    row = np.full(program.num_tasks + 1, program.num_tasks)
+    row[task] = np.arange(program.num_tasks)
+    return Layout(
+        task=task,
+        row=row,
+        cell=np.append(program.cell[task], 6 * program.num_stages),
+        blocks=tuple(
+            _block(row[program.predecessors[task[parts[0].start : parts[-1].stop]]], parts)
+            for parts in _levels(level[task], number[task])
+        ),
+    )
+
+
+def evaluate(layout: Layout, rows_s: Floats) -> None:
+    """Replace durations by end times, every flow on links of its own.
+
+    Parameters
+    ----------
+    rows_s
+        Seconds of the task of each row, then a row of zeros, shape (n + 1, plans) or (n + 1,).
+    """
+    take, maximum, add = rows_s.take, np.maximum, np.add
+    scratch = np.empty((layout.scratch_rows, *rows_s.shape[1:]))
+    for gather, fetched, before, arrived, followed, actions, senders, first_messages, further in layout.blocks:
+        take(gather, 0, scratch[fetched], "clip")
+        start = scratch[before]
+        maximum(start, scratch[arrived], out=start)
+        end = rows_s[actions]
+        add(end, start, out=end)
+        start = scratch[followed]
+        if len(start):
+            maximum(start, rows_s[senders], out=start)
+            end = rows_s[first_messages]
+            add(end, start, out=end)
+        for earlier, later in further:
+            end = rows_s[later]
+            add(end, rows_s[earlier], out=end)
+
+
+def _sort_keys(program: Program) -> tuple[Ints, Ints, Ints]:
+    """Per task: level, number within the action (0 for what is no message), messages of the same action."""
+    producer = program.predecessors[program.num_actions : program.first_sync, 0]
+    sends = np.bincount(producer, minlength=program.num_actions)
+    first_message = np.cumsum(sends) - sends
+    number = np.arange(program.num_messages) - first_message[producer] + 1
+    last = program.level.max()
+    tail = np.zeros(program.num_stages, dtype=np.int64)
+    return (
+        np.concatenate((program.level, program.level[producer], tail + last + 1, tail + last + 2)),
+        np.concatenate((np.zeros_like(sends), number, tail, tail)),
+        np.concatenate((sends, sends[producer], tail, tail)),
+    )
+
+
+def _levels(level: Ints, number: Ints) -> Iterator[list[slice]]:
+    """Rows of each level: its actions, their first messages, their second messages ..."""
+    cuts = np.flatnonzero((level[1:] != level[:-1]) | (number[1:] != number[:-1])) + 1
+    parts: list[slice] = []
+    for start, stop in pairwise([0, *cuts.tolist(), len(level)]):
+        if number[start] == 0 and parts:
+            yield parts
+            parts = []
+        parts.append(slice(start, stop))
+    yield parts
+
+
+def _block(predecessors: Ints, parts: list[slice]) -> Block:
+    """Block of one level.
+
+    Parameters
+    ----------
+    predecessors
+        Rows of the predecessors of each row of the level, shape (rows, 2).
+    """
+    actions, *messages = parts
+    first, size = actions.start, actions.stop - actions.start
+    senders = messages[0].stop - messages[0].start if messages else 0
+    later = [(slice(a.start, a.start + b.stop - b.start), b) for a, b in pairwise(messages)]
+    return Block(
+        gather=np.concatenate((predecessors[:size].T.ravel(), predecessors[size : size + senders, 1])),
+        fetched=slice(0, 2 * size + senders),
+        before=slice(0, size),
+        arrived=slice(size, 2 * size),
+        followed=slice(2 * size, 2 * size + senders),
+        actions=actions,
+        senders=slice(first, first + senders),
+        first_messages=messages[0] if messages else slice(0, 0),
+        further_messages=tuple(later),
+    )

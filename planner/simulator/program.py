@@ -1,0 +1,114 @@
+"""Program: the tasks of one iteration, and what each task waits for.
+
+Tasks are numbered so that the number is also the rank that breaks ties in a queue:
+
+1. actions by (stage, position in the stage's list),
+2. messages by (producing action, first sample),
+3. the gradient all-reduce of each stage,
+4. the optimizer step of each stage.
+
+A *flow* is a sequence of tasks that use the same links: the activations over one boundary, the
+gradients over one boundary, or the all-reduce of one stage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from planner.cost.plan_costs import Floats, Ints, PlanCosts
+
+NONE = -1
+"""Stands for "no task" and "no flow" in the arrays of a program."""
+
+
+class Kind(IntEnum):
+    """What a task does."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    SEND_FORWARD = 2
+    SEND_BACKWARD = 3
+    SYNC = 4
+    UPDATE = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """Tasks of one iteration of one pipeline of S stages, n in all."""
+
+    num_stages: int
+    num_actions: int
+    num_messages: int
+    kind: Ints
+    """Values of :class:`Kind`, shape (n,)."""
+    stage: Ints
+    """Stage that computes, sends, or reduces its gradients, shape (n,)."""
+    lo: Ints
+    """First sample, shape (n,)."""
+    hi: Ints
+    """One past the last sample, shape (n,)."""
+    predecessors: Ints
+    """Shape (n, 2), `NONE` where there is none. Action: the action before it on its stage; of the messages
+    it needs, the one sent last. Message: its action; the message before it in its flow. All-reduce: the
+    last action of its stage. Optimizer step: the all-reduce."""
+    flow: Ints
+    """Flow of each message and all-reduce, `NONE` for other tasks, shape (n,). Activations over boundary s
+    are flow s, gradients over it S - 1 + s, the all-reduce of stage s is flow 2 (S - 1) + s."""
+    level: Ints
+    """Actions in the longest chain of actions that an action ends, shape (num_actions,)."""
+
+    @property
+    def num_tasks(self) -> int:
+        """The number of tasks n."""
+        return len(self.kind)
+
+    @property
+    def first_sync(self) -> int:
+        """Number of the first stage's all-reduce."""
+        return self.num_actions + self.num_messages
+
+    @property
+    def first_update(self) -> int:
+        """Number of the first stage's optimizer step."""
+        return self.first_sync + self.num_stages
+
+    @property
+    def cell(self) -> Ints:
+        """Row of :func:`duration_table` with the duration of each task, shape (n,)."""
+        return self.kind * self.num_stages + self.stage
+
+    @property
+    def num_flows(self) -> int:
+        """Two per boundary and one per stage."""
+        return 3 * self.num_stages - 2
+
+
+def duration_table(costs: Sequence[PlanCosts]) -> Floats:
+    """Seconds by kind of task and stage, then zeros, shape (6 S + 1, plans).
+
+    Parameters
+    ----------
+    costs
+        Plans of S stages each.
+    """
+    edge = np.zeros((1, len(costs)))
+    transfer_s = _columns([cost.transfer_s for cost in costs])
+    return np.concatenate(
+        (
+            _columns([cost.forward_s for cost in costs]),
+            _columns([cost.backward_s for cost in costs]),
+            transfer_s,
+            edge,
+            edge,
+            transfer_s,
+            _columns([cost.sync_s for cost in costs]),
+            _columns([cost.update_s for cost in costs]),
+            edge,
+        )
+    )
+
+
+def _columns(vectors: list[Floats]) -> Floats:
+    return np.array(vectors, dtype=np.float64).T

@@ -1,0 +1,213 @@
+"""Times with contention: links that serve several flows first come, first served.
+
+A message, or an all-reduce, is *ready* when the action before it ended. It then stands in line on
+all shared links of its route at once, and is served when it heads every one of these lines:
+
+    start = max(ready, end of the latest task granted on each of its links).
+
+Requests are granted one at a time: everything that needs no shared link is determined first, then
+the request with the smallest (ready time, task number) is granted, and so on. Ready times of
+grants never decrease, so this is the order of readiness; task numbers decide ties.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from heapq import heappop, heappush
+
+import numpy as np
+
+from planner.cost.plan_costs import Floats, Ints
+from planner.simulator.levels import layout_of
+from planner.simulator.program import NONE, Kind, Program
+from planner.simulator.routes import Routes, num_links
+
+UNKNOWN = -1.0
+"""Stands for the end of a task that is not determined yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tables:
+    """A program as Python lists, which single look-ups read faster than arrays."""
+
+    actions: list[range]
+    """By stage."""
+    need: list[int]
+    """By action: the message it waits for."""
+    sends: list[tuple[int, ...]]
+    """By action: the messages it sends."""
+    receiver: list[int]
+    """By task: the stage a message goes to."""
+    previous: list[int]
+    """By task: the message before it in its flow."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Play:
+    """One plan while it is played."""
+
+    program: Program
+    tables: _Tables
+    durations: list[float]
+    lines: list[tuple[int, ...]]
+    """By task: the shared links it stands in line for."""
+    starts: list[float]
+    """By task, where it used a shared link."""
+    ends: list[float]
+    """By task; the entry at `NONE` is zero."""
+    waiting: list[int]
+    """By stage: the message it waits for."""
+    requests: list[tuple[float, int]] = field(default_factory=list)
+    """Heap of (ready time, task)."""
+    runnable: list[int] = field(default_factory=list)
+    """Stages whose message has arrived."""
+
+
+def served_in_order(program: Program, routes: Routes, rows_s: Floats) -> list[bool]:
+    """Tell for each plan whether its times without contention are its times with contention.
+
+    So it is where on each shared link, in order of readiness, each task starts no earlier than the
+    one before it ended, and tasks that are ready at the same time do not depend on their order.
+
+    Parameters
+    ----------
+    rows_s
+        End times without contention, by row of the program's layout, shape (n + 1, plans).
+    """
+    good = np.ones(rows_s.shape[1], dtype=bool)
+    for task, action, message in _line_rows(program, routes):
+        ready_s = rows_s[action].T
+        order = np.argsort(ready_s, axis=1, kind="stable")
+        start_s = np.take_along_axis(np.maximum(ready_s, rows_s[message].T), order, axis=1)
+        end_s = np.take_along_axis(rows_s[task].T, order, axis=1)
+        ready_s = np.take_along_axis(ready_s, order, axis=1)
+        different = (ready_s[:, 1:] > ready_s[:, :-1]) | (start_s[:, :-1] >= end_s[:, 1:])
+        good &= np.all((start_s[:, 1:] >= end_s[:, :-1]) & different, axis=1)
+        if not good.any():
+            break
+    return [bool(value) for value in good]
+
+
+def serve(program: Program, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
+    """Play one plan event by event.
+
+    Parameters
+    ----------
+    durations_s
+        Shape (n,).
+
+    Returns
+    -------
+    tuple
+        Start time of every task that used a shared link, zero for the others; end time of every task.
+    """
+    play = _begin(program, routes, durations_s)
+    resume = [_stage(play, stage).__next__ for stage in range(program.num_stages)]
+    for start in resume:
+        start()
+    _grant_all(play, resume, num_links(routes))
+    for update in range(program.first_update, program.num_tasks):
+        play.ends[update] = play.ends[update - program.num_stages] + play.durations[update]
+    return play.starts, play.ends[:-1]
+
+
+def _begin(program: Program, routes: Routes, durations_s: Floats) -> _Play:
+    return _Play(
+        program=program,
+        tables=_tables(program),
+        durations=durations_s.tolist(),
+        lines=_lines(program, routes),
+        starts=[0.0] * program.num_tasks,
+        ends=[UNKNOWN] * program.num_tasks + [0.0],
+        waiting=[NONE] * program.num_stages,
+    )
+
+
+def _stage(play: _Play, stage: int) -> Iterator[None]:
+    """Play the actions of a stage, pausing whenever a message has not been granted yet."""
+    tables, durations, lines, ends = play.tables, play.durations, play.lines, play.ends
+    requests, waiting, runnable = play.requests, play.waiting, play.runnable
+    need, sends, receiver, previous = tables.need, tables.sends, tables.receiver, tables.previous
+    now = 0.0
+    for action in tables.actions[stage]:
+        arrival = ends[need[action]]
+        if arrival < 0.0:
+            waiting[stage] = need[action]
+            yield
+            arrival = ends[need[action]]
+        now = (arrival if arrival > now else now) + durations[action]
+        ends[action] = now
+        for message in sends[action]:
+            if lines[message]:
+                heappush(requests, (now, message))
+                continue
+            before = ends[previous[message]]
+            ends[message] = (before if before > now else now) + durations[message]
+            if waiting[receiver[message]] == message:
+                runnable.append(receiver[message])
+    sync = play.program.first_sync + stage
+    if lines[sync]:
+        heappush(requests, (now, sync))
+    else:
+        ends[sync] = now + durations[sync]
+    yield
+
+
+def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> None:
+    """Serve one request after another, letting stages run as far as they can in between."""
+    durations, lines, starts, ends = play.durations, play.lines, play.starts, play.ends
+    requests, waiting, runnable, receiver = play.requests, play.waiting, play.runnable, play.tables.receiver
+    free = [0.0] * links
+    while requests or runnable:
+        while runnable:
+            resume[runnable.pop()]()
+        if not requests:
+            break
+        start, task = heappop(requests)
+        line = lines[task]
+        for link in line:
+            if free[link] > start:  # noqa: PLR1730 - a call of max costs more than the rest of the loop
+                start = free[link]
+        end = start + durations[task]
+        starts[task], ends[task] = start, end
+        for link in line:
+            free[link] = end
+        if waiting[receiver[task]] == task:
+            runnable.append(receiver[task])
+
+
+@lru_cache(maxsize=128)
+def _tables(program: Program) -> _Tables:
+    num_actions, first_sync = program.num_actions, program.first_sync
+    producer = program.predecessors[num_actions:first_sync, 0]
+    cuts = (num_actions + np.searchsorted(producer, np.arange(num_actions + 1))).tolist()
+    step = np.select([program.kind == Kind.SEND_FORWARD, program.kind == Kind.SEND_BACKWARD], [1, -1])
+    stops = (program.predecessors[first_sync : program.first_update, 0] + 1).tolist()
+    return _Tables(
+        actions=[range(first, stop) for first, stop in itertools.pairwise([0, *stops])],
+        need=program.predecessors[:num_actions, 1].tolist(),
+        sends=[tuple(range(first, stop)) for first, stop in itertools.pairwise(cuts)],
+        receiver=(program.stage + step).tolist(),
+        previous=program.predecessors[:, 1].tolist(),
+    )
+
+
+@lru_cache(maxsize=128)
+def _lines(program: Program, routes: Routes) -> list[tuple[int, ...]]:
+    """Shared links of each task."""
+    by_flow = (*routes, ())  # tasks of no flow have the flow NONE
+    return [by_flow[flow] for flow in program.flow.tolist()]
+
+
+@lru_cache(maxsize=128)
+def _line_rows(program: Program, routes: Routes) -> list[tuple[Ints, Ints, Ints]]:
+    """For each shared link the rows of its tasks, of the actions before them, of the messages before them."""
+    row = layout_of(program).row
+    lines = []
+    for link in range(num_links(routes)):
+        flows = [flow for flow, route in enumerate(routes) if link in route]
+        task = np.flatnonzero(np.isin(program.flow, flows))
+        action, message = program.predecessors[task].T
+        lines.append((row[task], row[action], row[message]))
+    return lines

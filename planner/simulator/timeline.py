@@ -1,0 +1,145 @@
+"""Timeline: everything there is to see of one simulated iteration."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.plan_costs import Floats, Ints, PlanCosts
+from planner.simulator.engine import program_of, run
+from planner.simulator.program import NONE, Kind, Program, duration_table
+from planner.simulator.routes import RouteNames, flow_routes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryCurve:
+    """Memory of each device of one stage: a step function."""
+
+    time_s: Floats
+    """Where it changes, ascending."""
+    memory_bytes: Floats
+    """From there until the next time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """One iteration of a pipeline of S stages, n tasks.
+
+    Tasks are actions stage by stage in the order they run, then messages, then gradient
+    all-reduces, then optimizer steps.
+    """
+
+    kind: Ints
+    """Values of :class:`planner.simulator.program.Kind`, shape (n,)."""
+    stage: Ints
+    """Stage that computes, sends, or reduces its gradients, shape (n,)."""
+    lo: Ints
+    """First sample, shape (n,)."""
+    hi: Ints
+    """One past the last sample, shape (n,)."""
+    start_s: Floats
+    """Shape (n,)."""
+    end_s: Floats
+    """Shape (n,)."""
+    links: RouteNames
+    """Names of the links each task occupies; a message on a link of its own may have none."""
+    iteration_s: float
+    busy_s: Floats
+    """Forward and backward time of each stage, shape (S,)."""
+    memory: tuple[MemoryCurve, ...]
+    """By stage."""
+    memory_high_water_bytes: Floats
+    """Shape (S,)."""
+    critical_path: tuple[int, ...]
+    """Tasks from the start to the end of the iteration, each starting when the one before ends."""
+
+    @property
+    def num_stages(self) -> int:
+        """S."""
+        return len(self.busy_s)
+
+    @property
+    def busy_share(self) -> Floats:
+        """Share of the iteration that each stage computes, shape (S,)."""
+        return self.busy_s / self.iteration_s if self.iteration_s > 0 else np.ones_like(self.busy_s)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """Share of all stages' time in which they compute nothing."""
+        return 1.0 - float(self.busy_share.mean())
+
+
+def simulate(costs: PlanCosts) -> Timeline:
+    """Play one plan and record everything."""
+    program = program_of(costs, micro_batch=costs.variant.micro_batch)
+    routes = flow_routes(costs)
+    durations_s = duration_table([costs])[program.cell]
+    start_s, end_s = (times_s[:, 0] for times_s in run(program, durations_s, routes=routes))
+    by_flow = (*routes, ())  # tasks of no flow have the flow NONE
+    links = tuple(by_flow[flow] for flow in program.flow.tolist())
+    memory = tuple(_memory_curve(program, costs, stage, start_s, end_s) for stage in range(program.num_stages))
+    actions = slice(program.num_actions)
+    busy_s: Floats = np.zeros(program.num_stages)
+    np.add.at(busy_s, program.stage[actions], durations_s[actions, 0])
+    return Timeline(
+        kind=program.kind,
+        stage=program.stage,
+        lo=program.lo,
+        hi=program.hi,
+        start_s=start_s,
+        end_s=end_s,
+        links=links,
+        iteration_s=float(end_s.max()),
+        busy_s=busy_s,
+        memory=memory,
+        memory_high_water_bytes=np.array([curve.memory_bytes.max() for curve in memory]),
+        critical_path=_critical_path(program, links, start_s, end_s),
+    )
+
+
+def _memory_curve(program: Program, costs: PlanCosts, stage: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
+    """Static + saved for each micro-batch from the start of its forward to the end of its backward + working.
+
+    The working set is there while the stage computes. The curve has one step at the start and one
+    at the end of each action.
+    """
+    tasks = np.flatnonzero(program.stage[: program.num_actions] == stage)
+    samples = program.hi[tasks] - program.lo[tasks]
+    forward = program.kind[tasks] == Kind.FORWARD
+    after = np.cumsum(np.where(forward, samples, -samples))
+    during = np.where(forward, after, after + samples)
+    in_flight = np.stack((during, after), axis=1).ravel() / costs.variant.micro_batch
+    working_bytes = np.tile([costs.working_bytes[stage], 0.0], len(tasks))
+    held_bytes = costs.static_bytes[stage] + in_flight * costs.saved_bytes[stage] + working_bytes
+    return MemoryCurve(
+        time_s=np.concatenate(([0.0], np.stack((start_s[tasks], end_s[tasks]), axis=1).ravel())),
+        memory_bytes=np.concatenate(([costs.static_bytes[stage]], held_bytes)),
+    )
+
+
+def _critical_path(program: Program, links: RouteNames, start_s: Floats, end_s: Floats) -> tuple[int, ...]:
+    """Walk back from the last end to time zero, over tasks that end when the current one starts.
+
+    Of several the one of the smallest number is taken. Among tasks of no duration the walk can run
+    into a dead end, and then goes on from the task before.
+    """
+    path = [int(np.argmax(end_s))]
+    choices = [_waited_for(program, links, start_s, end_s, path[-1])]
+    seen = set(path)
+    while start_s[path[-1]] > 0:
+        task = next((task for task in choices[-1] if task not in seen), NONE)
+        if task == NONE:
+            path.pop()
+            choices.pop()
+            continue
+        seen.add(task)
+        path.append(task)
+        choices.append(_waited_for(program, links, start_s, end_s, task))
+    return tuple(reversed(path))
+
+
+def _waited_for(program: Program, links: RouteNames, start_s: Floats, end_s: Floats, task: int) -> list[int]:
+    """Predecessors of a task, and tasks on its links, that end when it starts; in ascending order."""
+    own_links = set(links[task])
+    before = set(program.predecessors[task].tolist())
+    ending = np.flatnonzero(end_s == start_s[task]).tolist()
+    return [other for other in ending if other in before or own_links & set(links[other])]

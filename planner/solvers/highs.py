@@ -1,0 +1,175 @@
+"""The only door to HiGHS: programs go in as arrays, answers come out as arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import highspy
+import numpy as np
+
+from planner.core.errors import StagecutError
+from planner.cost.plan_costs import Floats, Ints
+
+StopCheck = Callable[[], bool]
+
+
+class Outcome(Enum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    STOPPED = "stopped"
+
+
+_OUTCOMES = {
+    highspy.HighsModelStatus.kOptimal: Outcome.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kObjectiveBound: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kTimeLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kIterationLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kSolutionLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kInterrupt: Outcome.STOPPED,
+    highspy.HighsModelStatus.kMemoryLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kObjectiveTarget: Outcome.STOPPED,
+    highspy.HighsModelStatus.kUnknown: Outcome.STOPPED,
+}
+"""Every other status means that the program itself was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearProgram:
+    """min cost x subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
+
+    A is given by its entries: `entry_row`, `entry_column`, `entry_value`, each pair at most once.
+    """
+
+    cost: Floats
+    lower: Floats
+    upper: Floats
+    row_lower: Floats
+    row_upper: Floats
+    entry_row: Ints
+    entry_column: Ints
+    entry_value: Floats
+    num_integer: int = 0
+    """The first so many columns must be integer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAnswer:
+    """Primal and dual values of a linear program; the duals are those of the rows."""
+
+    outcome: Outcome
+    objective: float
+    columns: Floats
+    row_duals: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerAnswer:
+    """The best solution of a mixed-integer program and a bound on all of them."""
+
+    outcome: Outcome
+    columns: Floats | None
+    objective: float
+    bound: float
+    num_nodes: int
+
+
+def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
+    """Solve a linear program by interior point, without crossover: its duals are central."""
+    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
+    highs.setOptionValue("solver", "ipm")
+    highs.setOptionValue("run_crossover", "off")
+    highs.run()
+    solution = highs.getSolution()
+    return LinearAnswer(
+        outcome=_outcome(highs),
+        objective=float(highs.getInfo().objective_function_value),
+        columns=np.array(solution.col_value),
+        row_duals=np.array(solution.row_dual),
+    )
+
+
+def solve_integer(
+    program: LinearProgram,
+    *,
+    time_limit_s: float,
+    stop: StopCheck,
+    on_solution: Callable[[Floats], None],
+    threads: int,
+    seed: int,
+    gap: float,
+) -> IntegerAnswer:
+    """Solve a mixed-integer program by branch and cut.
+
+    Parameters
+    ----------
+    on_solution
+        Called with the columns of every improving solution, while the solve goes on.
+    gap
+        Relative gap at which to stop.
+    """
+    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
+    for option, value in (
+        ("mip_rel_gap", gap),
+        ("mip_abs_gap", 0.0),
+        ("mip_feasibility_tolerance", 1e-9),
+        ("primal_feasibility_tolerance", 1e-9),
+        ("dual_feasibility_tolerance", 1e-9),
+        ("threads", threads),
+        ("random_seed", seed),
+    ):
+        highs.setOptionValue(option, value)
+    highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
+    highs.run()
+    info = highs.getInfo()
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return IntegerAnswer(
+        outcome=_outcome(highs),
+        columns=np.array(highs.getSolution().col_value) if found else None,
+        objective=float(info.objective_function_value) if found else np.inf,
+        bound=float(info.mip_dual_bound),
+        num_nodes=int(info.mip_node_count),
+    )
+
+
+def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> highspy.Highs:
+    highs = highspy.Highs()
+    # Callbacks never fire while output_flag is off.
+    highs.setOptionValue("log_to_console", False)
+    highs.setOptionValue("time_limit", float(min(time_limit_s, 1e7)))
+    highs.passModel(_model(program))
+
+    def interrupt_if_asked(event: highspy.highs.HighsCallbackEvent) -> None:
+        if stop():
+            event.interrupt()
+
+    for callback in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
+        callback += interrupt_if_asked
+    return highs
+
+
+def _model(program: LinearProgram) -> highspy.HighsLp:
+    by_column = np.lexsort((program.entry_row, program.entry_column))
+    columns = program.entry_column[by_column]
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(program.cost), len(program.row_lower)
+    model.col_cost_, model.col_lower_, model.col_upper_ = program.cost, program.lower, program.upper
+    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = np.searchsorted(columns, np.arange(len(program.cost) + 1)).astype(np.int32)
+    model.a_matrix_.index_ = program.entry_row[by_column].astype(np.int32)
+    model.a_matrix_.value_ = program.entry_value[by_column]
+    if program.num_integer:
+        kinds = [highspy.HighsVarType.kInteger] * program.num_integer
+        model.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * (len(program.cost) - program.num_integer)
+    return model
+
+
+def _outcome(highs: highspy.Highs) -> Outcome:
+    status = highs.getModelStatus()
+    if status not in _OUTCOMES:
+        raise StagecutError(f"HiGHS cannot use the program it was given: {highs.modelStatusToString(status)}")
+    return _OUTCOMES[status]

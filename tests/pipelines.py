@@ -1,0 +1,123 @@
+"""Pipelines for simulator tests: costs by hand, costs at random, and the reference played on both."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.core.problem import Variant
+from planner.core.schedule import Schedule, warmup_depth
+from planner.cost.plan_costs import PlanCosts
+from planner.simulator.program import Kind, Program
+from tests.reference_simulator import Span, simulate
+
+WORDS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.SEND_FORWARD: "send F", Kind.SEND_BACKWARD: "send B"}
+
+
+def pipeline_costs(
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    transfer_s: Sequence[float] | float = 0.0,
+    *,
+    micro_batches: int,
+    schedule: Schedule = Schedule.ONE_F_ONE_B,
+    micro_batch: int = 1,
+    **changes: object,
+) -> PlanCosts:
+    """Costs of a pipeline without shared links, all-reduces and optimizer steps, unless `changes` say otherwise."""
+    num_stages = len(forward_s)
+    zeros = np.zeros(num_stages)
+    costs = PlanCosts(
+        variant=Variant(schedule=schedule, micro_batch=micro_batch, num_microbatches=micro_batches),
+        warmup_depth=np.array([warmup_depth(schedule, num_stages - s, micro_batches) for s in range(num_stages)]),
+        forward_s=np.array(forward_s, dtype=float),
+        backward_s=np.array(backward_s, dtype=float),
+        transfer_s=np.broadcast_to(np.asarray(transfer_s, dtype=float), (num_stages - 1,)),
+        forward_links=((),) * (num_stages - 1),
+        backward_links=((),) * (num_stages - 1),
+        sync_s=zeros,
+        sync_links=((),) * num_stages,
+        update_s=zeros,
+        static_bytes=zeros,
+        saved_bytes=zeros,
+        working_bytes=zeros,
+        limit_bytes=zeros + np.inf,
+    )
+    return replace(costs, **changes)
+
+
+def random_seconds(rng: np.random.Generator, size: int | tuple[int, ...], style: str) -> np.ndarray:
+    """Durations: "real"; "whole", so that many things happen at once; "rare", mostly zero; "none", all zero."""
+    if style == "real":
+        return rng.uniform(0.0, 2.0, size)
+    most = {"whole": 3, "rare": 1, "none": 0}[style]
+    return (rng.integers(0, 4, size) * most // 3).astype(float)
+
+
+def random_routes(rng: np.random.Generator, flows: int, *, names: int) -> tuple[tuple[str, ...], ...]:
+    """Up to two of so many names for each flow."""
+    return tuple(
+        tuple(f"link {i}" for i in rng.integers(0, names, rng.integers(0, 3))) if names else () for _ in range(flows)
+    )
+
+
+def random_costs(
+    rng: np.random.Generator, routes: tuple[tuple[str, ...], ...], *, schedule: Schedule, micro_batches: int, style: str
+) -> PlanCosts:
+    """Costs at random of a pipeline whose flows use these links."""
+    num_stages = (len(routes) + 2) // 3
+    edges = num_stages - 1
+    return pipeline_costs(
+        random_seconds(rng, num_stages, style),
+        random_seconds(rng, num_stages, style),
+        random_seconds(rng, edges, str(rng.choice([style, "none"], p=[0.8, 0.2]))),
+        micro_batches=micro_batches,
+        schedule=schedule,
+        forward_links=routes[:edges],
+        backward_links=routes[edges : 2 * edges],
+        sync_links=routes[2 * edges :],
+        sync_s=random_seconds(rng, num_stages, style),
+        update_s=random_seconds(rng, num_stages, style),
+    )
+
+
+def textbook_actions(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
+    """Action lists of a plan, written down independently of the planner: k forwards, then B and F in turn."""
+    total, size = costs.variant.num_microbatches, costs.variant.micro_batch
+    lists = []
+    for depth in costs.warmup_depth:
+        first = min(int(depth), total)
+        own = [("F", i) for i in range(first)]
+        for i in range(total):
+            own.append(("B", i))
+            if first + i < total:
+                own.append(("F", first + i))
+        lists.append([(op, i * size, (i + 1) * size) for op, i in own])
+    return lists
+
+
+def reference_spans(costs: PlanCosts) -> dict[tuple, Span]:
+    """The reference simulator played on a plan."""
+    seconds = {
+        "F": costs.forward_s.tolist(),
+        "B": costs.backward_s.tolist(),
+        "send F": [*costs.transfer_s.tolist(), None],
+        "send B": [None, *costs.transfer_s.tolist()],
+        "sync": costs.sync_s.tolist(),
+        "update": costs.update_s.tolist(),
+    }
+    links = {
+        "send F": costs.forward_links,
+        "send B": ((), *costs.backward_links),
+        "sync": costs.sync_links,
+    }
+    return simulate(textbook_actions(costs), lambda key: seconds[key[0]][key[1]], lambda flow: links[flow[0]][flow[1]])
+
+
+def task_keys(program: Program) -> list[tuple]:
+    """Keys of a program's tasks as the reference writes them."""
+    columns = zip(program.kind, program.stage, program.lo, program.hi, strict=True)
+    return [
+        (WORDS[kind], int(stage), int(lo), int(hi)) if kind in WORDS else (Kind(kind).name.lower(), int(stage))
+        for kind, stage, lo, hi in columns
+    ]

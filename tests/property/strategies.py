@@ -1,0 +1,142 @@
+"""Hypothesis strategies for problems small enough to enumerate.
+
+All numbers come from small grids, so that ties and exactly full memories occur.
+"""
+
+from hypothesis import strategies as st
+
+from planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from planner.core.job import Job, Optimizer, Recompute
+from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+
+TYPE_NAMES = ("fast", "slow", "odd")
+SECONDS = st.sampled_from((0.0, 1.0, 2.0, 3.0, 5.0))
+BYTES = st.sampled_from((0.0, 1.0, 2.0, 4.0))
+
+
+def mostly_large(largest):
+    """1 .. largest, half of the time at least largest - 1."""
+    return st.one_of(st.integers(max(1, largest - 1), largest), st.integers(1, largest))
+
+
+@st.composite
+def links(draw):
+    """Unlimited, fast or slow beside layers of a few seconds that send a few bytes."""
+    if draw(st.booleans()):
+        return UNLIMITED
+    return Link(
+        bandwidth_bytes_per_s=draw(st.sampled_from((0.5, 2.0, 8.0, float("inf")))),
+        latency_s=draw(st.sampled_from((0.0, 0.0, 0.5, 2.0))),
+    )
+
+
+@st.composite
+def time_tables(draw, device_type):
+    """Times at one or two micro-batch sizes, not always in proportion to the size."""
+    samples = draw(st.sampled_from(((1,), (1, 2), (2, 4))))
+    return TimeTable(
+        device_type=device_type,
+        samples=samples,
+        forward_s=tuple(draw(SECONDS) for _ in samples),
+        backward_s=tuple(draw(SECONDS) for _ in samples),
+    )
+
+
+@st.composite
+def models(draw, *, max_layers=7, measured=TYPE_NAMES):
+    """A chain of layers, sometimes with a skip edge; times measured on the named device types."""
+    num_layers = draw(mostly_large(max_layers))
+    layers = tuple(
+        Layer(
+            name=f"layer-{index}",
+            params_bytes=draw(BYTES),
+            forward_flops=draw(st.sampled_from((1.0, 2.0, 4.0))),
+            saved_bytes=draw(BYTES),
+            output_bytes=draw(BYTES),
+            working_bytes=draw(BYTES),
+            times=tuple(draw(time_tables(name)) for name in measured),
+        )
+        for index in range(num_layers)
+    )
+    edges = ()
+    if num_layers >= 3 and draw(st.booleans()):
+        source = draw(st.integers(0, num_layers - 3))
+        edges = (SkipEdge(source=source, target=draw(st.integers(source + 2, num_layers - 1)), num_bytes=2.0),)
+    return ModelProfile(name="chain", layers=layers, skip_edges=edges, precision=Precision.FP16)
+
+
+@st.composite
+def device_types(draw, name):
+    """A kind of device with unlimited, loose or tight memory."""
+    return DeviceType(
+        name=name,
+        peak_flops_per_s=((Precision.FP16, draw(st.sampled_from((1.0, 2.0)))),),
+        memory_bytes=draw(st.sampled_from((float("inf"), float("inf"), 200.0, 80.0, 40.0))),
+        memory_bandwidth_bytes_per_s=draw(st.sampled_from((float("inf"), 8.0, 2.0))),
+        launch_s=draw(st.sampled_from((0.0, 0.0, 1.0))),
+    )
+
+
+@st.composite
+def clusters(draw, *, max_devices=4):
+    """Classes of one or several hosts, hosts of one or two islands."""
+    servers, left = [], draw(mostly_large(max_devices))
+    while left > 0:
+        shape = draw(st.lists(st.integers(1, min(left, 3)), min_size=1, max_size=2).filter(lambda s, most=left: sum(s) <= most))
+        count = draw(st.integers(1, left // sum(shape)))
+        islands = tuple(
+            Island(
+                device_type=draw(st.sampled_from(TYPE_NAMES)),
+                count=size,
+                fabric=draw(links()),
+                shared=draw(st.booleans()),
+            )
+            for size in shape
+        )
+        bridge = draw(st.none() | links())
+        servers.append(
+            Server(name=f"server{len(servers)}", islands=islands, count=count, nic=draw(links()), bridge=bridge)
+        )
+        left -= count * sum(shape)
+    pairs = st.tuples(st.sampled_from(servers), st.sampled_from(servers))
+    overrides = tuple(
+        NetworkOverride(servers=(first.name, second.name), link=draw(links()))
+        for first, second in draw(st.lists(pairs, max_size=1))
+    )
+    return Cluster(
+        name="small",
+        device_types=tuple(draw(device_types(name)) for name in TYPE_NAMES),
+        servers=tuple(servers),
+        network=draw(links()),
+        overrides=overrides,
+    )
+
+
+@st.composite
+def jobs(draw, *, max_micro_batches=8):
+    """One or several schedules and micro-batch sizes, up to `max_micro_batches` micro-batches."""
+    micro_batches = draw(st.sampled_from(((1,), (2,), (1, 2), (2, 4))))
+    num = draw(mostly_large(max_micro_batches * min(micro_batches) // max(micro_batches)))
+    return Job(
+        global_batch=num * max(micro_batches),
+        optimizer=Optimizer(name="small", weight_bytes=1.0, gradient_bytes=1.0, state_bytes=2.0),
+        precision=Precision.FP16,
+        micro_batches=micro_batches,
+        schedules=draw(st.sampled_from((*((schedule,) for schedule in Schedule), tuple(Schedule)))),
+        recompute=draw(st.sampled_from(Recompute)),
+        replicas=draw(st.sampled_from((None, None, None, (1,), (1,), (1, 2), (2,)))),
+    )
+
+
+@st.composite
+def problems(draw, *, max_layers=7, max_devices=4, max_micro_batches=8):
+    """A small problem of any kind the search space knows; some of them have no plan."""
+    measured = draw(st.sampled_from(((), TYPE_NAMES, TYPE_NAMES[:1])))
+    return Problem(
+        model=draw(models(max_layers=max_layers, measured=measured)),
+        cluster=draw(clusters(max_devices=max_devices)),
+        job=draw(jobs(max_micro_batches=max_micro_batches)),
+    )

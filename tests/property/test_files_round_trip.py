@@ -1,0 +1,245 @@
+"""Core data written to text and read back is the same data."""
+
+import dataclasses
+import json
+from string import ascii_lowercase
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.core.cluster import Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from planner.core.errors import BadInputError
+from planner.core.job import Job, Optimizer, Recompute
+from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.core.schedule import Schedule, warmup_depth
+from planner.io import cluster, job, plan_file, profile
+from planner.io.canonical import format_json
+from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from planner.io.tree import parse_document
+
+DEVICE_TYPES = ("A100", "T4", "V 100")
+INFINITY = float("inf")
+
+characters = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])
+names = st.text(characters, min_size=1, max_size=6) | st.sampled_from(("yes", "null", "1e9", "#", "- a", "{}", "3"))
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t"), max_size=8)
+amounts = st.floats(0, 1e30) | st.integers(0, 2**53)
+positives = st.floats(1e-30, 1e30)
+limits = positives | st.just(INFINITY)
+links = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=texts)
+
+
+@st.composite
+def time_tables(draw, device_type):
+    samples = tuple(sorted(draw(st.sets(st.integers(1, 10**9 - 1), min_size=1, max_size=3))))
+    column = st.tuples(*[amounts] * len(samples))
+    return TimeTable(device_type=device_type, samples=samples, forward_s=draw(column), backward_s=draw(column))
+
+
+@st.composite
+def profiles(draw, precision=None):
+    layers = tuple(
+        Layer(
+            name=name,
+            kind=draw(names),
+            times=tuple(
+                draw(time_tables(kind)) for kind in DEVICE_TYPES if draw(st.booleans())
+            ),  # in order of their names, as they are read
+            **{field: draw(amounts) for field in ("params_bytes", "forward_flops", "saved_bytes", "output_bytes")},
+        )
+        for name in draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    )
+    ends = [(i, j) for i in range(len(layers)) for j in range(i + 1, len(layers))]
+    edges = draw(st.lists(st.sampled_from(ends), max_size=2)) if ends else []
+    return ModelProfile(
+        name=draw(names),
+        layers=layers,
+        skip_edges=tuple(SkipEdge(source=i, target=j, num_bytes=draw(amounts)) for i, j in edges),
+        precision=precision or draw(st.sampled_from(Precision)),
+        sequence_length=draw(st.none() | st.integers(1, 10**9)),
+    )
+
+
+@st.composite
+def device_types(draw, name, *, every_peak):
+    stated = sorted(kind for kind in Precision if every_peak or draw(st.booleans()))
+    return DeviceType(
+        name=name,
+        peak_flops_per_s=tuple((kind, draw(positives)) for kind in stated),
+        memory_bytes=draw(limits),
+        memory_bandwidth_bytes_per_s=draw(limits),
+        efficiency=draw(st.floats(1e-30, 1)),
+        launch_s=draw(amounts),
+        source=draw(texts),
+    )
+
+
+@st.composite
+def servers(draw, name):
+    island = st.builds(
+        Island,
+        device_type=st.sampled_from(DEVICE_TYPES),
+        count=st.integers(1, 4),
+        fabric=links,
+        shared=st.booleans(),
+    )
+    return Server(
+        name=name,
+        islands=tuple(draw(st.lists(island, min_size=1, max_size=2))),
+        count=draw(st.integers(1, 3)),
+        nic=draw(links),
+        bridge=draw(st.none() | links),
+    )
+
+
+@st.composite
+def clusters(draw, *, every_peak=False):
+    server_names = draw(st.lists(names, min_size=1, max_size=3, unique=True))
+    pairs = [(a, b) for i, a in enumerate(server_names) for b in server_names[i:]]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True))
+    try:
+        return Cluster(
+            name=draw(names),
+            device_types=tuple(draw(device_types(name, every_peak=every_peak)) for name in DEVICE_TYPES),
+            servers=tuple(draw(servers(name)) for name in server_names),
+            network=draw(links),
+            overrides=tuple(NetworkOverride(servers=pair, link=draw(links)) for pair in chosen),
+        )
+    except BadInputError:  # names of hosts that collide
+        assume(False)
+
+
+@st.composite
+def jobs(draw, precision=None):
+    sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3, unique=True))
+    return Job(
+        global_batch=sizes[0] * draw(st.integers(1, 1000)),
+        optimizer=draw(
+            st.builds(Optimizer, name=names, weight_bytes=amounts, gradient_bytes=amounts, state_bytes=amounts)
+        ),
+        precision=precision or draw(st.sampled_from(Precision)),
+        micro_batches=tuple(sizes),
+        schedules=tuple(draw(st.lists(st.sampled_from(Schedule), min_size=1, unique=True))),
+        recompute=draw(st.sampled_from(Recompute)),
+        replicas=draw(st.none() | st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)),
+    )
+
+
+@st.composite
+def plans(draw, problem):
+    """One device per stage, as many stages as layers and devices allow."""
+    devices = draw(st.permutations([device.name for device in problem.cluster.devices()]))
+    num_layers = problem.model.num_layers
+    cuts = draw(st.sets(st.integers(1, num_layers - 1), max_size=len(devices) - 1)) if num_layers > 1 else set()
+    ends = [0, *sorted(cuts), num_layers]
+    variant = draw(st.sampled_from(problem.variants))
+    stages = tuple(
+        Stage(
+            start=ends[index],
+            stop=ends[index + 1],
+            devices=(devices[index],),
+            recompute=draw(st.booleans()),
+            warmup_depth=warmup_depth(variant.schedule, len(ends) - 1 - index, variant.num_microbatches),
+            forward_micro_batch=variant.micro_batch,
+            backward_micro_batch=variant.micro_batch,
+        )
+        for index in range(len(ends) - 1)
+    )
+    return Plan(
+        schedule=variant.schedule,
+        micro_batch=variant.micro_batch,
+        num_microbatches=variant.num_microbatches,
+        pipelines=(Pipeline(stages=stages),),
+    )
+
+
+@st.composite
+def plan_files(draw):
+    precision = draw(st.sampled_from(Precision))
+    problem = Problem(
+        model=draw(profiles(precision)), cluster=draw(clusters(every_peak=True)), job=draw(jobs(precision))
+    )
+    plan = draw(plans(problem))
+    stage = st.builds(
+        StagePrediction,
+        **{field.name: amounts for field in dataclasses.fields(StagePrediction)} | {"limit_bytes": limits},
+    )
+    options = draw(st.dictionaries(names, st.none() | st.booleans() | st.integers(0) | amounts | texts, max_size=3))
+    return PlanFile(
+        problem=problem,
+        plan=plan,
+        predicted=Prediction(iteration_s=draw(amounts), stages=tuple(draw(stage) for _ in plan.stages)),
+        certificate=Certificate(
+            status=draw(st.sampled_from((Status.OPTIMAL, Status.FEASIBLE, Status.INTERRUPTED))),
+            solver=draw(names),
+            objective_s=draw(amounts),
+            bound_s=draw(st.none() | amounts),
+            gap=draw(st.none() | amounts),
+            seconds=draw(st.none() | amounts),
+        ),
+        provenance=provenance_of(problem, options, seed=draw(st.integers(0, 2**63 - 1))),
+    )
+
+
+def texts_of(tree):
+    """The canonical text, and two that other programs would write."""
+    yield format_json(tree)
+    yield json.dumps(tree, ensure_ascii=False, indent="\t")
+    yield json.dumps(tree)
+
+
+def check_round_trip(data, to_tree, read):
+    tree = to_tree(data)
+    for text in texts_of(tree):
+        again = read(parse_document(text, file="f"))
+        assert again == data
+        assert format_json(to_tree(again)) == format_json(tree)
+
+
+@given(profiles())
+@settings(max_examples=60)
+def test_profile_reads_back_equal(model):
+    check_round_trip(model, profile.to_tree, profile.profile_of)
+
+
+@given(clusters())
+@settings(max_examples=60)
+def test_cluster_reads_back_equal(data):
+    check_round_trip(data, cluster.to_tree, cluster.cluster_of)
+
+
+@given(jobs())
+@settings(max_examples=60)
+def test_job_reads_back_equal(data):
+    check_round_trip(data, job.to_tree, job.job_of)
+
+
+@given(plan_files())
+@settings(max_examples=40)
+def test_plan_file_reads_back_equal(data):
+    check_round_trip(data, plan_file.to_tree, plan_file.plan_file_of)
+
+
+@given(profiles(), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_order_of_keys_changes_nothing(model, random):
+    def shuffled(value):
+        if isinstance(value, dict):
+            keys = list(value)
+            random.shuffle(keys)
+            return {key: shuffled(value[key]) for key in keys}
+        return [shuffled(part) for part in value] if isinstance(value, list) else value
+
+    text = json.dumps(shuffled(profile.to_tree(model)))
+    assert profile.profile_of(parse_document(text, file="f")) == model
+
+
+@given(st.floats(1e-30, 1e30), st.text(ascii_lowercase, min_size=1))
+@settings(max_examples=50)
+def test_every_float_reads_back_to_the_last_bit(value, name):
+    tree = {"schema": 1, "name": name, "layers": [{"name": name, "params_bytes": value}]}
+    assert profile.profile_of(parse_document(format_json(tree), file="f")).layers[0].params_bytes == value

@@ -1,0 +1,65 @@
+"""Small inputs that the tests of files share."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.core.schedule import Schedule
+from planner.io.cluster import read_cluster
+from planner.io.job import read_job
+from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from planner.io.profile import read_profile
+from planner.io.tree import parse_document
+
+TINY = Path(__file__).parents[3] / "examples" / "tiny"
+
+
+@pytest.fixture(scope="session")
+def tiny_problem():
+    """The example of the documentation: six layers, two servers with two devices each."""
+    return Problem(
+        model=read_profile(TINY / "profile.yaml"),
+        cluster=read_cluster(TINY / "cluster.yaml"),
+        job=read_job(TINY / "job.yaml"),
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_plan_file(tiny_problem):
+    """Two stages: layers 0..3 on both fast devices, layers 4 and 5 on one slow device."""
+    sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4}
+    first = Stage(start=0, stop=4, devices=("fast/0", "fast/1"), replicas=2, warmup_depth=2, **sizes)
+    second = Stage(start=4, stop=6, devices=("slow/1",), recompute=True, warmup_depth=1, **sizes)
+    stage = StagePrediction(
+        forward_s=0.1, backward_s=0.2, transfer_s=1 / 3, sync_s=0.0, update_s=1e-5, memory_bytes=1e9, limit_bytes=16e9
+    )
+    return PlanFile(
+        problem=tiny_problem,
+        plan=Plan(
+            schedule=Schedule.ONE_F_ONE_B,
+            micro_batch=4,
+            num_microbatches=8,
+            pipelines=(Pipeline(stages=(first, second)),),
+        ),
+        predicted=Prediction(iteration_s=2.5, stages=(stage, stage)),
+        certificate=Certificate(
+            status=Status.FEASIBLE, solver="milp", objective_s=2.5, bound_s=2.4, gap=0.04, seconds=1.25
+        ),
+        provenance=provenance_of(tiny_problem, {"gap": 1e-4, "time_limit_s": None, "threads": 2}, seed=7),
+    )
+
+
+@pytest.fixture
+def complaints_of():
+    """Complaints that reading a text raises, without the name of the file."""
+
+    def read(reader, text):
+        with pytest.raises(BadInputError) as caught:
+            reader(parse_document(text, file="f"))
+        return [complaint.removeprefix("f:") for complaint in caught.value.complaints]
+
+    return read

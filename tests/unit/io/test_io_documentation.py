@@ -1,0 +1,53 @@
+"""docs/files.md says what the readers do."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from planner.io.cluster import cluster_of
+from planner.io.job import job_of
+from planner.io.profile import profile_of
+from planner.io.schema import json_schema
+from planner.io.tree import parse_document
+
+TEXT = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
+SECTIONS = {
+    kind: TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    for kind, title in (("profile", "Model profile"), ("cluster", "Cluster"), ("job", "Job"), ("plan", "Plan"))
+}
+
+
+def example(kind):
+    return re.search(r"^```(?:yaml|json)\n(.*?)^```", SECTIONS[kind], re.MULTILINE | re.DOTALL).group(1)
+
+
+@pytest.mark.parametrize(("kind", "reader"), [("profile", profile_of), ("cluster", cluster_of), ("job", job_of)])
+def test_example_is_read(kind, reader):
+    reader(parse_document(example(kind), file=kind))
+
+
+@pytest.mark.parametrize("kind", ["profile", "cluster", "job"])
+def test_every_key_is_explained(kind):
+    schema = json_schema(kind)
+    keys = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
+    assert {key for key in keys if not re.search(rf"\b{key}\b", SECTIONS[kind])} == set()
+
+
+def test_plan_example_has_the_keys_of_the_schema():
+    schema = json_schema("plan")
+    shown = json.loads(example("plan"))
+    parts = {
+        "StageEntry": shown["plan"]["pipelines"][0]["stages"][0],
+        "PlanEntry": shown["plan"],
+        "PredictionEntry": shown["predicted"],
+        "StagePredictionEntry": shown["predicted"]["stages"][0],
+        "CertificateEntry": shown["certificate"],
+        "ProvenanceEntry": shown["provenance"],
+        "InputsEntry": shown["inputs"],
+    }
+    assert shown.keys() == schema["properties"].keys()
+    assert {name: set(part) for name, part in parts.items()} == {
+        name: set(schema["$defs"][name]["properties"]) for name in parts
+    }

@@ -1,0 +1,86 @@
+"""The answer in one sentence."""
+
+import math
+
+import pytest
+
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.result import Result, Shortage, Status
+from planner.core.schedule import Schedule
+from planner.report.verdict import rounded_up_percent, speed_against_even_split, verdict
+
+STAGE = Stage(start=0, stop=2, devices=("a/0",), warmup_depth=1, forward_micro_batch=1, backward_micro_batch=1)
+PLAN = Plan(schedule=Schedule.ONE_F_ONE_B, micro_batch=1, num_microbatches=4, pipelines=(Pipeline(stages=(STAGE,)),))
+SHORTAGES = tuple(
+    Shortage(device_type=name, layers=(3, 5), needed_bytes=needed, limit_bytes=6e9, remedy="recompute")
+    for name, needed in (("small", 9e9), ("smaller", 7.5e9))
+)
+
+
+def _found(status: Status, *, objective_s: float = 0.1, bound_s: float | None = 0.1) -> Result:
+    return Result(status=status, solver="milp", seconds=1.0, plan=PLAN, objective_s=objective_s, bound_s=bound_s)
+
+
+def test_closed_gap_is_proven_optimal():
+    assert verdict(_found(Status.OPTIMAL)) == "100 ms per iteration, proven optimal"
+
+
+def test_gap_within_the_tolerance_is_stated():
+    """(0.1 - 0.099995) / 0.1 = 0.005 %."""
+    assert verdict(_found(Status.OPTIMAL, bound_s=0.099995)).endswith("proven optimal up to 0.005 %")
+
+
+def test_optimal_under_a_loose_tolerance_is_not_called_optimal():
+    """A caller who asks for a gap of 5 % gets status optimal with 4 %: true, but no proof of optimality."""
+    assert verdict(_found(Status.OPTIMAL, bound_s=0.096)).endswith("within 4 % of optimal")
+
+
+def test_feasible_plan_with_a_closed_gap_is_not_called_optimal():
+    assert verdict(_found(Status.FEASIBLE)).endswith("within 0 % of optimal")
+
+
+def test_speed_against_an_even_split_is_added():
+    sentence = verdict(_found(Status.FEASIBLE, bound_s=0.0996), even_split_s=0.142)
+    assert sentence == "100 ms per iteration, within 0.4 % of optimal; 1.42x faster than an even split"
+
+
+def test_plan_without_bound_says_so():
+    assert verdict(_found(Status.FEASIBLE, bound_s=None)).endswith("with no proof of how good that is")
+
+
+def test_interrupted_search_keeps_its_plan():
+    assert verdict(_found(Status.INTERRUPTED, bound_s=0.05)).startswith("interrupted: 100 ms per iteration")
+
+
+def test_infeasible_names_the_nearest_miss():
+    """7.5 - 6 = 1.5 GB on the second type, 3 GB on the first."""
+    result = Result(status=Status.INFEASIBLE, solver="dp", seconds=0.1, shortages=SHORTAGES)
+    sentence = verdict(result)
+    assert "layers 3-4 on smaller come nearest and lack 1.5 GB" in sentence
+    assert sentence.endswith("Would help: recompute")
+
+
+@pytest.mark.parametrize("status", [Status.INFEASIBLE, Status.NO_PLAN, Status.INTERRUPTED])
+def test_every_status_without_a_plan_has_a_sentence(status):
+    assert verdict(Result(status=status, solver="dp", seconds=0.1))
+
+
+@pytest.mark.parametrize(
+    ("even_split_s", "words"),
+    [
+        (math.inf, "an even split does not fit in memory"),
+        (2.003, "as fast as an even split"),
+        (3.0, "1.50x faster than an even split"),
+        (1.6, "1.25x slower than an even split"),
+    ],
+)
+def test_even_split_is_put_into_words(even_split_s, words):
+    assert speed_against_even_split(2.0, even_split_s) == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.0, "0 %"), (0.004, "0.4 %"), (0.00401, "0.41 %"), (0.1, "10 %"), (0.999, "100 %"), (1e-12, "1e-10 %")],
+)
+def test_percentages_are_rounded_up(share, words):
+    assert rounded_up_percent(share) == words

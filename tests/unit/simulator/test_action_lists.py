@@ -1,0 +1,53 @@
+"""Action lists of the schedules."""
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.simulator.schedules import pipeline_actions, stage_actions
+
+
+def written(actions):
+    """For example `F0-2`: forward of the samples [0, 2)."""
+    return " ".join(f"{action.op}{action.lo}-{action.hi}" for action in actions)
+
+
+def test_one_forward_one_backward_alternate_after_the_warmup():
+    """Stage of warm-up depth 2, four micro-batches."""
+    (actions,) = pipeline_actions([2], 4)
+    assert written(actions) == "F0-1 F1-2 B0-1 F2-3 B1-2 F3-4 B2-3 B3-4"
+
+
+def test_gpipe_runs_all_forwards_first():
+    (actions,) = pipeline_actions([3], 3)
+    assert written(actions) == "F0-1 F1-2 F2-3 B0-1 B1-2 B2-3"
+
+
+def test_warmup_depth_beyond_the_micro_batches_means_all_of_them():
+    assert pipeline_actions([9], 3) == pipeline_actions([3], 3)
+
+
+def test_ranges_count_samples():
+    """Two micro-batches of four samples."""
+    (actions,) = pipeline_actions([1], 2, micro_batch=4)
+    assert written(actions) == "F0-4 B0-4 F4-8 B4-8"
+
+
+def test_each_stage_is_given_its_own_number():
+    assert [{action.stage for action in actions} for actions in pipeline_actions([3, 2, 1], 4)] == [{0}, {1}, {2}]
+
+
+def test_halved_forwards_fill_the_same_depth():
+    """Two samples in flight: two halves, then whole micro-batches of two."""
+    actions = stage_actions(0, [1, 1, 2], [2, 2], depth=2)
+    assert written(actions) == "F0-1 F1-2 B0-2 F2-4 B2-4"
+
+
+def test_a_backward_larger_than_the_depth_waits_for_its_own_forwards():
+    actions = stage_actions(0, [1, 1, 1], [3], depth=1)
+    assert written(actions) == "F0-1 F1-2 F2-3 B0-3"
+
+
+@pytest.mark.parametrize(("micro_batches", "micro_batch"), [(0, 1), (1, 0)])
+def test_counts_below_one_are_rejected(micro_batches, micro_batch):
+    with pytest.raises(BadInputError, match="at least 1"):
+        pipeline_actions([1], micro_batches, micro_batch)

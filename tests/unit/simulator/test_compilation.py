@@ -1,0 +1,74 @@
+"""Compilation of action lists into tasks."""
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.simulator.compilation import compile_program, scheduled_program
+from planner.simulator.program import Kind
+from planner.simulator.schedules import Action, Op, stage_actions
+
+
+def actions(stage, text):
+    """Written `F0-2 B0-2`."""
+    words = [(word[0], *word[1:].split("-")) for word in text.split()]
+    return [Action(Op(op), stage, int(lo), int(hi)) for op, lo, hi in words]
+
+
+def ranges(program, kind):
+    chosen = program.kind == kind
+    return list(zip(program.lo[chosen].tolist(), program.hi[chosen].tolist(), strict=True))
+
+
+def test_equal_micro_batches_travel_as_one_message_each():
+    program = scheduled_program((2, 1), 3)
+    assert ranges(program, Kind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
+    assert ranges(program, Kind.SEND_BACKWARD) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_tasks_are_actions_messages_all_reduces_and_steps():
+    """Two stages x two micro-batches: 8 actions, 2 + 2 messages, 2 all-reduces, 2 optimizer steps."""
+    program = scheduled_program((2, 1), 2)
+    assert [(program.kind == kind).sum() for kind in Kind] == [4, 4, 2, 2, 2, 2]
+
+
+def test_messages_are_cut_where_sender_or_receiver_is():
+    """[0, 2) [2, 3) meets [0, 1) [1, 3): cuts at 0, 1, 2, 3."""
+    lists = [stage_actions(0, [2, 1], [3], depth=3), stage_actions(1, [1, 2], [3], depth=3)]
+    assert ranges(compile_program(lists), Kind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_an_action_waits_for_the_last_of_its_messages():
+    """The one forward of stage 1 takes both messages of stage 0."""
+    program = compile_program([actions(0, "F0-1 F1-2 B0-2"), actions(1, "F0-2 B0-2")])
+    needed = program.predecessors[3, 1]
+    assert (program.kind[needed], program.lo[needed], program.hi[needed]) == (Kind.SEND_FORWARD, 1, 2)
+
+
+def test_messages_follow_the_order_of_sending():
+    """Stage 0 runs its second half first; the whole forward of stage 1 waits for the half sent last."""
+    program = compile_program([actions(0, "F1-2 F0-1 B0-2"), actions(1, "F0-2 B0-2")])
+    needed = program.predecessors[3, 1]
+    assert (program.lo[needed], program.hi[needed]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("F0-1 B0-2", r"forwards of stage 0 must cover the samples \[0, 2\) exactly once, got \[0, 1\)"),
+        ("F0-2 F1-2 B0-2", r"got \[0, 2\), \[1, 2\)"),
+        ("F0-2", "backwards of stage 0 .* got none"),
+        ("F0-2 F2-2 B0-2", "exactly once"),
+        ("F0-1 B0-2 F1-2", r"backward of samples \[0, 2\) before a forward"),
+        ("", "every stage must have actions"),
+    ],
+)
+def test_a_list_that_is_no_iteration_is_rejected(text, complaint):
+    with pytest.raises(BadInputError, match=complaint):
+        compile_program([actions(0, text)])
+
+
+def test_stages_that_wait_for_each_other_are_named():
+    """Stage 0 runs one forward before it wants a gradient, stage 1 wants two forwards first."""
+    lists = [actions(0, "F0-1 B0-1 F1-2 B1-2"), actions(1, "F0-1 F1-2 B0-1 B1-2")]
+    with pytest.raises(BadInputError, match=r"forever: stage 0 at the backward of samples \[0, 1\), stage 1 at the f"):
+        compile_program(lists)
