@@ -126,9 +126,7 @@ def _memory_forces_a_cut():
     3 and 6, the fast stage returns the gradients at 5 and 8, its backwards run 6 .. 9 and 9 .. 12.
     """
     types = kinds(fast=2.0, slow=INFINITE)
-    servers = tuple(
-        Server(name=name, islands=(Island(device_type=name, count=1),)) for name in ("fast", "slow")
-    )
+    servers = tuple(Server(name=name, islands=(Island(device_type=name, count=1),)) for name in ("fast", "slow"))
     return Problem(
         model=chain(4, {"fast": 1.0, "slow": 3.0}, params_bytes=2.0),
         cluster=Cluster(name="short", device_types=types, servers=servers),

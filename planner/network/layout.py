@@ -77,3 +77,18 @@ def recompute_choice(
         if stage.memory_bytes(np.array([depth]))[0] <= limit_bytes:
             return recompute
     return None
+
+
+def layout_of(costs: CostModel, plan: Plan) -> Layout:
+    """The layout of a plan of one pipeline."""
+    hostings = [costs.hosting(stage) for stage in plan.stages]
+    blocks = []
+    for index, (stage, hosting) in enumerate(zip(plan.stages, hostings, strict=True)):
+        before = hostings[index - 1] if index else None
+        stays = (
+            before is not None
+            and before.hosts == hosting.hosts
+            and before.placement.server_class == hosting.placement.server_class
+        )
+        blocks.append(Block(stop=stage.stop, placement=hosting.placement, opens=not stays))
+    return tuple(blocks)

@@ -108,8 +108,8 @@ class _Walk:
         if len(seats) == self.problem.max_stages:
             return
         if host is not None:
-            for seat, after in self._in_host(host):
-                yield from self.extensions((*seats, seat), unopened, after)
+            for seat, inside in self._in_host(host):
+                yield from self.extensions((*seats, seat), unopened, inside)
         for index, left in enumerate(unopened):
             for seat, after in self._in_new_hosts(index, left):
                 remaining = (*unopened[:index], left - seat.placement.num_hosts, *unopened[index + 1 :])

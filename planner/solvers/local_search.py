@@ -90,9 +90,7 @@ def restructure(
     return layout, seconds
 
 
-def fastest(
-    search: Search, variant: Variant, layouts: Iterable[Layout], *, count: int
-) -> list[tuple[Layout, float]]:
+def fastest(search: Search, variant: Variant, layouts: Iterable[Layout], *, count: int) -> list[tuple[Layout, float]]:
     """The `count` fastest of the layouts that fit, with their simulated iteration times."""
     found: list[tuple[Layout, float]] = []
     candidates = _by_bound(search, variant, layouts)

@@ -24,6 +24,7 @@ from planner.solvers.search import Search
 from planner.solvers.textbook_model import TextbookModel
 
 TOLERANCE = 1e-9
+"""Of linear programs. HiGHS 1.15 loses optima with an integrality tolerance as tight (it keeps its 1e-6)."""
 CUTOFF_MARGIN = 1e-7
 """Relative; a variant worse than the best one by more than this need not be solved."""
 LONGEST_S = 1e7
@@ -122,7 +123,6 @@ def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Ou
         gapAbs=0.0,
         threads=search.options.threads,
         random_seed=search.options.seed,
-        mip_feasibility_tolerance=TOLERANCE,
         primal_feasibility_tolerance=TOLERANCE,
         dual_feasibility_tolerance=TOLERANCE,
     )

@@ -97,10 +97,12 @@ class TextbookModel:
         self.scale_s = self._typical_s()
         self.program = pulp.LpProblem("textbook", pulp.LpMinimize)
         self.time = self._number("T")
-        self.layer_at = {(l, q): self._binary(f"x_{l}_{q}") for l in range(self.num_layers) for q in self.positions_of(l)}
-        self.option_at = {
-            (q, o): self._binary(f"z_{q}_{o}") for q in self.positions for o in range(len(self.options))
+        self.layer_at = {
+            (layer, q): self._binary(f"x_{layer}_{q}")
+            for layer in range(self.num_layers)
+            for q in self.positions_of(layer)
         }
+        self.option_at = {(q, o): self._binary(f"z_{q}_{o}") for q in self.positions for o in range(len(self.options))}
         self.recompute = {q: self._binary(f"w_{q}") for q in self.positions}
         self.forward = self._numbers("F")
         self.backward = self._numbers("B")
@@ -124,7 +126,7 @@ class TextbookModel:
 
     def weighted(self, position: int, weights: Floats) -> pulp.LpAffineExpression:
         """Sum over layers of weight x x[l, q]."""
-        return pulp.lpSum(float(weights[l]) * self.layer_at[l, position] for l in self.layers_at(position))
+        return pulp.lpSum(float(weights[layer]) * self.layer_at[layer, position] for layer in self.layers_at(position))
 
     def on_placement(self, position: int, placement: Placement) -> pulp.LpAffineExpression:
         """1 where the stage runs on an option of that placement."""
@@ -197,18 +199,18 @@ def _options(problem: Problem, micro_batch: int) -> Iterator[Option]:
 
 def one_position_per_layer(model: TextbookModel) -> None:
     """Sum over q of x[l,q] = 1 for every layer."""
-    for l in range(model.num_layers):
-        model.program += pulp.lpSum(model.layer_at[l, q] for q in model.positions_of(l)) == 1
+    for layer in range(model.num_layers):
+        model.program += pulp.lpSum(model.layer_at[layer, q] for q in model.positions_of(layer)) == 1
 
 
 def contiguous_stages(model: TextbookModel) -> None:
     """0 <= pos[l] - pos[l+1] <= 1 with pos[l] = sum over q of q x[l,q]; pos[L-1] = 1 has no other choice."""
     position = [
-        pulp.lpSum(q * model.layer_at[l, q] for q in model.positions_of(l)) for l in range(model.num_layers)
+        pulp.lpSum(q * model.layer_at[layer, q] for q in model.positions_of(layer)) for layer in range(model.num_layers)
     ]
-    for l in range(model.num_layers - 1):
-        model.program += position[l] - position[l + 1] >= 0
-        model.program += position[l] - position[l + 1] <= 1
+    for layer in range(model.num_layers - 1):
+        model.program += position[layer] - position[layer + 1] >= 0
+        model.program += position[layer] - position[layer + 1] <= 1
 
 
 def one_option_per_stage(model: TextbookModel) -> None:
@@ -304,7 +306,10 @@ def crossing_bytes(model: TextbookModel) -> None:
 
 
 def transfers(model: TextbookModel) -> None:
-    """C[q] >= alpha[h,h'] + E[q] / beta[h,h'] - bigM (2 - at[q+1,h] - at[q,h']), at[q,h] = sum of z[q,o] over h(o) = h."""
+    """C[q] >= alpha[h,h'] + E[q] / beta[h,h'] - bigM (2 - at[q+1,h] - at[q,h']).
+
+    at[q,h] = sum of z[q,o] over h(o) = h.
+    """
     largest_bytes = model.variant.micro_batch * float(model.costs.problem.model.boundary_bytes().max())
     for sender in model.groups:
         for receiver in model.groups:
@@ -433,9 +438,9 @@ def _fits(
 def _peak(model: TextbookModel, peak: pulp.LpVariable, position: int, values: list[float]) -> None:
     """Peak >= value[l] x[l,q] for every layer, as a share of the largest value."""
     largest = max(values)
-    for l in model.layers_at(position):
-        if values[l] > 0:
-            model.program += peak >= values[l] / largest * model.layer_at[l, position]
+    for layer in model.layers_at(position):
+        if values[layer] > 0:
+            model.program += peak >= values[layer] / largest * model.layer_at[layer, position]
 
 
 def _all_reduce_latency_s(cluster: Cluster, placement: Placement) -> float:

@@ -13,6 +13,7 @@ from planner.network.rows import Rows as BoundRows
 from planner.network.rows import build_rows
 from planner.network.stage_network import StageNetwork, build_network
 from planner.solvers.highs import IntegerAnswer, Outcome, solve_integer
+from planner.solvers.label_bound import bound_by_labels
 from planner.solvers.multipliers import improve_multipliers
 from planner.solvers.options import Rows
 from planner.solvers.search import Search
@@ -49,6 +50,7 @@ class VariantProof:
         self._priced: Priced | None = None
         self._floor_s = math.inf
         self._excluded: list[Ints] = []
+        self._labelled = self._shared
         self._probe = 0
         self._scale_s = 0.0
 
@@ -58,11 +60,13 @@ class VariantProof:
         return self.bound_s if self.row_bound_s is None else self.row_bound_s
 
     def advance(self) -> None:
-        """Take the next step: network, multipliers, or one MIP."""
+        """Take the next step: network, labels, multipliers, or one MIP."""
         if self._search.best_s == 0:
             self.row_bound_s = 0.0
         elif self._rows is None:
             self._rows = self._build()
+        elif not self._labelled:
+            self._bound_by_labels(self._rows)
         elif self._priced is None:
             self._priced = self._find_multipliers(self._rows)
         else:
@@ -87,6 +91,11 @@ class VariantProof:
             rows, _ = self._without_slow_arcs(rows, price(rows, single_family(rows, family)))
         search.count("arcs within the best plan's time", len(rows.network.arcs))
         return rows
+
+    def _bound_by_labels(self, rows: BoundRows) -> None:
+        proven_s = bound_by_labels(self._search, rows, low_s=self.bound_s, limit_s=self._limit_s)
+        self.bound_s = max(self.bound_s, min(self._floor_s, proven_s))
+        self._labelled = True
 
     def _without_slow_arcs(self, rows: BoundRows, priced: Priced) -> tuple[BoundRows, Ints]:
         """Forget the arcs that no plan of interest uses, and note what was proven."""

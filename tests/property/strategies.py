@@ -85,7 +85,9 @@ def clusters(draw, *, max_devices=4):
     """Classes of one or several hosts, hosts of one or two islands."""
     servers, left = [], draw(mostly_large(max_devices))
     while left > 0:
-        shape = draw(st.lists(st.integers(1, min(left, 3)), min_size=1, max_size=2).filter(lambda s, most=left: sum(s) <= most))
+        shape = draw(
+            st.lists(st.integers(1, min(left, 3)), min_size=1, max_size=2).filter(lambda s, most=left: sum(s) <= most)
+        )
         count = draw(st.integers(1, left // sum(shape)))
         islands = tuple(
             Island(

@@ -1,0 +1,74 @@
+"""Models and clusters by their name in the catalogue or from a file."""
+
+from pathlib import Path
+
+from models import build_cluster, build_model, cluster_names, model_names
+from planner.core.cluster import Cluster
+from planner.core.errors import BadInputError
+from planner.core.model import ModelProfile
+from planner.core.precision import Precision
+from planner.io.cluster import read_cluster
+from planner.io.profile import read_profile
+
+FILE_SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def is_file_name(argument: str) -> bool:
+    """Whether the argument means a file: it has a folder or the suffix of one, or there is such a file."""
+    try:
+        return "/" in argument or Path(argument).suffix.lower() in FILE_SUFFIXES or Path(argument).is_file()
+    except (OSError, ValueError):  # no name a file can have
+        return False
+
+
+def load_profile(path: str, *, sequence_length: int | None) -> ModelProfile:
+    """A model profile as the file holds it.
+
+    Raises
+    ------
+    BadInputError
+        If the file has faults, or states another sequence length than the one asked for.
+    """
+    model = read_profile(path)
+    if sequence_length not in (None, model.sequence_length):
+        stated = "no number of" if model.sequence_length is None else str(model.sequence_length)
+        rule = f"states {stated} tokens per sample, --sequence-length asks for {sequence_length}"
+        raise BadInputError(f"{path}: {rule}; leave the option out, or make a profile for that length")
+    return model
+
+
+def catalogue_model(name: str, *, precision: Precision, sequence_length: int | None) -> ModelProfile:
+    """A model of the catalogue.
+
+    Raises
+    ------
+    BadInputError
+        If there is none of that name, or it cannot have that sequence length.
+    """
+    try:
+        return build_model(name, precision=precision, sequence_length=sequence_length)
+    except BadInputError as fault:
+        raise _also_no_file(fault, name, model_names()) from None
+
+
+def load_cluster(argument: str) -> Cluster:
+    """A cluster of the catalogue or from a file.
+
+    Raises
+    ------
+    BadInputError
+        If there is neither, or the file has faults.
+    """
+    if is_file_name(argument):
+        return read_cluster(argument)
+    try:
+        return build_cluster(argument)
+    except BadInputError as fault:
+        raise _also_no_file(fault, argument, cluster_names()) from None
+
+
+def _also_no_file(fault: BadInputError, name: str, known: tuple[str, ...]) -> BadInputError:
+    """The fault, saying for a name that the catalogue does not have that it is no file either."""
+    if name.partition(":")[0] in known:
+        return fault
+    return BadInputError(f"{fault} (and there is no such file)")

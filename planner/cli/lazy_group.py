@@ -1,0 +1,55 @@
+"""A group of commands that imports a command only when it is used."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from planner.cli.faults import exit_code_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """Where a command is: the module holds it under the name `command`."""
+
+    module: str
+    summary: str
+    """First sentence of its help, known without the import."""
+
+
+class LazyGroup(click.Group):
+    """Commands by name; whatever one of them raises becomes a message and an exit code here."""
+
+    def __init__(self, *, commands_by_name: Mapping[str, LazyCommand], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._lazy = commands_by_name
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None if there is none of that name."""
+        if cmd_name not in self._lazy:
+            return None
+        command = importlib.import_module(self._lazy[cmd_name].module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List names and summaries, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; see :mod:`planner.cli.faults`."""
+        try:
+            return super().invoke(ctx)
+        except (Exception, KeyboardInterrupt) as fault:
+            ctx.exit(exit_code_of(fault, verbose=ctx.meta.get(VERBOSE, False)))
+
+
+VERBOSE = "planner.cli.verbose"
+"""Key of the context under which the option -v is kept."""

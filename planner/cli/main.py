@@ -1,0 +1,42 @@
+"""The command `plan`: its subcommands by name, each imported when it is used."""
+
+import click
+
+import planner
+from planner.cli.lazy_group import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "solve": LazyCommand(module="planner.cli.solve", summary="Find a plan, and prove how good it is."),
+    "compare": LazyCommand(module="planner.cli.compare", summary="Run several solvers on one problem."),
+    "simulate": LazyCommand(module="planner.cli.simulate", summary="Play one iteration of a plan file."),
+    "check": LazyCommand(module="planner.cli.check", summary="Derive every number of a plan file again."),
+    "models": LazyCommand(module="planner.cli.models", summary="List the models of the catalogue, or show one."),
+    "clusters": LazyCommand(module="planner.cli.clusters", summary="List the clusters of the catalogue, or show one."),
+    "schema": LazyCommand(module="planner.cli.schema", summary="Print the JSON Schema of a kind of file."),
+    "doctor": LazyCommand(module="planner.cli.doctor", summary="Print versions and processor cores."),
+}
+"""In the order of the help."""
+
+
+@click.group(
+    cls=LazyGroup, commands_by_name=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}, name="plan"
+)
+@click.version_option(planner.__version__, prog_name="stagecut")
+def main() -> None:
+    """Plan pipeline-parallel training on the GPU servers at hand.
+
+    The answer goes to stdout, everything else to stderr; every command takes --json.
+
+    \b
+    Example:
+      plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64
+
+    \b
+    Exit codes: 0 done, 1 internal fault, 2 usage, 3 bad input, 4 no plan fits,
+    5 no plan found in the time given, 6 check or compare found a difference,
+    130 interrupted.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What a command writes: JSON on stdout, plan files, traces and charts."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from planner.cli.option_groups import Command, option_group
+from planner.core.errors import OutputError
+from planner.core.plan import Plan
+from planner.io.canonical import format_json
+from planner.io.plan_file import PlanFile, to_tree
+from planner.io.write import check_writable, write_bytes, write_text
+from planner.report.gantt import gantt_bytes, image_format
+from planner.report.labels import stage_labels
+from planner.report.perfetto import trace
+from planner.simulator.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """Files to draw one iteration into."""
+
+    trace: Path | None
+    gantt: Path | None
+    force: bool
+
+    def check(self, *others: Path | None) -> None:
+        """Complain now of what could not be written later.
+
+        Parameters
+        ----------
+        others
+            Further files that the command is to write.
+
+        Raises
+        ------
+        BadInputError
+            If a file cannot be written, or is named twice.
+        """
+        if self.gantt is not None:
+            image_format(self.gantt)
+        paths = [path for path in (*others, self.trace, self.gantt) if path is not None]
+        for path in paths:
+            check_writable(path, force=self.force)
+        for index, path in enumerate(paths):
+            if path.resolve() in [other.resolve() for other in paths[:index]]:
+                raise OutputError(f"{path}: is named for two outputs; name another file")
+
+    def write(self, plan: Plan, timeline: Timeline, *, title: str) -> tuple[Path, ...]:
+        """Draw the iteration; return the files written."""
+        labels = stage_labels(plan)
+        if self.trace is not None:
+            text = json.dumps(trace(timeline, stage_labels=labels), separators=(",", ":"), allow_nan=False)
+            write_text(self.trace, text + "\n", force=self.force)
+        if self.gantt is not None:
+            chart = gantt_bytes(timeline, image_format(self.gantt), stage_labels=labels, title=title)
+            write_bytes(self.gantt, chart, force=self.force)
+        return tuple(path for path in (self.trace, self.gantt) if path is not None)
+
+
+def picture_options(command: Command) -> Command:
+    """Give a command --trace, --gantt and --force, as its argument `pictures`."""
+    path = click.Path(path_type=Path)
+    options = (
+        click.option("--trace", type=path, metavar="FILE", help="Write a trace of one iteration for ui.perfetto.dev."),
+        click.option("--gantt", type=path, metavar="FILE", help="Write a Gantt chart as .png or .svg."),
+        click.option("--force", is_flag=True, help="Overwrite files that exist."),
+    )
+    return option_group(command, options, argument="pictures", build=Pictures)
+
+
+def write_plan_file(path: Path, content: PlanFile, *, force: bool) -> None:
+    """Write a plan file: nothing in it depends on the clock."""
+    write_text(path, format_json(to_tree(content)), force=force)
+
+
+def announce(paths: Sequence[Path]) -> None:
+    """Say on stderr what was written."""
+    for path in paths:
+        click.echo(f"wrote {path}", err=True)
+
+
+def print_json(tree: Mapping[str, object]) -> None:
+    """Print one JSON object; what is unknown or unlimited becomes null, as JSON has no other numbers."""
+    click.echo(json.dumps(_finite(tree), indent=2, sort_keys=True, allow_nan=False))
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,30 @@
+"""A plan as people read it: the stages, then the numbers of one iteration."""
+
+import sys
+
+import click
+
+from planner.cli.prediction import Played
+from planner.core.result import Result
+from planner.report.labels import percent_label, plan_label, seconds_label
+from planner.report.tables import print_table, stage_table
+
+
+def print_plan(played: Played) -> None:
+    """The choices that hold for the whole plan, and a table of its stages."""
+    problem = played.problem
+    click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan)}\n")
+    print_table(stage_table(problem, played.plan, costs=played.costs, timeline=played.timeline), sys.stdout)
+
+
+def print_numbers(played: Played, result: Result | None = None) -> None:
+    """Times of one iteration; with a result also what is proven about them."""
+    timeline = played.timeline
+    rows = [("iteration time", seconds_label(timeline.iteration_s))]
+    if result is not None:
+        rows += [("lower bound", seconds_label(result.bound_s)), ("gap", percent_label(result.gap))]
+    rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
+    rows += [("bubbles", percent_label(timeline.bubble_fraction)), ("samples per second", rate)]
+    click.echo()
+    for name, value in rows:
+        click.echo(f"{name:<19} {value}")

@@ -1,0 +1,133 @@
+"""Options that say what is to be planned, and the problem they make."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from planner.cli.inputs import catalogue_model, is_file_name, load_cluster, load_profile
+from planner.cli.option_groups import Command, option_group
+from planner.cli.option_types import MAX_COUNT, Choices, Counts, CountsOrAuto
+from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+from planner.io.job import read_job
+
+OPTIMIZERS = ("adamw", "sgd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemChoices:
+    """The options as they were given; None where left out."""
+
+    model: str
+    cluster: str
+    global_batch: int | None
+    job: Path | None
+    micro_batch: tuple[int, ...] | None
+    schedule: tuple[str, ...] | None
+    recompute: str | None
+    replicas: tuple[int, ...] | None
+    """Empty for `auto`."""
+    precision: str | None
+    optimizer: str | None
+    sequence_length: int | None
+
+    def problem(self) -> Problem:
+        """Read the inputs; options go before what the job file says.
+
+        Raises
+        ------
+        BadInputError
+            With every fault of the first input that has any.
+        """
+        if is_file_name(self.model):
+            model = load_profile(self.model, sequence_length=self.sequence_length)
+            job = self._job(default_precision=model.precision)
+        else:
+            job = self._job(default_precision=Precision.FP16)
+            model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
+        return Problem(model=model, cluster=load_cluster(self.cluster), job=job)
+
+    def _job(self, *, default_precision: Precision) -> Job:
+        stated = self._stated_job(default_precision)
+        precision = stated.precision if self.precision is None else Precision(self.precision)
+        return replace(
+            stated,
+            global_batch=stated.global_batch if self.global_batch is None else self.global_batch,
+            precision=precision,
+            optimizer=self._optimizer(stated, precision),
+            micro_batches=stated.micro_batches if self.micro_batch is None else self.micro_batch,
+            schedules=stated.schedules if self.schedule is None else tuple(map(Schedule, self.schedule)),
+            recompute=stated.recompute if self.recompute is None else Recompute(self.recompute),
+            replicas=stated.replicas if self.replicas is None else self.replicas or None,
+        )
+
+    def _stated_job(self, default_precision: Precision) -> Job:
+        """The job file; without one, every schedule is allowed and the rest is as in a file that says nothing."""
+        if self.job is not None:
+            return read_job(self.job, default_precision=default_precision)
+        if self.global_batch is None:
+            raise click.UsageError("Missing option '--global-batch', or a '--job' file that states it.")
+        return Job(
+            global_batch=self.global_batch,
+            optimizer=standard_optimizer("adamw", default_precision),
+            precision=default_precision,
+            schedules=tuple(Schedule),
+        )
+
+    def _optimizer(self, stated: Job, precision: Precision) -> Optimizer:
+        """The optimizer that is asked for, in bytes of the precision; a table of a job file stays as it is."""
+        if self.optimizer is not None:
+            return standard_optimizer(self.optimizer, precision)
+        name = stated.optimizer.name
+        if name in OPTIMIZERS and stated.optimizer == standard_optimizer(name, stated.precision):
+            return standard_optimizer(name, precision)
+        return stated.optimizer
+
+
+def problem_options(command: Command) -> Command:
+    """Give a command the options of a problem, as its argument `choices`."""
+    options = (
+        click.option("--model", required=True, metavar="NAME|FILE", help="Model of the catalogue, or a profile file."),
+        click.option("--cluster", required=True, metavar="NAME|FILE", help="Cluster of the catalogue, or a file."),
+        click.option("--global-batch", type=click.IntRange(max=MAX_COUNT), metavar="N", help="Samples per iteration."),
+        click.option(
+            "--job",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Job file; the options below go before what it says.",
+        ),
+        click.option("--micro-batch", type=Counts(), metavar="1,2,4", help="Allowed sizes.  [default: 1,2,4,8]"),
+        click.option(
+            "--schedule",
+            type=Choices([str(schedule) for schedule in Schedule], all_word=True),
+            metavar="LIST|all",
+            help="Allowed schedules: gpipe, 1f1b, eager-1f1b.  [default: all]",
+        ),
+        click.option(
+            "--recompute",
+            type=click.Choice([str(policy) for policy in Recompute]),
+            help="Whether stages compute activations again.  [default: auto: where they would not fit otherwise]",
+        ),
+        click.option(
+            "--replicas",
+            type=CountsOrAuto(),
+            metavar="1,2|1-4|auto",
+            help="Allowed replicas of a stage; auto: any that divide the micro-batch.  [default: auto]",
+        ),
+        click.option(
+            "--precision",
+            type=click.Choice([str(precision) for precision in Precision]),
+            help="Number format of training.  [default: fp16, or the profile's]",
+        ),
+        click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Decides bytes per parameter.  [default: adamw]"),
+        click.option(
+            "--sequence-length",
+            type=click.IntRange(1, MAX_COUNT),
+            metavar="TOKENS",
+            help="Tokens of one sample.  [default: the model's]",
+        ),
+    )
+    return option_group(command, options, argument="choices", build=ProblemChoices)

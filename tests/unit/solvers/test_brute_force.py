@@ -1,0 +1,110 @@
+"""The oracle: every plan of the search space."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from planner.core.cluster import Cluster, Island, Server
+from planner.core.errors import UnsupportedError
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.core.schedule import Schedule
+from planner.solvers.brute_force import BATCH, all_plans
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import run
+from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
+
+
+def _shapes(problem):
+    """Of every plan: layer counts and devices of its stages."""
+    return [tuple((stage.stop - stage.start, stage.devices) for stage in plan.stages) for plan in all_plans(problem)]
+
+
+def test_two_different_servers_are_used_alone_and_in_both_orders():
+    """3 layers: 2 plans of one stage; 2 orders x 2 cuts of two stages."""
+    shapes = _shapes(Problem(model=chain(3, {"a": 1.0, "b": 1.0}), cluster=one_device_per_server("a", "b"), job=job(1)))
+    assert sorted(shapes) == [
+        ((1, ("host-0/0",)), (2, ("host-1/0",))),
+        ((1, ("host-1/0",)), (2, ("host-0/0",))),
+        ((2, ("host-0/0",)), (1, ("host-1/0",))),
+        ((2, ("host-1/0",)), (1, ("host-0/0",))),
+        ((3, ("host-0/0",)),),
+        ((3, ("host-1/0",)),),
+    ]
+
+
+def test_equal_devices_are_not_told_apart():
+    """3 devices of one island, 2 layers, any replicas: 1, 2 or 3 of them; or (1, 1), (1, 2), (2, 1)."""
+    problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 3), job=job(1, micro_batch=6))
+    counts = sorted(tuple(len(devices) for _, devices in shape) for shape in _shapes(problem))
+    assert counts == [(1,), (1, 1), (1, 2), (2,), (2, 1), (3,)]
+
+
+def test_replicas_must_divide_the_micro_batch():
+    problem = Problem(model=chain(1, {"gpu": 1.0}), cluster=one_server("gpu", 4), job=job(1, micro_batch=4))
+    assert sorted(len(devices) for ((_, devices),) in _shapes(problem)) == [1, 2, 4]
+
+
+def test_several_hosts_are_taken_whole():
+    """2 hosts of 2 devices, one layer: 1 or 2 devices of a host, or all 4."""
+    server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=2),))
+    cluster = Cluster(name="two", device_types=kinds(gpu=float("inf")), servers=(server,))
+    shapes = _shapes(Problem(model=chain(1, {"gpu": 1.0}), cluster=cluster, job=job(1, micro_batch=4)))
+    assert sorted(devices for ((_, devices),) in shapes) == [
+        ("host-0/0",),
+        ("host-0/0", "host-0/1"),
+        ("host-0/0", "host-0/1", "host-1/0", "host-1/1"),
+    ]
+
+
+def test_a_host_and_its_islands_are_visited_once():
+    """3 layers in 3 stages on islands x (2 devices) and y (1): x x y or y x x, never x y x."""
+    islands = (Island(device_type="x", count=2), Island(device_type="y", count=1))
+    cluster = Cluster(
+        name="mixed",
+        device_types=kinds(x=float("inf"), y=float("inf")),
+        servers=(Server(name="host", islands=islands),),
+    )
+    shapes = _shapes(Problem(model=chain(3, {"x": 1.0, "y": 1.0}), cluster=cluster, job=job(1)))
+    names = [tuple(device for _, (device,) in shape) for shape in shapes if len(shape) == 3]
+    assert names == [("host/0", "host/1", "host/2"), ("host/2", "host/0", "host/1")]
+
+
+def test_every_variant_is_enumerated():
+    model, cluster = chain(1, {"gpu": 1.0}), one_device_per_server("gpu")
+    both = replace(job(4), micro_batches=(1, 2, 3), schedules=(Schedule.GPIPE, Schedule.ONE_F_ONE_B))
+    plans = list(all_plans(Problem(model=model, cluster=cluster, job=both)))
+    assert [(plan.schedule, plan.micro_batch, plan.num_microbatches) for plan in plans] == [
+        (Schedule.GPIPE, 1, 4),
+        (Schedule.GPIPE, 2, 2),
+        (Schedule.ONE_F_ONE_B, 1, 4),
+        (Schedule.ONE_F_ONE_B, 2, 2),
+    ]
+
+
+def test_long_model_is_refused():
+    problem = Problem(model=chain(9, {"gpu": 1.0}), cluster=one_device_per_server("gpu"), job=job(1))
+    with pytest.raises(UnsupportedError, match="9 layers, more than 8"):
+        run(problem, "brute-force", SolveOptions())
+
+
+def test_too_many_plans_are_refused():
+    """8 different servers: 8! / 1! = 40,320 orders of 7 stages alone, x 7 cuts."""
+    names = [f"kind{index}" for index in range(8)]
+    model = chain(8, dict.fromkeys(names, 1.0))
+    problem = Problem(model=model, cluster=one_device_per_server(*names), job=job(1))
+    with pytest.raises(UnsupportedError, match="more than 200000 plans"):
+        run(problem, "brute-force", SolveOptions())
+
+
+def test_cancelled_search_keeps_its_plan_and_claims_nothing():
+    """The event is set by the first improvement, in the first of two batches."""
+    names = ["a", "b", "c", "d"]
+    problem = Problem(model=chain(7, dict.fromkeys(names, 1.0)), cluster=one_device_per_server(*names), job=job(2))
+    assert len(list(all_plans(problem))) > BATCH
+    cancelled = threading.Event()
+    result = run(problem, "brute-force", SolveOptions(), observer=lambda _: cancelled.set(), cancelled=cancelled)
+    assert result.status is Status.INTERRUPTED
+    assert result.plan is not None
+    assert result.bound_s == 0.0

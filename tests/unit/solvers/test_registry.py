@@ -1,0 +1,75 @@
+"""Solvers by name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.core.result import Status
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import SOLVERS, load, run
+from tests.catalogue import CATALOGUE
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_name_leads_to_a_function(name):
+    assert callable(load(name))
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "textbook-milp-cbc"])
+def test_result_carries_the_name_of_its_solver(name):
+    assert run(CATALOGUE[0].problem, name, SolveOptions()).solver == name
+
+
+def test_misspelt_name_is_refused_with_the_nearest_one():
+    with pytest.raises(BadInputError, match="unknown solver 'gready'; did you mean 'greedy'"):
+        run(CATALOGUE[0].problem, "gready", SolveOptions())
+
+
+def test_name_like_no_other_is_refused_with_all_of_them():
+    with pytest.raises(BadInputError, match=r"unknown solver 'xyz' .*milp, dp, greedy"):
+        load("xyz")
+
+
+def test_observer_sees_the_history_of_the_result():
+    seen = []
+    result = run(CATALOGUE[0].problem, "even", SolveOptions(), observer=seen.append)
+    assert tuple(seen) == result.history
+    assert seen[-1].objective_s == result.objective_s
+
+
+def test_no_solver_library_is_imported_before_a_solver_runs():
+    code = "import json, sys, planner.solvers.registry; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(json.loads(done.stdout)) & {"highspy", "pulp"} == set()
+
+
+@pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.name)
+@pytest.mark.parametrize("name", ["brute-force", "textbook-milp", "milp", "dp"])
+def test_exact_solver_finds_the_known_optimum(name, known):
+    """OPTIMAL says that the bound is at most 1e-6 lower; it is above by no more than a solver's tolerance."""
+    result = run(known.problem, name, SolveOptions(gap=1e-6))
+    if known.optimum_s is None:
+        assert result.status is Status.INFEASIBLE
+        assert result.plan is None
+    else:
+        assert result.status is Status.OPTIMAL
+        assert result.objective_s == known.optimum_s
+        assert result.bound_s <= known.optimum_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.name)
+@pytest.mark.parametrize("name", ["greedy", "even"])
+def test_heuristic_never_beats_the_known_optimum(name, known):
+    result = run(known.problem, name, SolveOptions())
+    if known.optimum_s is None:
+        assert result.status is Status.NO_PLAN
+    else:
+        assert result.status is Status.FEASIBLE
+        assert result.objective_s >= known.optimum_s
+        assert result.bound_s is None

@@ -1,0 +1,73 @@
+"""The assignment formulation against enumeration."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.core.schedule import Schedule
+from planner.cost.cost_model import CostModel
+from planner.network.rows import SHARED_FAMILIES
+from planner.simulator.bounds import lower_bound
+from planner.solvers.brute_force import all_plans
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import run
+from planner.solvers.textbook_model import TextbookModel
+from tests.catalogue import CATALOGUE, chain, job, one_device_per_server
+from tests.property.strategies import problems
+
+UNLIMITED_TIME = SolveOptions(time_limit_s=None)
+
+
+def _check_against_enumeration(problem, solver):
+    costs = CostModel(problem)
+    least_s = min((lower_bound(costs.plan(plan), SHARED_FAMILIES) for plan in all_plans(problem, costs)), default=None)
+    result = run(problem, solver, UNLIMITED_TIME)
+    if least_s is None:
+        assert result.status is Status.INFEASIBLE
+    else:
+        assert result.row_bound_s == pytest.approx(least_s, rel=1e-9, abs=1e-9)
+        assert result.bound_s == result.row_bound_s <= result.objective_s
+
+
+@settings(max_examples=100)
+@given(problems(max_layers=5))
+def test_least_rows_of_all_plans_are_found_by_highs(problem):
+    _check_against_enumeration(problem, "textbook-milp")
+
+
+@settings(max_examples=16)
+@given(problems(max_layers=4, max_devices=3))
+def test_least_rows_of_all_plans_are_found_by_cbc(problem):
+    _check_against_enumeration(problem, "textbook-milp-cbc")
+
+
+@pytest.mark.parametrize("known", CATALOGUE[:5], ids=lambda known: known.name)
+def test_cbc_finds_the_known_optimum(known):
+    result = run(known.problem, "textbook-milp-cbc", SolveOptions(gap=1e-9))
+    assert (result.status, result.objective_s) == (Status.OPTIMAL, known.optimum_s)
+
+
+def test_later_layers_leave_room_for_the_stages_to_come():
+    """3 layers, 2 devices: the last layer is always in the last stage."""
+    problem = Problem(model=chain(3, {"gpu": 1.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(1))
+    model = TextbookModel(CostModel(problem), problem.variants[0])
+    assert [list(model.positions_of(layer)) for layer in range(3)] == [[1, 2], [1, 2], [1]]
+
+
+def test_cancelled_search_keeps_the_plan_of_the_first_variant_and_claims_nothing():
+    problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
+    problem = replace(problem, job=replace(problem.job, schedules=tuple(Schedule)))
+    cancelled = threading.Event()
+    result = run(problem, "textbook-milp", UNLIMITED_TIME, observer=lambda _: cancelled.set(), cancelled=cancelled)
+    assert result.status is Status.INTERRUPTED
+    assert result.plan is not None
+    assert (result.bound_s, result.row_bound_s) == (0.0, None)
+
+
+def test_without_time_there_is_neither_plan_nor_claim():
+    result = run(CATALOGUE[0].problem, "textbook-milp", SolveOptions(time_limit_s=1e-9))
+    assert (result.status, result.plan, result.bound_s, result.row_bound_s) == (Status.NO_PLAN, None, 0.0, None)
