@@ -20,7 +20,7 @@ LOOK_EVERY_S = 0.1
 """A thread that waits without end would not hear of signals on every system."""
 
 
-def run_cancellable(work: Callable[[threading.Event], T]) -> T:
+def run_cancellable(work: Callable[[threading.Event], T], *, quiet: bool = False) -> T:
     """Do the work on a thread of its own; SIGINT and SIGTERM set the event it is given.
 
     The work has to look at the event and to return what it has by then.
@@ -43,7 +43,7 @@ def run_cancellable(work: Callable[[threading.Event], T]) -> T:
         threading.Thread(target=do, daemon=True).start()
         while not outcome.done() and not cancelled.is_set():
             wait([outcome], timeout=LOOK_EVERY_S)
-        if not outcome.done():
+        if not outcome.done() and not quiet:
             click.echo("stopping with the best plan so far; again to abort at once", err=True)
         while not outcome.done():
             wait([outcome], timeout=LOOK_EVERY_S)

@@ -3,6 +3,7 @@
 import click
 
 import planner
+from planner.cli.example import example
 from planner.cli.lazy_group import LazyCommand, LazyGroup
 
 COMMANDS = {
@@ -19,7 +20,11 @@ COMMANDS = {
 
 
 @click.group(
-    cls=LazyGroup, commands_by_name=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}, name="plan"
+    cls=LazyGroup,
+    commands_by_name=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    name="plan",
+    epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64"),
 )
 @click.version_option(planner.__version__, prog_name="stagecut")
 def main() -> None:
@@ -27,11 +32,6 @@ def main() -> None:
 
     The answer goes to stdout, everything else to stderr; every command takes --json.
 
-    \b
-    Example:
-      plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64
-
-    \b
     Exit codes: 0 done, 1 internal fault, 2 usage, 3 bad input, 4 no plan fits,
     5 no plan found in the time given, 6 check or compare found a difference,
     130 interrupted.

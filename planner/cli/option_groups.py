@@ -22,15 +22,13 @@ def option_group(
     def collected(**values: Any) -> None:
         command(**{argument: build(**{name: values.pop(name) for name in names})}, **values)
 
-    for option in reversed(options):
-        collected = option(collected)
-    return collected
+    return _with_options(collected, options)
 
 
 def general_options(command: Command) -> Command:
     """Give a command --json, as its argument `as_json`, and -v, which only error messages ask for."""
     options = (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--json", "as_json", is_flag=True, callback=_here_or_above, help="Print one JSON object."),
         click.option(
             "-v",
             "--verbose",
@@ -41,9 +39,7 @@ def general_options(command: Command) -> Command:
             help="Say more; show where an internal fault happened.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def is_verbose() -> bool:
@@ -51,5 +47,17 @@ def is_verbose() -> bool:
     return bool(click.get_current_context().meta.get(VERBOSE, False))
 
 
+def _here_or_above(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
+    """`plan models --json show NAME` means the same as `plan models show NAME --json`."""
+    return value or bool(ctx.parent and ctx.parent.params.get("as_json"))
+
+
 def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    ctx.meta[VERBOSE] = value
+    ctx.meta[VERBOSE] = value or ctx.meta.get(VERBOSE, False)
+
+
+def _with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    """In the order of the help."""
+    for option in reversed(options):
+        command = option(command)
+    return command

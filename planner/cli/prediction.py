@@ -70,3 +70,13 @@ def plan_file_of(played: Played, result: Result, provenance: Provenance) -> Plan
         ),
         provenance=provenance,
     )
+
+
+def provenance_tree(provenance: Provenance) -> dict[str, object]:
+    """Where an answer comes from, as the plan file has it."""
+    return {
+        "versions": dict(provenance.versions),
+        "options": dict(provenance.options),
+        "seed": provenance.seed,
+        "input_hashes": dict(provenance.input_hashes),
+    }

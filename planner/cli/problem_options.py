@@ -7,7 +7,7 @@ import click
 
 from planner.cli.inputs import catalogue_model, is_file_name, load_cluster, load_profile
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import MAX_COUNT, Choices, Counts, CountsOrAuto
+from planner.cli.option_types import MAX_COUNT, counts, counts_or_auto, words_of
 from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
 from planner.core.precision import Precision
 from planner.core.problem import Problem
@@ -99,10 +99,10 @@ def problem_options(command: Command) -> Command:
             metavar="FILE",
             help="Job file; the options below go before what it says.",
         ),
-        click.option("--micro-batch", type=Counts(), metavar="1,2,4", help="Allowed sizes.  [default: 1,2,4,8]"),
+        click.option("--micro-batch", type=counts, metavar="1,2,4", help="Allowed sizes.  [default: 1,2,4,8]"),
         click.option(
             "--schedule",
-            type=Choices([str(schedule) for schedule in Schedule], all_word=True),
+            type=words_of([str(schedule) for schedule in Schedule]),
             metavar="LIST|all",
             help="Allowed schedules: gpipe, 1f1b, eager-1f1b.  [default: all]",
         ),
@@ -113,7 +113,7 @@ def problem_options(command: Command) -> Command:
         ),
         click.option(
             "--replicas",
-            type=CountsOrAuto(),
+            type=counts_or_auto,
             metavar="1,2|1-4|auto",
             help="Allowed replicas of a stage; auto: any that divide the micro-batch.  [default: auto]",
         ),
@@ -122,7 +122,9 @@ def problem_options(command: Command) -> Command:
             type=click.Choice([str(precision) for precision in Precision]),
             help="Number format of training.  [default: fp16, or the profile's]",
         ),
-        click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Decides bytes per parameter.  [default: adamw]"),
+        click.option(
+            "--optimizer", type=click.Choice(OPTIMIZERS), help="Decides bytes per parameter.  [default: adamw]"
+        ),
         click.option(
             "--sequence-length",
             type=click.IntRange(1, MAX_COUNT),

@@ -5,7 +5,7 @@ import math
 import click
 
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import Share, TimeLimit
+from planner.cli.option_types import share, time_limit
 from planner.io.plan_file import OptionValue
 from planner.solvers.options import Rows, SolveOptions
 
@@ -15,10 +15,17 @@ LARGEST_SEED = 2**31 - 1
 def search_options(command: Command) -> Command:
     """Give a command limits and tolerances of a search, as its argument `options`."""
     options = (
-        click.option("--gap", type=Share(), default="1e-4", show_default=True, help="Stop within it; 0.5% is read too."),
+        click.option(
+            "--gap",
+            type=share,
+            metavar="SHARE",
+            default="1e-4",
+            show_default=True,
+            help="Stop within it; 0.5% is read too.",
+        ),
         click.option(
             "--time-limit",
-            type=TimeLimit(),
+            type=time_limit,
             default="60",
             metavar="SECONDS",
             help="For each solver; none or 0: no limit.  [default: 60]",
@@ -30,7 +37,9 @@ def search_options(command: Command) -> Command:
             show_default=True,
             help="Families of bound rows to use.",
         ),
-        click.option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of the solver."),
+        click.option(
+            "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of the solver."
+        ),
         click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the solver."),
     )
     return option_group(command, options, argument="options", build=_solve_options)

@@ -55,7 +55,14 @@ class Layer:
     def __post_init__(self) -> None:
         owner = f"layer {self.name!r}"
         require(bool(self.name), "layer", "name", "not empty", self.name)
-        for field in ("params_bytes", "shared_params_bytes", "forward_flops", "saved_bytes", "output_bytes", "working_bytes"):
+        for field in (
+            "params_bytes",
+            "shared_params_bytes",
+            "forward_flops",
+            "saved_bytes",
+            "output_bytes",
+            "working_bytes",
+        ):
             require_non_negative(owner, field, getattr(self, field))
         require_distinct(owner, "device types with times", (t.device_type for t in self.times))
 

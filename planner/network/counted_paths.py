@@ -4,7 +4,9 @@ Labels live on (node, hosts opened so far per class): exact, and exponential in 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,48 +17,62 @@ from planner.network.stage_network import StageNetwork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What arcs cost, and how long a path may be where it takes an arc.
+    """What arcs cost, and how long a path may be where it takes an arc; each of shape (A,).
 
-    Two lengths are kept per path, the round trip and the forward part; each label holds the least
-    of either, which need not be the same path's.
+    Two lengths are kept per path, the round trip and the forward part, and its largest *loop*; each
+    label holds the least of either, which need not be the same path's. The *way on* from an arc is
+    the least round trip from its tail to the sink over usable arcs and the hosts left.
     """
 
     round_trip: Floats
     forward: Floats
     latest_round_trip: Floats
-    """Largest round trip before the arc at which the arc may still be taken, shape (A,)."""
+    """Largest round trip before the arc at which the arc may still be taken."""
     latest_forward: Floats
     """The same for the forward part."""
+    latest_end: Floats
+    """Largest round trip before the arc plus way on."""
+    latest_drain: Floats
+    """Largest forward part before the arc plus way on."""
+    loop: Floats
+    """With the way on from the arc, its loop; minus infinity for none."""
+    latest_turn: Floats
+    """Largest round trip before the arc plus largest loop up to it."""
+    latest_late: Floats
+    """Largest forward part before the arc plus largest loop up to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """Arcs into the nodes of one level, grouped by node."""
+    """Arcs at the nodes of one level, grouped by node."""
 
     arcs: Ints
-    tails: Ints
     begins: Ints
-    heads: Ints
-    sources: Ints | None
-    """Count state at the tail for each count state at the head, shape (n, H); None: the same."""
+    nodes: Ints
+    """The grouped ends: heads on the way from the source, tails on the way to the sink."""
+    others: Ints
+    """The other end of each arc."""
+    states: Ints | None
+    """Count state at the other end for each count state at the grouped one, shape (n, H); None: the same."""
 
 
 class CountedPaths:
     """Label setting over nodes and opened hosts.
 
-    Count states number the vectors of hosts opened per class in mixed radix, H = prod (N_h + 1).
+    Count states number the vectors of hosts opened per class in mixed radix, H = prod (N_h + 1);
+    H itself stands for a state that cannot be.
     """
 
     def __init__(self, network: StageNetwork) -> None:
         arcs, graph = network.arcs, network.graph
-        self._network = network
         nodes, compact = np.unique(np.concatenate((arcs.tail, arcs.head)), return_inverse=True)
         self._tail, self._head = compact[: len(arcs)], compact[len(arcs) :]
         self._num_nodes = len(nodes)
-        counts = np.array([server.count + 1 for server in network.cluster.servers])
-        self._strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
-        self._counts = counts
-        self._levels = self._group(graph.level[nodes])
+        self._opened_class, self._opened_hosts = arcs.opened_class, arcs.opened_hosts
+        self._counts = np.array([server.count + 1 for server in network.cluster.servers])
+        self._strides = np.concatenate(([1], np.cumprod(self._counts)[:-1]))
+        self._from_source = self._levels(self._head, self._tail, graph.level[nodes], self._states_before)
+        self._to_sink = self._levels(self._tail, self._head, graph.level[nodes], self._states_after)[::-1]
 
     @staticmethod
     def size(network: StageNetwork) -> int:
@@ -72,71 +88,118 @@ class CountedPaths:
     def cheapest(self, criteria: Criteria, usable: Bools) -> Ints | None:
         """Arcs of a path of least round trip over usable arcs, each taken in time; None if there is none.
 
-        Where the two lengths of a label stem from different paths, the path found may be late for
+        Where the lengths of a label stem from different paths, the path found may be late for
         some arc; its length is still a lower bound.
         """
+        way_on = self._ways_on(criteria, usable)
         round_trip = np.full((self._num_nodes, self.num_states + 1), np.inf)
-        forward = np.full_like(round_trip, np.inf)
-        round_trip[0, 0] = forward[0, 0] = 0.0
-        for level in self._levels:
-            before, before_forward = self._at_tails(level, round_trip), self._at_tails(level, forward)
-            late = before > criteria.latest_round_trip[level.arcs, None]
-            late |= before_forward > criteria.latest_forward[level.arcs, None]
+        forward, loop = np.full_like(round_trip, np.inf), np.full_like(round_trip, np.inf)
+        round_trip[0, 0], forward[0, 0], loop[0, 0] = 0.0, 0.0, -np.inf
+        for level in self._from_source:
+            before, before_forward = _at(level, round_trip), _at(level, forward)
+            rest = criteria.round_trip[level.arcs, None] + way_on[self._head[level.arcs], :-1]
+            # No way on and no loop make nan, which fmax passes over; the arc is late in any case.
+            with np.errstate(invalid="ignore"):
+                largest_loop = np.fmax(_at(level, loop), rest + criteria.loop[level.arcs, None])
+            late = _is_late(criteria, level.arcs[:, None], before, before_forward, rest, largest_loop)
             late |= ~usable[level.arcs, None]
-            for labels, reached, length in (
-                (round_trip, before, criteria.round_trip),
-                (forward, before_forward, criteria.forward),
+            for labels, reached in (
+                (round_trip, before + criteria.round_trip[level.arcs, None]),
+                (forward, before_forward + criteria.forward[level.arcs, None]),
+                (loop, largest_loop),
             ):
-                reached = np.where(late, np.inf, reached + length[level.arcs, None])
-                labels[level.heads, :-1] = np.minimum.reduceat(reached, level.begins, axis=0)
-        return self._walk_back(round_trip, forward, criteria, usable)
+                in_time = np.where(late, np.inf, reached)
+                labels[level.nodes, :-1] = np.minimum.reduceat(in_time, level.begins, axis=0)
+        return self._walk_back(criteria, usable, _Labels(round_trip, forward, loop, way_on))
 
-    def _at_tails(self, level: _Level, labels: Floats) -> Floats:
-        if level.sources is None:
-            return labels[level.tails, :-1]
-        return labels[level.tails[:, None], level.sources]
+    def _ways_on(self, criteria: Criteria, usable: Bools) -> Floats:
+        """Least round trip from every node and count state to the sink, shape (nodes, H + 1)."""
+        way_on = np.full((self._num_nodes, self.num_states + 1), np.inf)
+        way_on[-1, :-1] = 0.0
+        length = np.where(usable, criteria.round_trip, np.inf)
+        for level in self._to_sink:
+            lengths = _at(level, way_on) + length[level.arcs, None]
+            way_on[level.nodes, :-1] = np.minimum.reduceat(lengths, level.begins, axis=0)
+        return way_on
 
-    def _walk_back(self, round_trip: Floats, forward: Floats, criteria: Criteria, usable: Bools) -> Ints | None:
-        node, state = self._num_nodes - 1, int(np.argmin(round_trip[-1, :-1]))
-        if not np.isfinite(round_trip[node, state]):
+    def _walk_back(self, criteria: Criteria, usable: Bools, labels: "_Labels") -> Ints | None:
+        node, state = self._num_nodes - 1, int(np.argmin(labels.round_trip[-1, :-1]))
+        if not np.isfinite(labels.round_trip[node, state]):
             return None
         order = np.argsort(self._head, kind="stable")
         first = np.searchsorted(self._head[order], np.arange(self._num_nodes + 1))
         path = []
         while node != 0:
             arcs = order[first[node] : first[node + 1]]
-            sources = self._sources(arcs)[:, state]
-            before = round_trip[self._tail[arcs], sources]
-            late = (before > criteria.latest_round_trip[arcs]) | ~usable[arcs]
-            late |= forward[self._tail[arcs], sources] > criteria.latest_forward[arcs]
+            tails, states = self._tail[arcs], self._states_before(arcs)[:, state]
+            before, before_forward = labels.round_trip[tails, states], labels.forward[tails, states]
+            rest = criteria.round_trip[arcs] + labels.way_on[node, state]
+            largest_loop = np.maximum(labels.loop[tails, states], rest + criteria.loop[arcs])
+            late = _is_late(criteria, arcs, before, before_forward, rest, largest_loop) | ~usable[arcs]
             best = int(np.argmin(np.where(late, np.inf, before + criteria.round_trip[arcs])))
             path.append(arcs[best])
-            node, state = int(self._tail[arcs[best]]), int(sources[best])
+            node, state = int(self._tail[arcs[best]]), int(states[best])
         return np.array(path[::-1])
 
-    def _group(self, level: Ints) -> list[_Level]:
-        order = np.argsort(self._head, kind="stable")
-        head_levels = level[self._head[order]]
-        cuts = np.flatnonzero(np.concatenate(([True], head_levels[1:] != head_levels[:-1])))
-        return [self._level(arcs) for arcs in np.split(order, cuts[1:])]
+    def _levels(self, near: Ints, far: Ints, level: Ints, states: Callable[[Ints], Ints]) -> list[_Level]:
+        order = np.argsort(near, kind="stable")
+        near_levels = level[near[order]]
+        cuts = np.flatnonzero(np.concatenate(([True], near_levels[1:] != near_levels[:-1])))
+        return [self._level(arcs, near, far, states) for arcs in np.split(order, cuts[1:])]
 
-    def _level(self, arcs: Ints) -> _Level:
-        heads = self._head[arcs]
-        begins = np.flatnonzero(np.concatenate(([True], heads[1:] != heads[:-1])))
-        opens = (self._network.arcs.opened_hosts[arcs] > 0).any()
+    def _level(self, arcs: Ints, near: Ints, far: Ints, states: Callable[[Ints], Ints]) -> _Level:
+        nodes = near[arcs]
+        begins = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1])))
         return _Level(
             arcs=arcs,
-            tails=self._tail[arcs],
             begins=begins,
-            heads=heads[begins],
-            sources=self._sources(arcs) if opens else None,
+            nodes=nodes[begins],
+            others=far[arcs],
+            states=states(arcs) if (self._opened_hosts[arcs] > 0).any() else None,
         )
 
-    def _sources(self, arcs: Ints) -> Ints:
-        """Count state before each arc for every count state after it; H, which is never reached, if none."""
-        states = np.arange(self.num_states)
-        columns = self._network.arcs
-        classes, opened = columns.opened_class[arcs], columns.opened_hosts[arcs]
-        used = (states[None, :] // self._strides[classes][:, None]) % self._counts[classes][:, None]
-        before = states[None, :] - (opened * self._strides[classes])[:, None]
-        return np.where(used >= opened[:, None], before, self.num_states)
+    def _states_before(self, arcs: Ints) -> Ints:
+        """Count state before each arc for every count state after it, shape (n, H)."""
+        used, strides, opened = self._used(arcs)
+        return np.where(used >= opened, np.arange(self.num_states) - opened * strides, self.num_states)
+
+    def _states_after(self, arcs: Ints) -> Ints:
+        """Count state after each arc for every count state before it, shape (n, H)."""
+        used, strides, opened = self._used(arcs)
+        most = (self._counts - 1)[self._opened_class[arcs]][:, None]
+        return np.where(used + opened <= most, np.arange(self.num_states) + opened * strides, self.num_states)
+
+    def _used(self, arcs: Ints) -> tuple[Ints, Ints, Ints]:
+        """Hosts opened of the arc's class in every count state, the class's stride, hosts the arc opens."""
+        classes = self._opened_class[arcs]
+        strides = self._strides[classes][:, None]
+        used = (np.arange(self.num_states) // strides) % self._counts[classes][:, None]
+        return used, strides, self._opened_hosts[arcs][:, None]
+
+
+def _at(level: _Level, labels: Floats) -> Floats:
+    """Labels at the other end of each arc, shape (n, H)."""
+    if level.states is None:
+        return labels[level.others, :-1]
+    return labels[level.others[:, None], level.states]
+
+
+class _Labels(NamedTuple):
+    """Labels of a finished sweep, each of shape (nodes, H + 1)."""
+
+    round_trip: Floats
+    forward: Floats
+    loop: Floats
+    way_on: Floats
+
+
+def _is_late(
+    criteria: Criteria, arcs: Ints, before: Floats, before_forward: Floats, rest: Floats, largest_loop: Floats
+) -> Bools:
+    late: Bools = before > criteria.latest_round_trip[arcs]
+    late |= before_forward > criteria.latest_forward[arcs]
+    late |= before + rest > criteria.latest_end[arcs]
+    late |= before_forward + rest > criteria.latest_drain[arcs]
+    late |= before + largest_loop > criteria.latest_turn[arcs]
+    late |= before_forward + largest_loop > criteria.latest_late[arcs]
+    return late

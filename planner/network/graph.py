@@ -1,5 +1,6 @@
 """Shortest paths through a layered directed graph, as array code."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +93,6 @@ def _sweep(far: Ints, level: Ints, *, ascending: bool) -> _Sweep:
             node_begins[low:high] - arc_begins[low],
             nodes[node_begins[low:high]],
         )
-        for low, high in zip(bounds, bounds[1:], strict=False)
+        for low, high in itertools.pairwise(bounds)
     )
     return _Sweep(order=order, slices=slices)

@@ -18,6 +18,9 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
   a = k_s - k_{s+1} + 1, W = F_s + B_s + F_{s+1} + B_{s+1} + 2 c_s and
   n = floor((M - 1 - k_s) / a) + 1 if M > k_s else 0: a loop of the two stages carries a micro-batches.
 - link:  total + (M - 1) c_s + g_0. A boundary carries M messages one after another.
+- late, stages s <= e with M > k_s:  PF_e + F_e + total - PF_s - PB_s + (M - k_s - 1)(F_s + B_s) + k_e B_e
+  + max(g_e, PB_e + g_0). Stage s starts its last forward after M - k_s backwards; once that micro-batch
+  has come to stage e, k_e backwards are still to do there.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 """
@@ -52,6 +55,7 @@ def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
         "pair": total + _pair_loops(costs) + tail_s[0],
         "link": total + (micro_batches - 1) * transfer_s + tail_s[0],
     }
+    rows["late"] = _late(costs, forward_before, backward_before, total)
     if costs.variant.schedule is Schedule.GPIPE:
         slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
         rows["flush"] = np.array([total + (micro_batches - 1) * slowest + tail_s[0]])
@@ -75,6 +79,18 @@ def _pair_loops(costs: PlanCosts) -> Floats:
         loops * loop_s + (left - 1) * costs.backward_s[:-1] + np.maximum(0, left - depth) * costs.forward_s[:-1]
     )
     return extra_s
+
+
+def _late(costs: PlanCosts, forward_before: Floats, backward_before: Floats, total: float) -> Floats:
+    """The largest row of each stage e over the stages s before it, and itself."""
+    micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
+    tail_s = costs.sync_s + costs.update_s
+    work_s = costs.forward_s + costs.backward_s
+    loop_s = total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
+    largest_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf))
+    last_forward_s = forward_before + costs.forward_s + largest_s
+    rows: Floats = last_forward_s + depth * costs.backward_s + np.maximum(tail_s, backward_before + tail_s[0])
+    return rows
 
 
 def _exclusive_sums(values: Floats) -> Floats:

@@ -1,20 +1,19 @@
-"""Is there a plan of one variant whose rows stay at or below T?
+"""Decides whether any plan of one variant keeps all its rows at or below T.
 
-Decided by shrinking the bottleneck t. Fill rows ask that total + X <= T for every stage, with
+The way is shrinking the bottleneck t. Fill rows ask that total + X <= T for every stage, with
 X = (M - 1)(F + B) - (k - 1) F; let f(t) be the least total over paths whose stages have X <= t and
 meet the other rows in time for T. A plan below T has total >= f(t), hence X <= T - f(t) =: t';
 repeating with t' until the path found meets its own limit, or none is left, decides the question.
 
 Busy rows limit the round trip before a stage, so the least round trip per label dominates. Sync
-rows limit the forward part before it. The further rows only sharpen the limits: with G the least
-round trip from the end of a stage to the sink over usable arcs, a drain row needs
-
-    D + (F + B) + G + (M - 1)(F + B) - (k - 1) F + g <= T   for the forward part D before the stage,
-
-a link row is a bottleneck of its transfer, and a flush makes X = (M - 1)(F + B) under GPipe.
+rows limit the forward part before it. The further rows only sharpen the limits: a drain row limits
+the forward part before a stage plus the least round trip from there on, a link row is a bottleneck
+of its transfer, late rows limit either part plus the largest loop so far, and a flush makes
+X = (M - 1)(F + B) under GPipe.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from planner.network.arcs import Bools
 from planner.network.counted_paths import CountedPaths, Criteria
 from planner.network.pareto_paths import pareto_path
 from planner.network.rows import Family, Rows
+
+TOLERANCE = 1e-12
+"""Sums from the two ends of a path differ by their rounding."""
 
 
 class Decision:
@@ -43,6 +45,7 @@ class Decision:
         self._bottleneck = _cover(families["fill"])
         self._drain = _cover(families["drain"]) if "drain" in families else None
         self._exact = self._drain is None
+        self._last = _last_forwards(rows) if "drain" in families else None
         if "link" in families:
             self._bottleneck = np.maximum(self._bottleneck, _starting(families["link"]))
         if "flush forward" in families:
@@ -58,10 +61,10 @@ class Decision:
         TooManyLabelsError
             If the question needs exact Pareto sets and they outgrow what is sensible.
         """
+        criteria = self._criteria(limit_s)
         bottleneck_s, pareto = math.inf, False
         while True:
             usable = self._bottleneck <= bottleneck_s
-            criteria = self._criteria(limit_s, usable)
             path = self._cheapest(criteria, usable, pareto=pareto)
             if path is None:
                 return None
@@ -72,19 +75,19 @@ class Decision:
                 return path
             pareto = True
 
-    def _criteria(self, limit_s: float, usable: Bools) -> Criteria:
+    def _criteria(self, limit_s: float) -> Criteria:
         rows = self.rows
-        graph = rows.network.graph
-        to_sink_s = graph.to_sink(np.where(usable, rows.round_trip, np.inf))[graph.head]
-        rest_s = rows.round_trip + to_sink_s
-        latest_forward = limit_s - self._sync
-        if self._drain is not None:
-            latest_forward = np.minimum(latest_forward, limit_s - self._drain - rest_s)
+        unlimited = np.full(len(self._busy), np.inf)
         return Criteria(
             round_trip=rows.round_trip,
             forward=rows.forward,
-            latest_round_trip=limit_s - np.maximum(self._busy, self._bottleneck + rest_s),
-            latest_forward=np.where(rows.network.arcs.is_stage, latest_forward, np.inf),
+            latest_round_trip=limit_s - self._busy,
+            latest_forward=np.where(rows.network.arcs.is_stage, limit_s - self._sync, np.inf),
+            latest_end=limit_s * (1 + TOLERANCE) - self._bottleneck,
+            latest_drain=unlimited if self._drain is None else limit_s * (1 + TOLERANCE) - self._drain,
+            loop=-unlimited if self._last is None else self._last.loop,
+            latest_turn=unlimited if self._last is None else limit_s * (1 + TOLERANCE) - self._last.turn,
+            latest_late=unlimited if self._last is None else limit_s * (1 + TOLERANCE) - self._last.late,
         )
 
     def _cheapest(self, criteria: Criteria, usable: Bools, *, pareto: bool) -> Ints | None:
@@ -95,6 +98,29 @@ class Decision:
     def _in_time(self, path: Ints, criteria: Criteria) -> bool:
         forward_before = np.cumsum(self.rows.forward[path]) - self.rows.forward[path]
         return bool((forward_before <= criteria.latest_forward[path]).all())
+
+
+class _LastForwards(NamedTuple):
+    """The late rows of :mod:`planner.simulator.bounds`, per arc."""
+
+    loop: Floats
+    """(M - k - 1)(F + B), as the stage s that is late."""
+    turn: Floats
+    """F + k B, and g_0 on the first stage, as the stage e that waits for it."""
+    late: Floats
+    """F + k B + g, alike."""
+
+
+def _last_forwards(rows: Rows) -> _LastForwards:
+    arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
+    depth = rows.network.depths[arcs.position]
+    loops = arcs.is_stage & (micro_batches > depth)
+    turn = np.where(arcs.is_stage, arcs.forward_s + depth * arcs.backward_s, -np.inf)
+    return _LastForwards(
+        loop=np.where(loops, (micro_batches - depth - 1) * (arcs.forward_s + arcs.backward_s), -np.inf),
+        turn=turn + np.where(arcs.start == 0, arcs.tail_s, 0.0),
+        late=turn + arcs.tail_s,
+    )
 
 
 def _cover(family: Family) -> Floats:

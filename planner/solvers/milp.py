@@ -18,10 +18,14 @@ import math
 from planner.core.problem import Problem
 from planner.core.result import Result
 from planner.solvers import greedy
+from planner.solvers.dp import promising_first
 from planner.solvers.options import Rows
 from planner.solvers.search import Search
 from planner.solvers.shortage import find_shortages
 from planner.solvers.variant_proof import VariantProof
+
+FIRST_STEPS = 2
+"""Steps given to the variant of the first good plan before the others: network and labels."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -30,7 +34,9 @@ def solve(problem: Problem, search: Search) -> Result:
     In the shared rows the bound is their optimum and nothing more: no plan is excluded.
     """
     greedy.solve(problem, search)
-    proofs = [VariantProof(search, variant) for variant in problem.variants]
+    proofs = [VariantProof(search, variant) for variant in promising_first(problem, search)]
+    for _ in range(FIRST_STEPS):
+        proofs[0].advance()
     while not search.out_of_budget:
         weakest = min(proofs, key=lambda proof: proof.bound_s)
         search.raise_bound(weakest.bound_s)

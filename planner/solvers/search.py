@@ -118,15 +118,14 @@ class Search:
         exhausted
             Whether the whole search space was covered, so that having no plan means there is none.
         """
-        has_plan = self.best_plan is not None
-        bound_s = min(self.bound_s, self.best_s) if proves else None
+        bound_s = min(self.bound_s, self.best_s) if proves and (self.bound_s > 0 or self.best_s == 0) else None
         return Result(
             status=self._status(proves=proves, exhausted=exhausted),
             solver=solver,
             seconds=self.seconds,
             plan=self.best_plan,
-            objective_s=self.best_s if has_plan else None,
-            bound_s=bound_s if bound_s is not None and math.isfinite(bound_s) else None,
+            objective_s=_finite(self.best_s),
+            bound_s=_finite(bound_s),
             row_bound_s=row_bound_s,
             counts=tuple(sorted(self._counts.items())),
             history=tuple(self._history),
@@ -145,9 +144,14 @@ class Search:
     def _record(self) -> None:
         point = HistoryPoint(
             seconds=self.seconds,
-            objective_s=self.best_s if self.best_plan is not None else None,
-            bound_s=min(self.bound_s, self.best_s) if self.bound_s > 0 else None,
+            objective_s=_finite(self.best_s),
+            bound_s=_finite(min(self.bound_s, self.best_s)) if self.bound_s > 0 else None,
         )
         self._history.append(point)
         if self._observer is not None:
             self._observer(point)
+
+
+def _finite(seconds: float | None) -> float | None:
+    """Nothing in place of infinity."""
+    return seconds if seconds is not None and math.isfinite(seconds) else None

@@ -1,5 +1,6 @@
 """The MIP of :mod:`planner.network.program`, put together for HiGHS, whole or relaxed."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,7 +67,7 @@ def stage_program(
         entry_value=np.concatenate([block.values for block in blocks]),
         num_integer=columns.num_arcs if integer else 0,
     )
-    slices = [slice(int(first), int(last)) for first, last in zip(begins, begins[1:], strict=False)]
+    slices = [slice(int(first), int(last)) for first, last in itertools.pairwise(begins)]
     return linear, slices[: len(families) + 1]
 
 

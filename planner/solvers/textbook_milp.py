@@ -24,9 +24,9 @@ from planner.solvers.search import Search
 from planner.solvers.textbook_model import TextbookModel
 
 TOLERANCE = 1e-9
-"""Of linear programs. HiGHS 1.15 loses optima with an integrality tolerance as tight (it keeps its 1e-6)."""
-CUTOFF_MARGIN = 1e-7
-"""Relative; a variant worse than the best one by more than this need not be solved."""
+"""Of the rows."""
+INTEGER_TOLERANCE = 1e-7
+"""Of the integers: HiGHS errs more often with a tighter one, and ends with errors more often with a looser one."""
 LONGEST_S = 1e7
 """What "no time limit" is for a solver."""
 
@@ -35,8 +35,7 @@ class Outcome(Enum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
-    WORSE = "worse"
-    """Infeasible: there is nothing below the cutoff, or nothing at all."""
+    INFEASIBLE = "infeasible"
     STOPPED = "stopped"
 
 
@@ -49,7 +48,7 @@ class Answer:
     value_s: float
     """Rows of the plan; infinite without one."""
     bound_s: float
-    """No plan of the variant has smaller rows; 0 where the solver proved nothing."""
+    """No plan of the variant has smaller rows; 0 where the solver proved nothing, infinite where there is no plan."""
 
 
 Engine = Callable[[TextbookModel, Search, float], tuple[Outcome, float]]
@@ -79,7 +78,7 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
             bound_s, proven = 0.0, False
             break
         seconds = search.seconds_left / (len(problem.variants) - number)
-        answer = _solve_variant(search, variant, engine=engine, cutoff_s=best_s, seconds=seconds)
+        answer = _solve_variant(search, variant, engine=engine, seconds=seconds)
         best_s, bound_s = min(best_s, answer.value_s), min(bound_s, answer.bound_s)
         proven &= answer.outcome is not Outcome.STOPPED
         if answer.plan is not None:
@@ -92,14 +91,12 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
     return search.result(name, proves=True, exhausted=proven and math.isinf(best_s), row_bound_s=row_bound_s)
 
 
-def _solve_variant(search: Search, variant: Variant, *, engine: Engine, cutoff_s: float, seconds: float) -> Answer:
+def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds: float) -> Answer:
     model = TextbookModel(search.costs, variant)
-    if math.isfinite(cutoff_s):
-        model.program += model.time <= cutoff_s / model.scale_s * (1 + CUTOFF_MARGIN)
     outcome, dual_bound = engine(model, search, min(seconds, search.seconds_left))
     search.count("programs solved")
-    if outcome is Outcome.WORSE:
-        return Answer(outcome=outcome, plan=None, value_s=math.inf, bound_s=cutoff_s)
+    if outcome is Outcome.INFEASIBLE:
+        return Answer(outcome=outcome, plan=None, value_s=math.inf, bound_s=math.inf)
     plan = _decode(model)
     if plan is None:
         return Answer(outcome=Outcome.STOPPED, plan=None, value_s=math.inf, bound_s=dual_bound * model.scale_s)
@@ -109,27 +106,44 @@ def _solve_variant(search: Search, variant: Variant, *, engine: Engine, cutoff_s
 
 
 def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
+    """HiGHS 1.11 to 1.15 fail in one of some 1,000 small programs.
+
+    With presolve they call a worse plan optimal; so there is none. They call some infeasible
+    programs optimal, with an infinite bound and a fractional solution. And they end with an error
+    where the solution violates a row by more than their own tolerance; only then presolve is tried.
+    """
+    until = search.seconds + seconds
+    outcome, bound = Outcome.STOPPED, 0.0
+    for presolve in ("off", "choose"):
+        model.program.solve(_highs(search, presolve=presolve, seconds=until - search.seconds))
+        bound = max(bound, float(model.program.solverModel.getInfo().mip_dual_bound))
+        outcome = Outcome.INFEASIBLE if bound == math.inf else _outcome(model)
+        failed = model.program.sol_status == pulp.LpSolutionNoSolutionFound
+        if not failed or search.cancelled or search.seconds >= until:
+            break
+    return outcome, bound
+
+
+def _highs(search: Search, *, presolve: str, seconds: float) -> pulp.LpSolver:
     def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:
         data_in.user_interrupt = search.cancelled
 
-    solver = pulp.HiGHS(
+    return pulp.HiGHS(
         # Callbacks never fire while the output is off.
         msg=True,
         log_to_console=False,
         callbackTuple=(stop_if_cancelled, None),
         callbacksToActivate=[pulp.HiGHS.hscb.HighsCallbackType.kCallbackMipInterrupt],
-        timeLimit=min(seconds, LONGEST_S),
+        timeLimit=min(max(0.0, seconds), LONGEST_S),
         gapRel=0.0,
         gapAbs=0.0,
         threads=search.options.threads,
         random_seed=search.options.seed,
+        presolve=presolve,
+        mip_feasibility_tolerance=INTEGER_TOLERANCE,
         primal_feasibility_tolerance=TOLERANCE,
         dual_feasibility_tolerance=TOLERANCE,
     )
-    model.program.solve(solver)
-    bound = float(model.program.solverModel.getInfo().mip_dual_bound)
-    # HiGHS 1.15 calls some infeasible programs optimal, with an infinite bound and a fractional solution.
-    return (Outcome.WORSE if bound == math.inf else _outcome(model), max(0.0, bound))
 
 
 def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
@@ -152,7 +166,7 @@ def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outc
 
 def _outcome(model: TextbookModel) -> Outcome:
     if model.program.status == pulp.LpStatusInfeasible:
-        return Outcome.WORSE
+        return Outcome.INFEASIBLE
     return Outcome.OPTIMAL if model.program.sol_status == pulp.LpSolutionOptimal else Outcome.STOPPED
 
 

@@ -13,7 +13,7 @@ from planner.network.rows import Rows as BoundRows
 from planner.network.rows import build_rows
 from planner.network.stage_network import StageNetwork, build_network
 from planner.solvers.highs import IntegerAnswer, Outcome, solve_integer
-from planner.solvers.label_bound import bound_by_labels
+from planner.solvers.label_bound import LabelBound, fits_in_memory
 from planner.solvers.multipliers import improve_multipliers
 from planner.solvers.options import Rows
 from planner.solvers.search import Search
@@ -26,7 +26,11 @@ PROBES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
 SMALLEST_STEP = 1e-2
 """Least base of a probe, relative to the time of a plan: for bounds that start near zero."""
 EASY_ARCS = 3000
-"""With so few arcs left the MIP is solved up to the best plan known at once."""
+"""With so few arcs left the MIP is solved up to the best plan known at once; with more, labels branch first."""
+PRICED_ARCS = 40_000
+"""With more arcs than this, multipliers take longer than the labels' branching that they would save."""
+SPLITS = 20
+"""Splits of the labels' branch and bound in one step."""
 
 
 class VariantProof:
@@ -50,7 +54,7 @@ class VariantProof:
         self._priced: Priced | None = None
         self._floor_s = math.inf
         self._excluded: list[Ints] = []
-        self._labelled = self._shared
+        self._labels: LabelBound | None = None
         self._probe = 0
         self._scale_s = 0.0
 
@@ -60,13 +64,16 @@ class VariantProof:
         return self.bound_s if self.row_bound_s is None else self.row_bound_s
 
     def advance(self) -> None:
-        """Take the next step: network, labels, multipliers, or one MIP."""
+        """Take the next step: network, labels, multipliers, some branching, or one MIP."""
         if self._search.best_s == 0:
             self.row_bound_s = 0.0
         elif self._rows is None:
             self._rows = self._build()
-        elif not self._labelled:
-            self._bound_by_labels(self._rows)
+        elif self._labels is None and self._wants_labels(self._rows):
+            self._labels = LabelBound(self._search, self._rows, self.bound_s)
+            self._raise_labels(self._labels, max_splits=0)
+        elif self._labels is not None and self._is_large(self._rows):
+            self._raise_labels(self._labels, max_splits=SPLITS)
         elif self._priced is None:
             self._priced = self._find_multipliers(self._rows)
         else:
@@ -92,10 +99,22 @@ class VariantProof:
         search.count("arcs within the best plan's time", len(rows.network.arcs))
         return rows
 
-    def _bound_by_labels(self, rows: BoundRows) -> None:
-        proven_s = bound_by_labels(self._search, rows, low_s=self.bound_s, limit_s=self._limit_s)
-        self.bound_s = max(self.bound_s, min(self._floor_s, proven_s))
-        self._labelled = True
+    def _wants_labels(self, rows: BoundRows) -> bool:
+        return not self._shared and len(rows.network.arcs) > 0 and fits_in_memory(rows)
+
+    def _raise_labels(self, labels: LabelBound, *, max_splits: int) -> None:
+        limit_s = self._limit_s
+        labels.raise_to(limit_s, max_splits=max_splits)
+        self.bound_s = max(self.bound_s, min(self._floor_s, limit_s, labels.bound_s))
+
+    def _is_large(self, rows: BoundRows) -> bool:
+        """Whether the MIP is out of reach for now: too many arcs to price, or to keep after pricing."""
+        if self._priced is None:
+            return len(rows.network.arcs) > PRICED_ARCS
+        return self._num_open_arcs(self._priced) > EASY_ARCS
+
+    def _num_open_arcs(self, priced: Priced) -> int:
+        return int(np.count_nonzero(priced.through_s <= self._limit_s))
 
     def _without_slow_arcs(self, rows: BoundRows, priced: Priced) -> tuple[BoundRows, Ints]:
         """Forget the arcs that no plan of interest uses, and note what was proven."""
@@ -155,7 +174,7 @@ class VariantProof:
 
     def _cutoff(self, priced: Priced) -> float:
         limit_s = self._limit_s
-        if np.count_nonzero(priced.through_s <= limit_s) <= EASY_ARCS and math.isfinite(limit_s):
+        if self._num_open_arcs(priced) <= EASY_ARCS and math.isfinite(limit_s):
             return limit_s
         step = PROBES[min(self._probe, len(PROBES) - 1)]
         return min(limit_s, self.bound_s + step * max(self.bound_s, SMALLEST_STEP * self._scale_s))

@@ -1,0 +1,34 @@
+"""How a search ended, for whatever started the program."""
+
+import sys
+
+import click
+
+from planner.cli.faults import INTERRUPTED
+from planner.cli.problem_view import num_groups
+from planner.core.problem import Problem
+from planner.core.result import Result, Status
+from planner.report.tables import print_table, shortage_table
+
+DIFFERS = 6
+EXIT_CODES = {
+    Status.OPTIMAL: 0,
+    Status.FEASIBLE: 0,
+    Status.INFEASIBLE: 4,
+    Status.NO_PLAN: 5,
+    Status.INTERRUPTED: INTERRUPTED,
+}
+
+
+def print_shortages(problem: Problem, result: Result) -> None:
+    """Why nothing fits: which stages lack how much memory, or that no device group is allowed at all."""
+    if result.shortages:
+        print_table(shortage_table(problem.model, result.shortages), sys.stdout)
+        click.echo()
+    elif result.status is Status.INFEASIBLE and not _has_groups(problem):
+        click.echo("no group of devices may hold a stage: its replicas have to be allowed, to divide the micro-batch,")
+        click.echo("and to find devices in one island; allow others with --replicas or --micro-batch\n")
+
+
+def _has_groups(problem: Problem) -> bool:
+    return any(num_groups(problem, variant.micro_batch) > 0 for variant in problem.variants)

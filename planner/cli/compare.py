@@ -1,0 +1,156 @@
+"""`plan compare`: run several solvers on one problem."""
+
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from planner.cli.answers import DIFFERS, EXIT_CODES, print_shortages
+from planner.cli.cancellable import run_cancellable
+from planner.cli.example import example
+from planner.cli.option_groups import general_options
+from planner.cli.option_types import words_of
+from planner.cli.outputs import print_json
+from planner.cli.prediction import provenance_tree
+from planner.cli.problem_options import ProblemChoices, problem_options
+from planner.cli.search_options import option_values, search_options
+from planner.core.errors import UnsupportedError
+from planner.core.problem import Problem
+from planner.core.result import Result, Status
+from planner.io.plan_file import provenance_of
+from planner.report.progress import Observer, progress
+from planner.report.summary import comparison_row, comparison_summary
+from planner.report.tables import comparison_table, print_table
+from planner.report.verdict import time_ratio
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import SOLVERS, run
+from planner.solvers.search import ROUNDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A solver that cannot express the problem, and why."""
+
+    solver: str
+    reason: str
+
+
+Outcome = Result | Refusal
+
+
+@click.command(
+    "compare",
+    epilog=example(
+        "plan compare --model bert-large --cluster commodity-32 --global-batch 128 --solvers milp,greedy,even"
+    ),
+)
+@problem_options
+@click.option(
+    "--solvers",
+    type=words_of(tuple(SOLVERS)),
+    default="milp,dp,greedy,even",
+    show_default=True,
+    metavar="LIST|all",
+    help=f"Any of {', '.join(SOLVERS)}.",
+)
+@search_options
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@general_options
+def command(
+    choices: ProblemChoices, solvers: tuple[str, ...], options: SolveOptions, *, quiet: bool, as_json: bool
+) -> None:
+    """Run several solvers on one problem, one after another.
+
+    Exit code 0 if one of them found a plan; 6 if they contradict each other: one proves that no
+    plan is faster than some time, and another has such a plan.
+    """
+    problem = choices.problem()
+    with progress(sys.stderr, quiet=quiet) as observer:
+        outcomes = run_cancellable(
+            lambda cancelled: _run_all(problem, solvers, options, observer, cancelled), quiet=quiet
+        )
+    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    conflict = contradiction(results)
+    if as_json:
+        _print_as_json(problem, outcomes, options, conflict)
+    else:
+        _print_for_people(problem, outcomes, conflict)
+    click.get_current_context().exit(DIFFERS if conflict else _exit_code(results))
+
+
+def _run_all(
+    problem: Problem, solvers: Sequence[str], options: SolveOptions, observer: Observer, cancelled: threading.Event
+) -> list[Outcome]:
+    """Outcomes in the order of the names, as far as there was no Ctrl-C."""
+    outcomes: list[Outcome] = []
+    for name in solvers:
+        if cancelled.is_set():
+            break
+        try:
+            outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled))
+        except UnsupportedError as fault:
+            outcomes.append(Refusal(solver=name, reason=str(fault)))
+    return outcomes
+
+
+def contradiction(results: Sequence[Result]) -> str:
+    """How two results exclude each other; empty where none do."""
+    bound = max(results, key=lambda result: result.bound_s or 0.0, default=None)
+    planned = [result for result in results if result.objective_s is not None]
+    if bound is None or not planned:
+        return ""
+    best = min(planned, key=lambda result: result.objective_s or 0.0)
+    empty = next((result for result in results if result.status is Status.INFEASIBLE), None)
+    if empty is not None:
+        return f"{empty.solver} claims that no plan fits, {best.solver} has one"
+    bound_s, best_s = bound.bound_s or 0.0, best.objective_s or 0.0
+    if bound_s <= best_s * (1 + ROUNDING):
+        return ""
+    return f"{bound.solver} claims that no plan takes less than {bound_s!r} s, {best.solver} has one of {best_s!r} s"
+
+
+def _exit_code(results: Sequence[Result]) -> int:
+    """0 with a plan; without one, whether that is known to be so."""
+    statuses = {result.status for result in results}
+    if Status.INTERRUPTED in statuses:
+        return EXIT_CODES[Status.INTERRUPTED]
+    if any(result.plan is not None for result in results):
+        return 0
+    return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
+
+
+def _print_for_people(problem: Problem, outcomes: Sequence[Outcome], conflict: str) -> None:
+    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+    print_table(comparison_table(results), sys.stdout)
+    for refusal in refusals:
+        click.echo(f"{refusal.solver}: cannot be used here: {refusal.reason}")
+    if not any(result.plan is not None for result in results):
+        for result in results:
+            print_shortages(problem, result)
+    if conflict:
+        click.echo(f"Error: {conflict}", err=True)
+
+
+def _print_as_json(problem: Problem, outcomes: Sequence[Outcome], options: SolveOptions, conflict: str) -> None:
+    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    names = ",".join(outcome.solver for outcome in outcomes)
+    provenance = provenance_of(problem, option_values(options, solver=names), seed=options.seed)
+    best_s = min((result.objective_s for result in results if result.objective_s is not None), default=None)
+    print_json(
+        {
+            **comparison_summary(results, provenance=provenance_tree(provenance)),
+            "results": [_row(outcome, best_s) for outcome in outcomes],
+            "contradiction": conflict or None,
+        }
+    )
+
+
+def _row(outcome: Outcome, best_s: float | None) -> dict[str, object]:
+    if isinstance(outcome, Refusal):
+        unknown = dict.fromkeys(("objective_s", "bound_s", "gap", "seconds", "times_best", "row_bound_s"))
+        return {"solver": outcome.solver, "status": "unsupported", **unknown, "message": outcome.reason}
+    slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
+    return {**comparison_row(outcome), "row_bound_s": outcome.row_bound_s, "times_best": slower, "message": ""}

@@ -1,0 +1,78 @@
+"""`plan models`: list the models of the catalogue, or show one."""
+
+import sys
+
+import click
+
+from models import build_model, describe_model, model_names
+from planner.cli.example import example
+from planner.cli.inputs import catalogue_model, is_file_name, load_profile
+from planner.cli.option_groups import general_options
+from planner.cli.option_types import MAX_COUNT
+from planner.cli.outputs import print_json
+from planner.core.errors import BadInputError
+from planner.core.model import ModelProfile
+from planner.core.precision import Precision
+from planner.io.canonical import format_json
+from planner.io.profile import to_tree
+from planner.report.labels import count_label
+from planner.report.summary import SCHEMA
+from planner.report.tables import layer_table, model_table, print_table
+
+
+@click.group("models", invoke_without_command=True, epilog=example("plan models", "plan models show gpt2-xl"))
+@general_options
+@click.pass_context
+def command(context: click.Context, *, as_json: bool) -> None:
+    """List the models of the catalogue, or show one."""
+    if context.invoked_subcommand is not None:
+        return
+    models = [build_model(name) for name in model_names()]
+    if as_json:
+        print_json({"schema": SCHEMA, "models": [_summary(model) for model in models]})
+    else:
+        print_table(model_table(models), sys.stdout)
+
+
+@command.command("show", epilog=example("plan models show gpt2-xl", "plan models show gpt2-xl --json > my-model.json"))
+@click.argument("name", metavar="NAME|FILE")
+@click.option(
+    "--precision",
+    type=click.Choice([str(precision) for precision in Precision]),
+    help="In which bytes are counted.  [default: fp16]",
+)
+@click.option("--sequence-length", type=click.IntRange(1, MAX_COUNT), metavar="TOKENS", help="Tokens of one sample.")
+@general_options
+def show(name: str, precision: str | None, sequence_length: int | None, *, as_json: bool) -> None:
+    """Show the layers of one model.
+
+    With --json as a profile file, ready to be changed by hand.
+    """
+    if is_file_name(name):
+        model = load_profile(name, sequence_length=sequence_length)
+        if precision not in (None, model.precision):
+            raise BadInputError(f"{name}: counts its bytes in {model.precision}; leave --precision out")
+    else:
+        model = catalogue_model(name, precision=Precision(precision or Precision.FP16), sequence_length=sequence_length)
+    if as_json:
+        click.echo(format_json(to_tree(model)), nl=False)
+        return
+    tokens = "" if model.sequence_length is None else f", {model.sequence_length} tokens per sample"
+    parameters = f"{count_label(model.num_params)} parameters in {model.precision}"
+    click.echo(f"{model.name}: {model.num_layers} layers, {parameters}{tokens}")
+    if not is_file_name(name):
+        click.echo(describe_model(name))
+    click.echo()
+    print_table(layer_table(model), sys.stdout)
+
+
+def _summary(model: ModelProfile) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "summary": describe_model(model.name),
+        "layers": model.num_layers,
+        "skip_edges": len(model.skip_edges),
+        "params": model.num_params,
+        "forward_flops": sum(layer.forward_flops for layer in model.layers),
+        "sequence_length": model.sequence_length,
+    }

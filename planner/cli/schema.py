@@ -1,0 +1,20 @@
+"""`plan schema`: print the JSON Schema of a kind of file."""
+
+import click
+
+from planner.cli.example import example
+from planner.cli.option_groups import general_options
+from planner.io.canonical import format_json
+from planner.io.schema import KINDS, json_schema
+
+
+@click.command("schema", epilog=example("plan schema cluster"))
+@click.argument("kind", type=click.Choice(KINDS))
+@general_options
+def command(kind: str, *, as_json: bool) -> None:
+    """Print the JSON Schema of a kind of file: every key, its unit, range and default.
+
+    The answer is JSON with or without --json.
+    """
+    del as_json
+    click.echo(format_json(json_schema(kind)), nl=False)

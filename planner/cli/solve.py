@@ -1,0 +1,163 @@
+"""`plan solve`: find a plan, and prove how good it is."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from planner.cli.answers import EXIT_CODES, print_shortages
+from planner.cli.cancellable import run_cancellable
+from planner.cli.example import example
+from planner.cli.option_groups import general_options, is_verbose
+from planner.cli.outputs import Pictures, announce, picture_options, print_json, write_plan_file
+from planner.cli.plan_view import print_numbers, print_plan
+from planner.cli.prediction import Played, plan_file_of, play, provenance_tree
+from planner.cli.problem_options import ProblemChoices, problem_options
+from planner.cli.problem_view import print_problem, problem_summary
+from planner.cli.search_options import option_values, search_options
+from planner.core.problem import Problem
+from planner.core.result import Result, Status
+from planner.io.plan_file import PlanFile, Provenance, provenance_of, to_tree
+from planner.report.progress import progress
+from planner.report.summary import SCHEMA, result_summary
+from planner.report.verdict import verdict
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import SOLVERS, run
+
+AUTO, AUTO_SOLVER = "auto", "milp"
+EVEN = "even"
+EVEN_TIME_LIMIT_S = 10.0
+
+
+@click.command(
+    "solve",
+    epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64 --micro-batch 1 -o plan.json"),
+)
+@problem_options
+@click.option(
+    "--solver",
+    type=click.Choice([AUTO, *SOLVERS]),
+    default=AUTO,
+    show_default=True,
+    help=f"auto is {AUTO_SOLVER}; the others are for comparison.",
+)
+@search_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan file.")
+@picture_options
+@click.option("--dry-run", is_flag=True, help="Check inputs and outputs, show the problem, search nothing.")
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@general_options
+def command(
+    choices: ProblemChoices,
+    solver: str,
+    options: SolveOptions,
+    output: Path | None,
+    pictures: Pictures,
+    *,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Find a plan, and prove how good it is.
+
+    Progress goes to stderr, the plan to stdout. Ctrl-C keeps the best plan so far.
+    """
+    problem = choices.problem()
+    pictures.check(output)
+    if dry_run:
+        _show_problem(problem, as_json=as_json)
+        return
+    name = AUTO_SOLVER if solver == AUTO else solver
+    provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
+    with progress(sys.stderr, quiet=quiet) as observer:
+        result = run_cancellable(
+            lambda cancelled: run(problem, name, options, observer=observer, cancelled=cancelled), quiet=quiet
+        )
+    answer = Answer(
+        problem=problem,
+        result=result,
+        played=None if result.plan is None else play(problem, result.plan),
+        even_split_s=_even_split_s(problem, result),
+        provenance=provenance,
+    )
+    try:
+        written = answer.write(output, pictures)
+    finally:
+        answer.print_as_json() if as_json else answer.print_for_people()
+    if not quiet:
+        announce(written)
+    click.get_current_context().exit(EXIT_CODES[result.status])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a search found, ready to be told."""
+
+    problem: Problem
+    result: Result
+    played: Played | None
+    """None without a plan."""
+    even_split_s: float | None
+    """Iteration time of equal layer counts; infinite where they do not fit, None where it was not asked."""
+    provenance: Provenance
+
+    @property
+    def plan_file(self) -> PlanFile | None:
+        """What `-o` writes; None without a plan."""
+        return None if self.played is None else plan_file_of(self.played, self.result, self.provenance)
+
+    def write(self, output: Path | None, pictures: Pictures) -> tuple[Path, ...]:
+        """Write all files that were asked for; none without a plan."""
+        if self.played is None or self.plan_file is None:
+            return ()
+        if output is not None:
+            write_plan_file(output, self.plan_file, force=pictures.force)
+        written = () if output is None else (output,)
+        return (*written, *pictures.write(self.played.plan, self.played.timeline, title=self.problem.model.name))
+
+    def print_for_people(self) -> None:
+        """The plan, its numbers, and the verdict."""
+        if self.played is None:
+            print_shortages(self.problem, self.result)
+        else:
+            print_plan(self.played)
+            print_numbers(self.played, self.result)
+            click.echo()
+        click.echo(verdict(self.result, even_split_s=self.even_split_s))
+        if is_verbose():
+            for what, how_many in self.result.counts:
+                click.echo(f"{what}: {how_many}", err=True)
+
+    def print_as_json(self) -> None:
+        """Everything that is known."""
+        played, content = self.played, self.plan_file
+        plan = None if content is None else to_tree(content)["plan"]
+        assert plan is None or isinstance(plan, Mapping)
+        print_json(
+            {
+                **result_summary(self.result, plan=plan, provenance=provenance_tree(self.provenance)),
+                "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
+                "samples_per_s": None if played is None else played.samples_per_s,
+                "even_split_s": self.even_split_s,
+                "verdict": verdict(self.result, even_split_s=self.even_split_s),
+                "problem": problem_summary(self.problem),
+            }
+        )
+
+
+def _even_split_s(problem: Problem, result: Result) -> float | None:
+    """Time of what people do by hand, for comparison; None where there is nothing to compare."""
+    if result.plan is None or result.solver == EVEN or result.status is Status.INTERRUPTED:
+        return None
+    even = run(problem, EVEN, SolveOptions(time_limit_s=EVEN_TIME_LIMIT_S))
+    return math.inf if even.objective_s is None else even.objective_s
+
+
+def _show_problem(problem: Problem, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": SCHEMA, "dry_run": True, "problem": problem_summary(problem)})
+    else:
+        print_problem(problem)

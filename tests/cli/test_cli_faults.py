@@ -1,0 +1,127 @@
+"""Faults of our own, and Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from planner.cli.cancellable import run_cancellable
+from planner.cli.faults import exit_code_of
+from planner.cli.lazy_group import LazyCommand, LazyGroup
+from planner.core.errors import BadInputError, OutputError, StagecutError
+
+ROOT = Path(__file__).parents[2]
+
+
+def failing_group(fault):
+    """A group with one command that fails in this way."""
+
+    class Group(LazyGroup):
+        def get_command(self, ctx, cmd_name):
+            @click.command(cmd_name)
+            def command():
+                raise fault
+
+            return command
+
+    return Group(commands_by_name={"fail": LazyCommand(module="", summary="")}, name="plan")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "message"),
+    [
+        (StagecutError("broken"), 1, "Error: broken\n"),
+        (BadInputError("first", "second"), 3, "Error: first\nError: second\n"),
+        (OutputError("full"), 3, "Error: full\n"),
+        (KeyboardInterrupt(), 130, "Error: interrupted\n"),
+        (
+            ValueError("what\nnow"),
+            1,
+            "Error: internal fault: ValueError: what now; run it again with -v to see where\n",
+        ),
+        (click.UsageError("wrong"), 2, "Error: wrong\n"),
+    ],
+)
+def test_every_fault_has_a_message_and_a_code(fault, code, message):
+    done = CliRunner().invoke(failing_group(fault), ["fail"])
+    assert done.exit_code == code
+    assert done.stdout == ""
+    assert done.stderr.endswith(message)
+    assert "Traceback" not in done.stderr
+
+
+def test_verbose_shows_where_an_internal_fault_happened(capsys):
+    try:
+        raise ValueError("what")
+    except ValueError as fault:
+        assert exit_code_of(fault, verbose=True) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_closed_pipe_is_left_to_click():
+    with pytest.raises(BrokenPipeError):
+        exit_code_of(BrokenPipeError(32, "closed"), verbose=False)
+
+
+def test_work_returns_its_value_and_raises_its_fault():
+    assert run_cancellable(lambda cancelled: cancelled.is_set()) is False
+    with pytest.raises(BadInputError, match="no good"):
+        run_cancellable(lambda cancelled: (_ for _ in ()).throw(BadInputError("no good")))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_asks_the_work_to_stop_and_keeps_what_it_has(number, capsys):
+    before = signal.getsignal(number)
+
+    def work(cancelled):
+        os.kill(os.getpid(), number)
+        return "best so far" if cancelled.wait(30) else "never asked"
+
+    assert run_cancellable(work) == "best so far"
+    assert signal.getsignal(number) is before
+
+
+def test_second_signal_ends_the_program_at_once():
+    """The work never stops by itself."""
+    code = (
+        "import click, os, signal, threading\n"
+        "from planner.cli.main import main\n"
+        "from planner.cli.cancellable import run_cancellable\n"
+        "def work(cancelled):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    cancelled.wait()\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    threading.Event().wait()\n"
+        "def command(ctx, name):\n"
+        "    return click.Command(name, callback=lambda: run_cancellable(work))\n"
+        "main.get_command = command\n"
+        "main(['solve'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert "Error: interrupted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupted_search_prints_and_writes_its_best_plan(plan, tmp_path):
+    """To gap 0 this problem takes minutes; the first line of progress with a plan comes after seconds."""
+    path = tmp_path / "plan.json"
+    command = [sys.executable, "-m", "planner.cli.main", "solve", "--model", "gpt2-xl", "--cluster", "hetpipe-16"]
+    options = ["--global-batch", "64", "--gap", "0", "--time-limit", "none", "-o", str(path)]
+    with subprocess.Popen(
+        [*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        next(line for line in running.stderr if "best " in line and "best -" not in line)
+        running.send_signal(signal.SIGINT)
+        stdout, stderr = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "interrupted: " in stdout
+    assert f"wrote {path}" in stderr
+    assert plan("check", path).exit_code == 0

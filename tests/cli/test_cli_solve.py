@@ -1,0 +1,210 @@
+"""`plan solve`."""
+
+import json
+import math
+
+import pytest
+
+from planner.solvers.registry import SOLVERS
+
+
+def test_answer_is_on_stdout_and_progress_on_stderr(plan, tiny):
+    done = plan("solve", *tiny)
+    assert done.exit_code == 0
+    assert "tiny-6 on tiny-2x2: " in done.stdout
+    for words in ("iteration time", "lower bound", "gap", "bubbles", "samples per second", "faster than an even split"):
+        assert words in done.stdout
+    assert done.stdout.splitlines()[-1].count("proven optimal") == 1
+    assert "best " in done.stderr
+    assert "best " not in done.stdout
+
+
+def test_quiet_leaves_stderr_empty(plan, tiny, tmp_path):
+    assert plan("solve", *tiny, "--quiet", "-o", tmp_path / "plan.json").stderr == ""
+
+
+def test_json_numbers_agree_with_one_another(plan_json, tiny):
+    """32 samples in objective_s seconds; gap = (objective - bound) / objective."""
+    answer = plan_json("solve", *tiny)
+    assert (answer["schema"], answer["status"], answer["solver"]) == (1, "optimal", "milp")
+    assert answer["samples_per_s"] == pytest.approx(32 / answer["objective_s"])
+    assert answer["gap"] == pytest.approx((answer["objective_s"] - answer["bound_s"]) / answer["objective_s"])
+    assert 0 <= answer["gap"] <= 1e-4
+    assert answer["even_split_s"] > answer["objective_s"]
+    assert answer["history"][-1]["objective_s"] == answer["objective_s"]
+    assert answer["plan"]["micro_batch"] * answer["plan"]["num_microbatches"] == 32
+    assert answer["provenance"]["options"]["solver"] == "milp"
+    assert answer["problem"]["devices"] == 4
+
+
+def test_json_holds_the_plan_of_the_plan_file(plan_json, tiny, tmp_path):
+    path = tmp_path / "plan.json"
+    answer = plan_json("solve", *tiny, "-o", path)
+    written = json.loads(path.read_text())
+    assert answer["plan"] == written["plan"]
+    assert answer["provenance"] == written["provenance"]
+    assert answer["objective_s"] == written["certificate"]["objective_s"] == written["predicted"]["iteration_s"]
+
+
+def test_same_search_writes_the_same_bytes(plan, tiny, plan_file, tmp_path):
+    again = tmp_path / "again.json"
+    plan("solve", *tiny, "-o", again)
+    assert again.read_bytes() == plan_file.read_bytes()
+
+
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "textbook-milp-cbc"])
+def test_every_solver_writes_a_plan_that_checks(plan, tiny, tmp_path, solver):
+    """The CBC twin of the textbook program differs in its last step only, and takes seconds."""
+    path = tmp_path / "plan.json"
+    assert plan("solve", *tiny, "--solver", solver, "-o", path).exit_code == 0
+    assert json.loads(path.read_text())["certificate"]["solver"] == solver
+    assert plan("check", path).exit_code == 0
+
+
+def test_trace_and_chart_are_written(plan, tiny, tmp_path):
+    trace, chart = tmp_path / "trace.json", tmp_path / "chart.svg"
+    done = plan("solve", *tiny, "--trace", trace, "--gantt", chart)
+    assert done.exit_code == 0
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert "<svg" in chart.read_text()
+    assert f"wrote {trace}" in done.stderr
+
+
+def test_options_go_before_the_job_file(plan_json, tiny):
+    """The job file allows micro-batches 1, 2, 4 and two schedules for 32 samples."""
+    problem = plan_json("solve", *tiny, "--dry-run")["problem"]
+    assert {variant["micro_batch"] for variant in problem["variants"]} == {1, 2, 4}
+    assert {variant["schedule"] for variant in problem["variants"]} == {"1f1b", "eager-1f1b"}
+    options = ("--global-batch", 12, "--micro-batch", "3", "--schedule", "gpipe")
+    changed = plan_json("solve", *tiny, *options, "--dry-run")["problem"]
+    variant = {"schedule": "gpipe", "micro_batch": 3, "num_microbatches": 4}
+    assert [{key: found[key] for key in variant} for found in changed["variants"]] == [variant]
+    assert changed["global_batch"] == 12
+
+
+def test_without_a_job_file_every_schedule_is_allowed(plan_json):
+    arguments = ("--model", "vgg16", "--cluster", "cpu-2", "--global-batch", 6)
+    problem = plan_json("solve", *arguments, "--dry-run")["problem"]
+    found = {(variant["schedule"], variant["micro_batch"]) for variant in problem["variants"]}
+    assert found == {(schedule, size) for schedule in ("gpipe", "1f1b", "eager-1f1b") for size in (1, 2)}
+
+
+def test_allowed_replicas_are_kept(plan_json, tiny):
+    answer = plan_json("solve", *tiny, "--replicas", "1")
+    assert {stage["replicas"] for stage in answer["plan"]["pipelines"][0]["stages"]} == {1}
+    assert plan_json("solve", *tiny, "--replicas", "1-4")["objective_s"] <= answer["objective_s"]
+
+
+def test_auto_replicas_undo_the_job_file(plan_json, tiny, tiny_folder, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text((tiny_folder / "job.yaml").read_text() + "replicas: [1]\n")
+    narrow = plan_json("solve", *tiny[:4], "--job", job)
+    wide = plan_json("solve", *tiny[:4], "--job", job, "--replicas", "auto")
+    assert wide["objective_s"] < narrow["objective_s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "params_bytes", "optimizer"),
+    [
+        ((), 2, (2, 2, 12)),
+        (("--precision", "fp32"), 4, (4, 4, 8)),
+        (("--precision", "bf16", "--optimizer", "sgd"), 2, (2, 2, 8)),
+    ],
+)
+def test_catalogue_model_is_built_in_the_precision_of_the_job(plan, tmp_path, options, params_bytes, optimizer):
+    """VGG-16 has 138,357,544 parameters; optimizer: bytes of weight, gradient, moments with the fp32 copy."""
+    path = tmp_path / "plan.json"
+    arguments = ("--model", "vgg16", "--cluster", "h100-8", "--global-batch", 4, "--solver", "even")
+    assert plan("solve", *arguments, *options, "-o", path).exit_code == 0
+    inputs = json.loads(path.read_text())["inputs"]
+    held = sum(layer["params_bytes"] for layer in inputs["profile"]["layers"])
+    assert held == params_bytes * 138_357_544
+    table = inputs["job"]["optimizer"]
+    assert (table["weight_bytes"], table["gradient_bytes"], table["state_bytes"]) == optimizer
+
+
+def test_sequence_length_reaches_the_model(plan, tmp_path):
+    path = tmp_path / "plan.json"
+    arguments = ("--model", "gpt2-345m", "--cluster", "h100-8", "--global-batch", 4, "--solver", "even")
+    assert plan("solve", *arguments, "--sequence-length", 256, "-o", path).exit_code == 0
+    assert json.loads(path.read_text())["inputs"]["profile"]["sequence_length"] == 256
+
+
+def test_dry_run_writes_nothing_and_shows_the_problem(plan, tiny, tmp_path):
+    """Six layers have 6 * 7 / 2 = 21 runs."""
+    path = tmp_path / "plan.json"
+    done = plan("solve", *tiny, "--dry-run", "-o", path)
+    assert done.exit_code == 0
+    assert "6 layers" in done.stdout
+    assert "21 runs of layers" in done.stdout
+    assert not path.exists()
+
+
+def test_dry_run_checks_the_outputs(plan, tiny, plan_file):
+    assert plan("solve", *tiny, "--dry-run", "-o", plan_file).exit_code == 3
+
+
+def test_force_overwrites(plan, tiny, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text("old")
+    assert plan("solve", *tiny, "-o", path).exit_code == 3
+    assert path.read_text() == "old"
+    assert plan("solve", *tiny, "-o", path, "--force").exit_code == 0
+    assert json.loads(path.read_text())["schema"] == 1
+
+
+@pytest.fixture
+def too_small(tiny, tiny_folder, tmp_path):
+    """The tiny problem on devices of 0.1 GB; its 64 M parameters need 1.02 GB with AdamW, 16 bytes each."""
+    cluster = tmp_path / "small.yaml"
+    cluster.write_text((tiny_folder / "cluster.yaml").read_text().replace("memory_bytes: 16e9", "memory_bytes: 0.1e9"))
+    return "--model", tiny[1], "--cluster", cluster, "--job", tiny[5]
+
+
+def test_infeasible_says_what_is_short_and_what_would_help(plan, plan_json, too_small, tmp_path):
+    path = tmp_path / "plan.json"
+    done = plan("solve", *too_small, "-o", path)
+    assert done.exit_code == 4
+    assert "short by" in done.stdout
+    assert "infeasible: " in done.stdout
+    assert not path.exists()
+    answer = plan_json("solve", *too_small, exit_code=4)
+    assert (answer["status"], answer["plan"], answer["objective_s"]) == ("infeasible", None, None)
+    for shortage in answer["shortages"]:
+        assert shortage["short_bytes"] == pytest.approx(shortage["needed_bytes"] - shortage["limit_bytes"])
+        assert shortage["limit_bytes"] == 0.1e9
+        assert shortage["remedy"]
+    assert answer["shortages"]
+
+
+def test_replicas_that_nothing_can_have_are_told(plan, tiny):
+    done = plan("solve", *tiny, "--replicas", "3")
+    assert done.exit_code == 4
+    assert "--replicas" in done.stdout
+
+
+def test_no_plan_in_the_time_given_has_a_code_of_its_own(plan_json):
+    arguments = ("--model", "gpt2-xl", "--cluster", "hetpipe-16", "--global-batch", 64)
+    answer = plan_json("solve", *arguments, "--solver", "greedy", "--time-limit", "1e-9", exit_code=5)
+    assert answer["status"] == "no-plan-in-budget"
+    assert answer["plan"] is None
+
+
+@pytest.mark.parametrize(("written", "meant"), [("0.5%", 0.005), ("0.25", 0.25), ("0", 0.0)])
+def test_gap_is_a_number_or_in_percent(plan_json, tiny, written, meant):
+    answer = plan_json("solve", *tiny, "--gap", written)
+    assert answer["provenance"]["options"]["gap"] == meant
+    assert answer["gap"] <= meant + 1e-9
+
+
+@pytest.mark.parametrize(("written", "meant"), [("none", None), ("0", None), ("7.5", 7.5)])
+def test_time_limit_may_be_left_out(plan_json, tiny, written, meant):
+    assert plan_json("solve", *tiny, "--time-limit", written)["provenance"]["options"]["time_limit_s"] == meant
+
+
+def test_shared_rows_give_the_bound_of_the_dp(plan_json, tiny):
+    bounds = [
+        plan_json("solve", *tiny, "--rows", "shared", "--gap", "0", "--solver", solver)["row_bound_s"]
+        for solver in ("milp", "dp")
+    ]
+    assert math.isclose(*bounds, rel_tol=1e-9)

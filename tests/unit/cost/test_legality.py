@@ -1,0 +1,209 @@
+"""Every rule of docs/search_space.md, broken once.
+
+Four layers of 1 s forward and 2 s backward, each with 1 byte of weights and as much optimizer state
+(4 bytes in all), 10 bytes saved per sample. Host `pair` has two devices of 200 bytes in one island;
+hosts `mixed-0`, `mixed-1` have a device in each of two islands. 8 samples in micro-batches of 2, 1F1B.
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from planner.core.cluster import Cluster, DeviceType, Island, Server
+from planner.core.job import Job, Optimizer, Recompute
+from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+from planner.cost.cost_model import CostModel
+from planner.cost.legality import faults
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import run
+from tests.property.strategies import problems
+
+TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))
+BYTE = Optimizer(name="bytes", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=4.0)
+ISLAND = Island(device_type="gpu", count=1)
+
+
+def problem(*, memory_bytes=200.0, **choices):
+    """Weights of 1 byte are half an fp16 parameter: 0.5 (2 + 2 + 4) = 4 bytes a layer."""
+    layers = tuple(
+        Layer(name=f"layer{i}", params_bytes=1.0, saved_bytes=10.0, output_bytes=1.0, times=(TIMES,)) for i in range(4)
+    )
+    allowed = {"micro_batches": (2,), "schedules": (Schedule.ONE_F_ONE_B,)} | choices
+    return Problem(
+        model=ModelProfile(name="four", layers=layers),
+        cluster=Cluster(
+            name="small",
+            device_types=(DeviceType(name="gpu", peak_flops_per_s=(), memory_bytes=memory_bytes),),
+            servers=(
+                Server(name="pair", islands=(Island(device_type="gpu", count=2),)),
+                Server(name="mixed", islands=(ISLAND, ISLAND), count=2),
+                Server(name="twin", islands=(Island(device_type="gpu", count=2),), count=2),
+            ),
+        ),
+        job=Job(global_batch=8, optimizer=BYTE, **allowed),
+    )
+
+
+def stage(start, stop, *devices, depth, recompute=False, **changes):
+    sizes = {"forward_micro_batch": 2, "backward_micro_batch": 2} | changes
+    replicas = sizes.pop("replicas", len(devices))
+    return Stage(
+        start=start,
+        stop=stop,
+        devices=devices,
+        replicas=replicas,
+        recompute=recompute,
+        warmup_depth=depth,
+        **sizes,
+    )
+
+
+def plan(*stages, **changes):
+    chosen = {"schedule": Schedule.ONE_F_ONE_B, "micro_batch": 2, "num_microbatches": 4} | changes
+    return Plan(pipelines=(Pipeline(stages=stages),), **chosen)
+
+
+def found(chosen, *stages, **changes):
+    return faults(CostModel(chosen), plan(*stages, **changes))
+
+
+TWO = (stage(0, 2, "pair/0", depth=2), stage(2, 4, "pair/1", depth=1))
+
+
+def test_a_plan_of_the_search_space_has_no_faults():
+    assert found(problem(), *TWO) == ()
+
+
+def test_whole_hosts_may_hold_a_stage():
+    """Four replicas on two hosts of two devices each, half a sample per replica is no whole one: b = 4."""
+    chosen = problem(micro_batches=(4,))
+    sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4}
+    whole = stage(0, 4, "twin-0/0", "twin-0/1", "twin-1/0", "twin-1/1", depth=1, **sizes)
+    assert found(chosen, whole, micro_batch=4, num_microbatches=2) == ()
+
+
+@pytest.mark.parametrize(
+    ("choices", "changes", "words"),
+    [
+        ({"schedules": (Schedule.GPIPE,)}, {}, "schedule 1f1b is not allowed by the job: gpipe"),
+        ({"micro_batches": (1, 4)}, {}, "micro-batch 2 is not allowed by the job: 1, 4"),
+        ({}, {"num_microbatches": 5}, "5 micro-batches of 2 do not make the global batch 8"),
+    ],
+)
+def test_choices_of_the_whole_plan_are_those_of_the_job(choices, changes, words):
+    assert found(problem(**choices), *TWO, **changes) == (words,)
+
+
+def test_all_layers_are_covered():
+    assert found(problem(), TWO[0], stage(2, 3, "pair/1", depth=1)) == (
+        "the last stage ends at layer 3, the model at 4",
+    )
+
+
+def test_layers_beyond_the_model_are_told_without_costs():
+    assert "the last stage ends at layer 9, the model at 4" in found(problem(), stage(0, 9, "pair/0", depth=1))
+
+
+def test_there_is_one_pipeline():
+    two = plan(stage(0, 4, "pair/0", depth=1))
+    two = replace(two, pipelines=(*two.pipelines, Pipeline(stages=(stage(0, 4, "pair/1", depth=1),))))
+    assert "the search space has one pipeline, the plan 2" in faults(CostModel(problem()), two)
+
+
+def test_devices_exist():
+    (fault,) = found(problem(), stage(0, 4, "pair/7", depth=1))
+    assert fault.startswith("stage 0: devices must be devices of cluster 'small', got 'pair/7'")
+
+
+@pytest.mark.parametrize("devices", [("pair/0", "twin-0/0"), ("mixed-0/0", "mixed-0/1"), ("twin-0/0", "twin-1/0")])
+def test_devices_are_of_one_island_or_of_whole_hosts(devices):
+    (fault,) = found(problem(), stage(0, 4, *devices, depth=1))
+    assert fault.startswith("stage 0: devices must be")
+
+
+def test_replicas_are_those_of_the_job():
+    assert found(problem(replicas=(1,)), stage(0, 4, "pair/0", "pair/1", depth=1)) == (
+        "stage 0: 2 replicas are not allowed by the job: 1",
+    )
+
+
+def test_replicas_divide_the_micro_batch():
+    chosen = problem(micro_batches=(1,))
+    sizes = {"forward_micro_batch": 1, "backward_micro_batch": 1}
+    pair = stage(0, 4, "pair/0", "pair/1", depth=1, **sizes)
+    assert found(chosen, pair, micro_batch=1, num_microbatches=8) == (
+        "stage 0: 2 replicas do not divide the micro-batch 1",
+    )
+
+
+def test_stages_have_no_sizes_of_their_own():
+    (fault,) = found(problem(), stage(0, 4, "pair/0", depth=1, backward_micro_batch=4))
+    assert fault == "stage 0: a micro-batch of 4 of its own, where the plan has 2"
+
+
+def test_there_is_no_tensor_parallelism():
+    pair = stage(0, 4, "pair/0", "pair/1", depth=1, replicas=1, tensor_parallel=2)
+    assert "stage 0: tensor parallelism of 2 is outside the search space" in found(problem(), pair)
+
+
+def test_warm_up_depth_is_that_of_the_schedule():
+    """1F1B: 2 for the first of two stages."""
+    (fault,) = found(problem(), stage(0, 2, "pair/0", depth=3), TWO[1])
+    assert fault == "stage 0: warm-up depth 3, where 1f1b has 2"
+
+
+def test_a_host_holds_one_run_of_stages():
+    stages = (
+        stage(0, 1, "twin-0/0", depth=3),
+        stage(1, 2, "pair/0", depth=2),
+        stage(2, 4, "twin-0/1", depth=1),
+    )
+    assert found(problem(), *stages) == ("stage 2 returns to a host that the stages before it have left",)
+
+
+def test_an_island_holds_one_run_of_stages():
+    """Islands of two devices and of one; the run leaves the first and comes back."""
+    chosen = problem()
+    islands = (Island(device_type="gpu", count=2), ISLAND)
+    chosen = replace(chosen, cluster=replace(chosen.cluster, servers=(Server(name="host", islands=islands),)))
+    stages = (stage(0, 1, "host/0", depth=3), stage(1, 2, "host/2", depth=2), stage(2, 4, "host/1", depth=1))
+    assert found(chosen, *stages) == ("stage 2 returns to an island that the stages before it have left",)
+    in_order = (stage(0, 1, "host/0", depth=3), stage(1, 2, "host/1", depth=2), stage(2, 4, "host/2", depth=1))
+    assert found(chosen, *in_order) == ()
+
+
+ALONE = stage(0, 4, "pair/0", depth=1)
+ALONE_AGAIN = replace(ALONE, recompute=True)
+"""All layers hold 16 bytes, and save 4 x 2 x 10 = 80 bytes for a micro-batch of 2: 96 bytes. Recomputing, the inputs
+of layers 1 .. 3 are kept, 6 bytes, and 20 bytes of one layer while it works: 42 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("recompute", "memory_bytes", "chosen", "faults_in_words"),
+    [
+        (Recompute.NEVER, 96.0, ALONE, ()),
+        (Recompute.NEVER, 95.0, ALONE, ("stage 0: needs 96 B of memory and has 95 B",)),
+        (Recompute.NEVER, 96.0, ALONE_AGAIN, ("stage 0: recomputes, where the job says never",)),
+        (Recompute.ALWAYS, 96.0, ALONE_AGAIN, ()),
+        (Recompute.ALWAYS, 96.0, ALONE, ("stage 0: does not recompute, where the job says always",)),
+        (Recompute.AUTO, 96.0, ALONE, ()),
+        (Recompute.AUTO, 96.0, ALONE_AGAIN, ("stage 0: recomputes, though it fits in memory without",)),
+        (Recompute.AUTO, 95.0, ALONE, ("stage 0: needs 96 B of memory and has 95 B",)),
+        (Recompute.AUTO, 42.0, ALONE_AGAIN, ()),
+        (Recompute.AUTO, 41.0, ALONE_AGAIN, ("stage 0: needs 42 B of memory and has 41 B",)),
+    ],
+)
+def test_memory_and_recomputation_follow_the_job(recompute, memory_bytes, chosen, faults_in_words):
+    assert found(problem(recompute=recompute, memory_bytes=memory_bytes), chosen) == faults_in_words
+
+
+@settings(max_examples=60)
+@given(small=problems(max_layers=5))
+def test_what_solvers_find_is_legal(small):
+    for solver in ("even", "greedy"):
+        best = run(small, solver, SolveOptions()).plan
+        assert best is None or faults(CostModel(small), best) == ()
