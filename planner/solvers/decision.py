@@ -104,7 +104,7 @@ class _LastForwards(NamedTuple):
     """The late rows of :mod:`planner.simulator.bounds`, per arc."""
 
     loop: Floats
-    """(M - k - 1)(F + B), as the stage s that is late."""
+    """(M - k - 1)(F + B), as the stage s that is late; less g_0 on the first stage, which its way on includes."""
     turn: Floats
     """F + k B, and g_0 on the first stage, as the stage e that waits for it."""
     late: Floats
@@ -115,10 +115,12 @@ def _last_forwards(rows: Rows) -> _LastForwards:
     arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
     depth = rows.network.depths[arcs.position]
     loops = arcs.is_stage & (micro_batches > depth)
+    first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
+    loop_s = (micro_batches - depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
     turn = np.where(arcs.is_stage, arcs.forward_s + depth * arcs.backward_s, -np.inf)
     return _LastForwards(
-        loop=np.where(loops, (micro_batches - depth - 1) * (arcs.forward_s + arcs.backward_s), -np.inf),
-        turn=turn + np.where(arcs.start == 0, arcs.tail_s, 0.0),
+        loop=np.where(loops, loop_s, -np.inf),
+        turn=turn + first_tail_s,
         late=turn + arcs.tail_s,
     )
 

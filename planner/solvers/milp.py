@@ -40,7 +40,7 @@ def solve(problem: Problem, search: Search) -> Result:
     while not search.out_of_budget:
         weakest = min(proofs, key=lambda proof: proof.bound_s)
         search.raise_bound(weakest.bound_s)
-        if _enough(search, weakest):
+        if weakest.stalled or _enough(search, weakest):
             break
         weakest.advance()
     exhausted = search.bound_s == math.inf

@@ -42,12 +42,15 @@ class VariantProof:
         No plan of the variant is faster, save those already simulated.
     row_bound_s
         Least value of the rows over all plans of the variant, once solved to optimality.
+    stalled
+        Whether the last MIP ended without an answer; another try would end alike.
     """
 
     def __init__(self, search: Search, variant: Variant) -> None:
         self.variant = variant
         self.bound_s = 0.0
         self.row_bound_s: float | None = None
+        self.stalled = False
         self._search = search
         self._shared = search.options.rows is Rows.SHARED
         self._rows: BoundRows | None = None
@@ -157,6 +160,7 @@ class VariantProof:
         if answer.outcome is Outcome.INFEASIBLE:
             self._nothing_below(cutoff_s)
             return
+        self.stalled = answer.outcome is Outcome.STOPPED
         proven_s = answer.bound * cutoff_s * (1 - TOLERANCE)
         if answer.columns is not None:
             path = path_of(network, answer.columns)
