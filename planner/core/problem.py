@@ -10,6 +10,11 @@ from planner.core.model import ModelProfile
 from planner.core.schedule import Schedule
 
 
+MAX_MICROBATCHES = 100_000
+"""The simulator plays every one of them."""
+LARGE_BATCH_RULE = f"at most {MAX_MICROBATCHES:,} of the smallest micro-batches (allow larger ones only)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """The choices that hold for a whole plan."""
@@ -26,8 +31,8 @@ class Problem:
     Raises
     ------
     BadInputError
-        If the model was profiled for another precision than the job's, or if a device type of the
-        cluster can neither be looked up in the model's measured times nor estimated.
+        If the model was profiled for another precision than the job's, if an iteration would have too
+        many micro-batches, or if a device type of the cluster can neither be looked up in the model's measured times nor estimated.
     """
 
     model: ModelProfile
@@ -42,6 +47,8 @@ class Problem:
             f"the job's {self.job.precision}",
             str(self.model.precision),
         )
+        most = max(variant.num_microbatches for variant in self.variants)
+        require(most <= MAX_MICROBATCHES, "job", "global_batch", LARGE_BATCH_RULE, self.job.global_batch)
         used = {island.device_type for server in self.cluster.servers for island in server.islands}
         complaints = [fault for name in sorted(used) if (fault := self._missing_times(name))]
         if complaints:

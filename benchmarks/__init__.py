@@ -1,0 +1,1 @@
+"""Benchmarks: quality of plans and speed of the parts, each driver a module to run."""
