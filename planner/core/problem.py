@@ -9,7 +9,6 @@ from planner.core.job import Job
 from planner.core.model import ModelProfile
 from planner.core.schedule import Schedule
 
-
 MAX_MICROBATCHES = 100_000
 """The simulator plays every one of them."""
 LARGE_BATCH_RULE = f"at most {MAX_MICROBATCHES:,} of the smallest micro-batches (allow larger ones only)"
@@ -32,7 +31,8 @@ class Problem:
     ------
     BadInputError
         If the model was profiled for another precision than the job's, if an iteration would have too
-        many micro-batches, or if a device type of the cluster can neither be looked up in the model's measured times nor estimated.
+        many micro-batches, or if a device type of the cluster can neither be looked up in the model's
+        measured times nor estimated.
     """
 
     model: ModelProfile
