@@ -8,7 +8,8 @@ from planner.cli.faults import INTERRUPTED
 from planner.cli.problem_view import num_groups
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
-from planner.report.tables import print_table, shortage_table
+from planner.report.tables import shortage_table
+from planner.report.text_table import print_table
 
 DIFFERS = 6
 EXIT_CODES = {

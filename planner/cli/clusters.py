@@ -16,7 +16,8 @@ from planner.io.canonical import format_json
 from planner.io.cluster import to_tree
 from planner.report.labels import bandwidth_label
 from planner.report.summary import SCHEMA
-from planner.report.tables import cluster_table, device_type_table, print_table
+from planner.report.tables import cluster_table, device_type_table
+from planner.report.text_table import print_table
 
 
 @click.group("clusters", invoke_without_command=True, epilog=example("plan clusters", "plan clusters show hetpipe-16"))

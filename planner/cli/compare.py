@@ -22,7 +22,8 @@ from planner.core.result import Result, Status
 from planner.io.plan_file import provenance_of
 from planner.report.progress import Observer, progress
 from planner.report.summary import comparison_row, comparison_summary
-from planner.report.tables import comparison_table, print_table
+from planner.report.tables import comparison_table
+from planner.report.text_table import print_table
 from planner.report.verdict import time_ratio
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import SOLVERS, run

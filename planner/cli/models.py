@@ -17,7 +17,8 @@ from planner.io.canonical import format_json
 from planner.io.profile import to_tree
 from planner.report.labels import count_label
 from planner.report.summary import SCHEMA
-from planner.report.tables import layer_table, model_table, print_table
+from planner.report.tables import layer_table, model_table
+from planner.report.text_table import print_table
 
 
 @click.group("models", invoke_without_command=True, epilog=example("plan models", "plan models show gpt2-xl"))

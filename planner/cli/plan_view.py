@@ -7,14 +7,16 @@ import click
 from planner.cli.prediction import Played
 from planner.core.result import Result
 from planner.report.labels import percent_label, plan_label, seconds_label
-from planner.report.tables import print_table, stage_table
+from planner.report.stage_tables import stage_tables
+from planner.report.text_table import print_table
 
 
 def print_plan(played: Played) -> None:
     """The choices that hold for the whole plan, and a table of its stages."""
     problem = played.problem
     click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan)}\n")
-    print_table(stage_table(problem, played.plan, costs=played.costs, timeline=played.timeline), sys.stdout)
+    table, *narrower = stage_tables(problem, played.plan, costs=played.costs, timeline=played.timeline)
+    print_table(table, sys.stdout, narrower=narrower)
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:

@@ -12,7 +12,8 @@ from planner.cli.plan_view import print_numbers, print_plan
 from planner.cli.prediction import play
 from planner.io.plan_file import read_plan_file
 from planner.report.summary import simulation_summary
-from planner.report.tables import critical_path_table, print_table
+from planner.report.tables import critical_path_table
+from planner.report.text_table import print_table
 
 
 @click.command("simulate", epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png"))

@@ -26,7 +26,7 @@ BAR = 0.8
 FONT_PT, DIGIT_PT = 6.5, 4.2
 """Numbers in boxes, and the width of one digit."""
 EDGE_PT = 2.0
-"""Boxes narrower than this on average get no outline."""
+"""Boxes narrower than this get no outline: it would cover them."""
 BUBBLE_COLOUR = "#DDDDDD"
 
 
@@ -138,12 +138,12 @@ def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> 
     left, right, row = timeline.start_s[chosen], timeline.end_s[chosen], timeline.stage[chosen]
     top, bottom = row - BAR / 2, row + BAR / 2
     corners = np.stack([np.column_stack(pair) for pair in ((left, top), (right, top), (right, bottom), (left, bottom))])
-    width_pt = float(np.mean(right - left)) / timeline.iteration_s * WIDTH_IN * 72
+    width_pt = (right - left) / timeline.iteration_s * WIDTH_IN * 72
     boxes = PolyCollection(
         list(np.swapaxes(corners, 0, 1)),
         facecolor=look.colour,
         edgecolor="white",
-        linewidth=0.6 if width_pt >= EDGE_PT else 0.0,
+        linewidth=np.where(width_pt >= EDGE_PT, 0.6, 0.0),
         hatch=look.hatch,
         label=look.name,
         zorder=2,
@@ -164,23 +164,23 @@ def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
-    """Write the number of the micro-batch into each box that is wide enough for it."""
+    """Write the number of the micro-batch into each box that is wide enough for the longest number."""
     from matplotlib.patheffects import withStroke
 
     outline = [withStroke(linewidth=1.5, foreground="white")]
     area = axes.get_window_extent()
     forwards = timeline.kind == Kind.FORWARD
     micro_batch = int(np.max(timeline.hi[forwards] - timeline.lo[forwards]))
+    widest_pt = DIGIT_PT * (1 + len(str(int(np.max(timeline.lo[forwards])) // micro_batch)))
     pt_per_s = area.width / axes.figure.dpi * 72 / (timeline.iteration_s or 1.0)
     for kind in (Kind.FORWARD, Kind.BACKWARD):
         for index in _shown(timeline, kind):
             start_s, end_s = timeline.start_s[index], timeline.end_s[index]
-            number = str(timeline.lo[index] // micro_batch)
-            if (end_s - start_s) * pt_per_s >= DIGIT_PT * (len(number) + 1):
+            if (end_s - start_s) * pt_per_s >= widest_pt:
                 axes.text(
                     (start_s + end_s) / 2,
                     timeline.stage[index],
-                    number,
+                    str(timeline.lo[index] // micro_batch),
                     fontsize=FONT_PT,
                     ha="center",
                     va="center",

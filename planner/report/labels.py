@@ -13,7 +13,12 @@ UNKNOWN = "-"
 def layer_label(model: ModelProfile, start: int, stop: int) -> str:
     """First and last layer of a stage, for example `0-11  embedding .. block5.ffn`."""
     first, last = model.layers[start].name, model.layers[stop - 1].name
-    return f"{start}  {first}" if stop - start == 1 else f"{start}-{stop - 1}  {first} .. {last}"
+    return f"{run_label(start, stop)}  {first if stop - start == 1 else f'{first} .. {last}'}"
+
+
+def run_label(start: int, stop: int) -> str:
+    """Numbers of the first and the last layer of a stage, for example `0-11`."""
+    return str(start) if stop - start == 1 else f"{start}-{stop - 1}"
 
 
 def device_label(names: tuple[str, ...]) -> str:

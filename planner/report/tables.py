@@ -1,78 +1,31 @@
-"""Tables for people: plans, solvers compared, the catalogue."""
+"""Tables for people: solvers compared, critical paths, shortages, the catalogue."""
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TextIO
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from planner.core.cluster import Cluster, Server
 from planner.core.model import ModelProfile
-from planner.core.plan import Plan
-from planner.core.problem import Problem
 from planner.core.result import Result, Shortage
-from planner.cost.plan_costs import PlanCosts
 from planner.report.labels import (
     UNKNOWN,
     bandwidth_label,
     bytes_label,
     count_label,
-    device_label,
     layer_label,
     percent_label,
     seconds_label,
 )
+from planner.report.text_table import add_row, text_table
 from planner.report.verdict import time_ratio
 from planner.simulator.program import Kind
 from planner.simulator.timeline import Timeline
 
-PLAIN_WIDTH = 1000
-"""Columns where the output is no terminal: nothing is wrapped or cut off."""
-
-
-def print_table(table: Table, stream: TextIO) -> None:
-    """Write a table, as wide as the terminal, or as wide as it needs elsewhere."""
-    console = Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
-    console.print(table)
-
-
-def stage_table(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> Table:
-    """One row per stage: what runs where, how long, how full, how busy.
-
-    Parameters
-    ----------
-    costs, timeline
-        Of the same plan.
-    """
-    columns = ("F", "B", "transfer", "memory used", "limit", "busy")
-    table = _table("stage", "layers", "device type", "devices", "replicas", "recompute", right=columns)
-    types = {device.name: device.device_type for device in problem.cluster.devices()}
-    transfers = [*costs.transfer_s.tolist(), None]
-    for index, stage in enumerate(plan.stages):
-        _add(
-            table,
-            str(index),
-            layer_label(problem.model, stage.start, stage.stop),
-            ", ".join(dict.fromkeys(types[name] for name in stage.devices)),
-            device_label(stage.devices),
-            str(stage.replicas),
-            "yes" if stage.recompute else "no",
-            seconds_label(float(costs.forward_s[index])),
-            seconds_label(float(costs.backward_s[index])),
-            seconds_label(transfers[index]),
-            bytes_label(float(timeline.memory_high_water_bytes[index])),
-            bytes_label(float(costs.limit_bytes[index])),
-            percent_label(float(timeline.busy_share[index])),
-        )
-    return table
-
 
 def critical_path_table(timeline: Timeline, *, max_rows: int = 10) -> Table:
     """What the iteration time is spent on along the critical path, the longest first."""
-    table = _table("on the critical path", "stage", right=("times", "takes", "of the iteration"))
+    table = text_table("on the critical path", "stage", right=("times", "takes", "of the iteration"))
     spent: dict[tuple[int, int], list[float]] = {}
     for task in timeline.critical_path:
         seconds = float(timeline.end_s[task] - timeline.start_s[task])
@@ -82,22 +35,22 @@ def critical_path_table(timeline: Timeline, *, max_rows: int = 10) -> Table:
         name = Kind(kind).name.lower().replace("_", " ")
         share = time_ratio(-negated_s, timeline.iteration_s)
         times = str(len(spent[kind, stage]))
-        _add(table, name, str(stage), times, seconds_label(-negated_s), percent_label(share))
+        add_row(table, name, str(stage), times, seconds_label(-negated_s), percent_label(share))
     if len(longest) > max_rows:
         rest_s = -math.fsum(row[0] for row in longest[max_rows:])
         share = time_ratio(rest_s, timeline.iteration_s)
-        _add(table, "everything else", UNKNOWN, UNKNOWN, seconds_label(rest_s), percent_label(share))
+        add_row(table, "everything else", UNKNOWN, UNKNOWN, seconds_label(rest_s), percent_label(share))
     return table
 
 
 def comparison_table(results: Sequence[Result]) -> Table:
     """One row per solver, in the order given."""
-    table = _table("solver", "status", right=("time", "bound", "gap", "searched for", "x slower than best"))
+    table = text_table("solver", "status", right=("time", "bound", "gap", "searched for", "x slower than best"))
     times = [result.objective_s for result in results if result.objective_s is not None]
     best_s = min(times, default=math.nan)
     for result in results:
         slower = UNKNOWN if result.objective_s is None else f"{time_ratio(result.objective_s, best_s):.3f}"
-        _add(
+        add_row(
             table,
             result.solver,
             result.status,
@@ -112,9 +65,9 @@ def comparison_table(results: Sequence[Result]) -> Table:
 
 def shortage_table(model: ModelProfile, shortages: Iterable[Shortage]) -> Table:
     """Why no plan fits: what the stage that comes nearest lacks on each device type."""
-    table = _table("device type", "layers", right=("needs", "has", "short by"), last=("what would help",))
+    table = text_table("device type", "layers", right=("needs", "has", "short by"), last=("what would help",))
     for shortage in shortages:
-        _add(
+        add_row(
             table,
             shortage.device_type,
             layer_label(model, *shortage.layers),
@@ -129,10 +82,10 @@ def shortage_table(model: ModelProfile, shortages: Iterable[Shortage]) -> Table:
 def layer_table(model: ModelProfile) -> Table:
     """Every layer of a model with its costs per sample."""
     columns = ("parameters", "forward FLOPs", "saved", "working", "crosses behind it")
-    table = _table("layer", "name", "kind", right=columns)
+    table = text_table("layer", "name", "kind", right=columns)
     crossing = model.boundary_bytes()
     for index, layer in enumerate(model.layers):
-        _add(
+        add_row(
             table,
             str(index),
             layer.name,
@@ -148,11 +101,11 @@ def layer_table(model: ModelProfile) -> Table:
 
 def model_table(models: Iterable[ModelProfile]) -> Table:
     """One row per model."""
-    table = _table(
+    table = text_table(
         "model", right=("layers", "skip edges", "parameters", "forward FLOPs per sample", "tokens per sample")
     )
     for model in models:
-        _add(
+        add_row(
             table,
             model.name,
             str(model.num_layers),
@@ -166,22 +119,22 @@ def model_table(models: Iterable[ModelProfile]) -> Table:
 
 def cluster_table(clusters: Iterable[Cluster]) -> Table:
     """One row per class of servers, under the cluster's name."""
-    table = _table("cluster", right=("devices",), last=("servers", "fabric", "interface"))
+    table = text_table("cluster", right=("devices",), last=("servers", "fabric", "interface"))
     for cluster in clusters:
         for index, server in enumerate(cluster.servers):
             head = (cluster.name, str(cluster.num_devices)) if index == 0 else ("", "")
             fabrics = ", ".join(dict.fromkeys(bandwidth_label(i.fabric.bandwidth_bytes_per_s) for i in server.islands))
             interface = bandwidth_label(server.nic.bandwidth_bytes_per_s)
-            _add(table, *head, _server_label(cluster, server), fabrics, interface)
+            add_row(table, *head, _server_label(cluster, server), fabrics, interface)
         table.add_section()
     return table
 
 
 def device_type_table(cluster: Cluster) -> Table:
     """One row per device type of a cluster, with the source of its figures."""
-    table = _table("device type", "peak", right=("memory", "memory bandwidth", "efficiency"), last=("source",))
+    table = text_table("device type", "peak", right=("memory", "memory bandwidth", "efficiency"), last=("source",))
     for kind in cluster.device_types:
-        _add(
+        add_row(
             table,
             kind.name,
             ", ".join(f"{precision} {count_label(flops)}FLOP/s" for precision, flops in kind.peak_flops_per_s),
@@ -199,19 +152,3 @@ def _server_label(cluster: Cluster, server: Server) -> str:
         for island in server.islands
     )
     return f"{server.count} x ({islands})"
-
-
-def _table(*left: str, right: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in left:
-        table.add_column(Text(name))
-    for name in right:
-        table.add_column(Text(name), justify="right")
-    for name in last:
-        table.add_column(Text(name))
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    """Add a row of plain text: names from files are no markup."""
-    table.add_row(*(Text(cell) for cell in cells))

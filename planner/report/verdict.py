@@ -4,6 +4,7 @@ import math
 
 from planner.core.result import Result, Status
 from planner.core.units import format_bytes, format_seconds
+from planner.report.labels import run_label
 
 EXACT_GAP = 1e-9
 """Gaps up to this one are rounding."""
@@ -77,8 +78,11 @@ def _without_plan(result: Result) -> str:
 def _nearest_miss(result: Result) -> str:
     if not result.shortages:
         return "no plan of the search space fits"
-    least = min(result.shortages, key=lambda shortage: shortage.short_bytes)
+    most = max(result.shortages, key=lambda shortage: shortage.short_bytes)
+    others = len(result.shortages) - 1
+    also = f" (and {others} more of its stages lack memory)" if others else ""
     return (
-        f"no plan of the search space fits in memory; layers {least.layers[0]}-{least.layers[1] - 1} on "
-        f"{least.device_type} come nearest and lack {format_bytes(least.short_bytes)}. Would help: {least.remedy}"
+        f"no plan of the search space fits in memory; in the one that comes nearest, layers "
+        f"{run_label(*most.layers)} on {most.device_type} lack {format_bytes(most.short_bytes)}{also}. "
+        f"Would help: {most.remedy}"
     )

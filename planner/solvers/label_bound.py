@@ -53,20 +53,29 @@ class LabelBound:
         """No plan is faster, save those simulated on the way; infinite once none is left."""
         return min((part.low_s for part in self._parts), default=math.inf)
 
-    def raise_to(self, limit_s: float, *, max_splits: int) -> None:
-        """Raise the bound until it reaches the limit, the parts may not be split further, or time is up."""
-        splits = 0
-        while self._parts and self.bound_s < limit_s and not self._search.out_of_budget:
-            weakest = min(self._parts, key=lambda part: part.low_s)
+    @property
+    def settled(self) -> bool:
+        """Whether only splitting on a stage can raise the bound further."""
+        return not self._whole and bool(self._parts) and self._weakest.narrow
+
+    def raise_to(self, limit_s: float, *, may_split: bool, max_steps: int) -> None:
+        """Raise the bound, at most to the limit, in so many steps: decisions and splits."""
+        for _ in range(max_steps):
+            if not self._parts or self.bound_s >= limit_s or self._search.out_of_budget:
+                break
+            weakest = self._weakest
             if not weakest.narrow:
                 weakest.advance(limit_s)
-            elif self._whole or splits < max_splits:
+            elif self._whole or may_split:
                 self._parts.remove(weakest)
                 self._parts += weakest.by_num_stages() if self._whole else weakest.split()
-                splits += 0 if self._whole else 1
                 self._whole = False
             else:
                 break
+
+    @property
+    def _weakest(self) -> "Part":
+        return min(self._parts, key=lambda part: part.low_s)
 
 
 class Part:

@@ -1,16 +1,17 @@
-"""The mixed-integer program over the stage network, solved by HiGHS after Lagrangian arc fixing.
+"""The mixed-integer program over the stage network, solved by HiGHS on the arcs not yet ruled out.
 
-For each variant (schedule and micro-batch size), the one with the lowest bound first:
+From the plan of `greedy`, always the variant (schedule and micro-batch size) with the lowest bound next:
 
 1. build the stage network, without the stages that alone exceed the best plan known;
-2. find multipliers on the bound rows: a bound on the variant, and one for every arc;
-3. keep the arcs whose bound is below a cutoff, and solve the MIP on them: either no plan's rows
+2. bound the variant by labels, and branch on stages while too many arcs are left for the MIP;
+3. find multipliers on the bound rows: another bound on the variant, and one for every arc;
+4. keep the arcs whose bound is below a cutoff, and solve the MIP on them: either no plan's rows
    stay below the cutoff, which raises the variant's bound to it, or the best such plan is found;
-4. simulate that plan, exclude it, and go on until the bound of every variant meets the best
+5. simulate that plan, exclude it, and go on until the bound of every variant meets the best
    simulated time within the gap asked for.
 
-The mathematics: the rows in :mod:`planner.simulator.bounds`, the MIP in
-:mod:`planner.network.program`, the Lagrangian bound in :mod:`planner.solvers.multipliers`.
+The mathematics: the rows in :mod:`planner.simulator.bounds`, the MIP in :mod:`planner.network.program`,
+the labels in :mod:`planner.solvers.decision`, the multipliers in :mod:`planner.network.lagrangian`.
 """
 
 import math
@@ -24,9 +25,6 @@ from planner.solvers.search import Search
 from planner.solvers.shortage import find_shortages
 from planner.solvers.variant_proof import VariantProof
 
-FIRST_STEPS = 2
-"""Steps given to the variant of the first good plan before the others: network and labels."""
-
 
 def solve(problem: Problem, search: Search) -> Result:
     """Best plan and a proven bound over the whole search space.
@@ -35,14 +33,16 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     greedy.solve(problem, search)
     proofs = [VariantProof(search, variant) for variant in promising_first(problem, search)]
-    for _ in range(FIRST_STEPS):
-        proofs[0].advance()
+    for proof in (*proofs, proofs[0]):
+        if not search.out_of_budget:
+            proof.advance()
     while not search.out_of_budget:
         weakest = min(proofs, key=lambda proof: proof.bound_s)
         search.raise_bound(weakest.bound_s)
         if weakest.stalled or _enough(search, weakest):
             break
         weakest.advance()
+    search.raise_bound(min(proof.bound_s for proof in proofs))
     exhausted = search.bound_s == math.inf
     return search.result(
         "milp",

@@ -10,9 +10,9 @@ class Rows(StrEnum):
     """Which families of lower-bound rows a solver uses."""
 
     SHARED = "shared"
-    """Busy, fill and sync: the rows every exact solver can express."""
+    """Busy, fill and sync, the rows every exact solver can express: the bound is their optimum."""
     ALL = "all"
-    """Also pair, link and flush rows."""
+    """Also drain, pair, link, late and flush rows; plans already simulated are excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,8 @@ EASY_ARCS = 3000
 """With so few arcs left the MIP is solved up to the best plan known at once; with more, labels branch first."""
 PRICED_ARCS = 40_000
 """With more arcs than this, multipliers take longer than the labels' branching that they would save."""
-SPLITS = 20
-"""Splits of the labels' branch and bound in one step."""
+LABEL_STEPS = 30
+"""Decisions and splits of the labels in one step."""
 
 
 class VariantProof:
@@ -74,9 +74,11 @@ class VariantProof:
             self._rows = self._build()
         elif self._labels is None and self._wants_labels(self._rows):
             self._labels = LabelBound(self._search, self._rows, self.bound_s)
-            self._raise_labels(self._labels, max_splits=0)
+            self._raise_labels(self._labels, may_split=False)
+        elif self._labels is not None and not self._labels.settled:
+            self._raise_labels(self._labels, may_split=False)
         elif self._labels is not None and self._is_large(self._rows):
-            self._raise_labels(self._labels, max_splits=SPLITS)
+            self._raise_labels(self._labels, may_split=True)
         elif self._priced is None:
             self._priced = self._find_multipliers(self._rows)
         else:
@@ -105,9 +107,9 @@ class VariantProof:
     def _wants_labels(self, rows: BoundRows) -> bool:
         return not self._shared and len(rows.network.arcs) > 0 and fits_in_memory(rows)
 
-    def _raise_labels(self, labels: LabelBound, *, max_splits: int) -> None:
+    def _raise_labels(self, labels: LabelBound, *, may_split: bool) -> None:
         limit_s = self._limit_s
-        labels.raise_to(limit_s, max_splits=max_splits)
+        labels.raise_to(limit_s, may_split=may_split, max_steps=LABEL_STEPS)
         self.bound_s = max(self.bound_s, min(self._floor_s, limit_s, labels.bound_s))
 
     def _is_large(self, rows: BoundRows) -> bool:

@@ -1,0 +1,97 @@
+"""A plan as a table of its stages, for terminals of any width."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from planner.core.plan import Plan, Stage
+from planner.core.problem import Problem
+from planner.cost.plan_costs import PlanCosts
+from planner.report.labels import bytes_label, device_label, layer_label, percent_label, run_label, seconds_label
+from planner.report.text_table import add_row, text_table
+from planner.simulator.timeline import Timeline
+
+Row = dict[str, str]
+"""Cells by their column."""
+
+TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", "recompute"})
+"""Columns aligned to the left; the others are numbers."""
+WIDE = (
+    *("stage", "layers", "device type", "devices", "replicas", "recompute"),
+    *("F", "B", "transfer", "memory used", "limit", "busy"),
+)
+MEDIUM = ("stage", "layers", "devices", "r", "recompute", "F", "B", "transfer", "memory / limit", "busy")
+NARROW = ("layers", "devices", "r", "recompute", "F", "B", "memory / limit", "busy")
+
+
+def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> tuple[Table, ...]:
+    """One row per stage: what runs where, how long, how full, how busy.
+
+    Parameters
+    ----------
+    costs, timeline
+        Of the same plan.
+
+    Returns
+    -------
+    The table with everything first, then the same in fewer and fewer columns, from wide to narrow.
+    The narrow ones give the numbers of layers without their names, and say nothing of recomputation
+    where no stage recomputes.
+    """
+    types = {device.name: device.device_type for device in problem.cluster.devices()}
+    rows = [
+        {
+            "stage": str(index),
+            "layers": layer_label(problem.model, stage.start, stage.stop),
+            "device type": ", ".join(dict.fromkeys(types[name] for name in stage.devices)),
+            **_choices(stage),
+            **_figures(index, costs=costs, timeline=timeline),
+        }
+        for index, stage in enumerate(plan.stages)
+    ]
+    numbered = [
+        row | {"layers": run_label(stage.start, stage.stop)} for row, stage in zip(rows, plan.stages, strict=True)
+    ]
+    unused = frozenset() if any(stage.recompute for stage in plan.stages) else frozenset({"recompute"})
+    return (
+        _table(rows, WIDE),
+        _table(rows, MEDIUM, without=unused),
+        _table(numbered, MEDIUM, without=unused),
+        _table(numbered, NARROW, without=unused),
+    )
+
+
+def _choices(stage: Stage) -> Row:
+    """What the plan decides for a stage."""
+    return {
+        "devices": device_label(stage.devices),
+        "replicas": str(stage.replicas),
+        "r": str(stage.replicas),
+        "recompute": "yes" if stage.recompute else "no",
+    }
+
+
+def _figures(index: int, *, costs: PlanCosts, timeline: Timeline) -> Row:
+    """What follows from it."""
+    transfers_s = [*costs.transfer_s.tolist(), None]
+    used = bytes_label(float(timeline.memory_high_water_bytes[index]))
+    limit = bytes_label(float(costs.limit_bytes[index]))
+    return {
+        "F": seconds_label(float(costs.forward_s[index])),
+        "B": seconds_label(float(costs.backward_s[index])),
+        "transfer": seconds_label(transfers_s[index]),
+        "memory used": used,
+        "limit": limit,
+        "memory / limit": f"{used} / {limit}",
+        "busy": percent_label(float(timeline.busy_share[index])),
+    }
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str], *, without: frozenset[str] = frozenset()) -> Table:
+    shown = [name for name in columns if name not in without]
+    texts = [name for name in shown if name in TEXT]
+    numbers = [name for name in shown if name not in TEXT]
+    table = text_table(*texts, right=tuple(numbers))
+    for row in rows:
+        add_row(table, *(row[name] for name in (*texts, *numbers)))
+    return table
