@@ -8,7 +8,7 @@ from planner.cli.answers import DIFFERS
 from planner.cli.example import example
 from planner.cli.option_groups import general_options
 from planner.cli.outputs import print_json
-from planner.cli.recheck import Recheck, recheck
+from planner.cli.recheck import Recheck, Value, recheck
 from planner.io.plan_file import read_plan_file
 from planner.report.summary import SCHEMA
 
@@ -46,7 +46,9 @@ def _summary(path: Path, outcome: Recheck) -> dict[str, object]:
 
 def _print(path: Path, outcome: Recheck) -> None:
     for check in outcome.differences:
-        click.echo(f"{path}: {check.where}: the file says {check.stated}, its inputs give {check.derived}")
+        click.echo(
+            f"{path}: {check.where}: the file says {_shown(check.stated)}, its inputs give {_shown(check.derived)}"
+        )
     for fault in outcome.faults:
         click.echo(f"{path}: {fault}")
     if outcome.agrees:
@@ -54,3 +56,8 @@ def _print(path: Path, outcome: Recheck) -> None:
     else:
         found = f"{len(outcome.differences)} of {len(outcome.checks)} numbers differ"
         click.echo(f"{path}: {found}, {len(outcome.faults)} rules are broken")
+
+
+def _shown(value: Value) -> str:
+    """A value as the file writes it."""
+    return "null" if value is None else str(value)

@@ -20,7 +20,7 @@ from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
 from planner.io.plan_file import provenance_of
-from planner.report.progress import Observer, progress
+from planner.report.progress import progress
 from planner.report.summary import comparison_row, comparison_summary
 from planner.report.tables import comparison_table
 from planner.report.text_table import print_table
@@ -68,10 +68,9 @@ def command(
     plan is faster than some time, and another has such a plan.
     """
     problem = choices.problem()
-    with progress(sys.stderr, quiet=quiet) as observer:
-        outcomes = run_cancellable(
-            lambda cancelled: _run_all(problem, solvers, options, observer, cancelled), quiet=quiet
-        )
+    outcomes = run_cancellable(
+        lambda cancelled: _run_all(problem, solvers, options, cancelled, quiet=quiet), quiet=quiet
+    )
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     conflict = contradiction(results)
     if as_json:
@@ -82,7 +81,7 @@ def command(
 
 
 def _run_all(
-    problem: Problem, solvers: Sequence[str], options: SolveOptions, observer: Observer, cancelled: threading.Event
+    problem: Problem, solvers: Sequence[str], options: SolveOptions, cancelled: threading.Event, *, quiet: bool
 ) -> list[Outcome]:
     """Outcomes in the order of the names, as far as there was no Ctrl-C."""
     outcomes: list[Outcome] = []
@@ -90,7 +89,8 @@ def _run_all(
         if cancelled.is_set():
             break
         try:
-            outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled))
+            with progress(sys.stderr, quiet=quiet, solver=name) as observer:
+                outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled))
         except UnsupportedError as fault:
             outcomes.append(Refusal(solver=name, reason=str(fault)))
     return outcomes

@@ -5,10 +5,12 @@ import traceback
 
 import click
 
-from planner.core.errors import StagecutError
+from planner.core.errors import OutputError, StagecutError
 
 INTERNAL_FAULT = 1
 INTERRUPTED = 130
+STDOUT_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What the system says of an answer that cannot be written; faults of files are turned into ours where they happen."""
 
 
 def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
@@ -33,6 +35,9 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
         for line in str(fault).splitlines():
             click.echo(f"Error: {line}", err=True)
         return fault.exit_code
+    if isinstance(fault, OSError) and fault.errno in STDOUT_FAULTS:
+        click.echo(f"Error: stdout: cannot be written: {fault.strerror}", err=True)
+        return OutputError.exit_code
     if verbose:
         click.echo("".join(traceback.format_exception(fault)), err=True, nl=False)
     hint = "" if verbose else "; run it again with -v to see where"

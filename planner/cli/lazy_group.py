@@ -1,6 +1,9 @@
 """A group of commands that imports a command only when it is used."""
 
+import difflib
 import importlib
+import io
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +41,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; suggest the nearest name where there is none."""
+        near = difflib.get_close_matches(args[0], self._lazy, n=1)
+        if args[0] not in self._lazy and near:
+            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List names and summaries, importing nothing."""
         with formatter.section("Commands"):
@@ -45,6 +57,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.faults`."""
+        _write_any_name()
         try:
             return super().invoke(ctx)
         except (Exception, KeyboardInterrupt) as fault:
@@ -53,3 +66,9 @@ class LazyGroup(click.Group):
 
 VERBOSE = "planner.cli.verbose"
 """Key of the context under which the option -v is kept."""
+
+
+def _write_any_name() -> None:
+    """Let stdout escape what its encoding lacks: a name in a file may hold any character."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

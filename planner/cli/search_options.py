@@ -7,7 +7,7 @@ import click
 from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import share, time_limit
 from planner.io.plan_file import OptionValue
-from planner.solvers.options import Rows, SolveOptions
+from planner.solvers.options import RowChoice, SolveOptions
 
 LARGEST_SEED = 2**31 - 1
 
@@ -32,8 +32,8 @@ def search_options(command: Command) -> Command:
         ),
         click.option(
             "--rows",
-            type=click.Choice([str(rows) for rows in Rows]),
-            default=str(Rows.ALL),
+            type=click.Choice([str(rows) for rows in RowChoice]),
+            default=str(RowChoice.ALL),
             show_default=True,
             help="Families of bound rows to use.",
         ),
@@ -60,7 +60,7 @@ def _solve_options(gap: float, time_limit: float, rows: str, seed: int, threads:
     return SolveOptions(
         gap=gap,
         time_limit_s=None if time_limit == math.inf else time_limit,
-        rows=Rows(rows),
+        rows=RowChoice(rows),
         seed=seed,
         threads=threads,
     )

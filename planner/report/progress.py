@@ -22,13 +22,16 @@ REDRAWS_PER_S = 4.0
 
 
 @contextmanager
-def progress(stream: TextIO, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S) -> Iterator[Observer]:
+def progress(
+    stream: TextIO, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S, solver: str = ""
+) -> Iterator[Observer]:
     """Show how a search fares as long as the context is open.
 
     One live line on a terminal, gone in the end; a plain line every few seconds and one at the end
-    elsewhere; nothing when quiet. The observer may be called from any thread.
+    elsewhere; nothing when quiet. The observer may be called from any thread. Lines begin with the
+    name of the solver, if there is one.
     """
-    latest = _Latest()
+    latest = _Latest(f"{solver}: " if solver else "")
     console = Console(file=stream)
     if quiet:
         yield latest.observe
@@ -51,7 +54,8 @@ def progress_line(point: HistoryPoint | None, *, elapsed_s: float) -> str:
 class _Latest:
     """The latest point of the search and a running clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: str) -> None:
+        self._head = head
         self._started = time.perf_counter()
         self._point: HistoryPoint | None = None
 
@@ -59,7 +63,7 @@ class _Latest:
         self._point = point
 
     def line(self) -> str:
-        return progress_line(self._point, elapsed_s=time.perf_counter() - self._started)
+        return self._head + progress_line(self._point, elapsed_s=time.perf_counter() - self._started)
 
     def render(self) -> Text:
         return Text(self.line(), no_wrap=True, overflow="ellipsis")

@@ -36,7 +36,7 @@ def quality(result: Result) -> str:
         return "with no proof of how good that is"
     if result.status is Status.OPTIMAL and gap <= EXACT_GAP:
         return "proven optimal"
-    if result.status is Status.OPTIMAL and gap <= SMALL_GAP:
+    if result.status is Status.OPTIMAL and gap <= SMALL_GAP + EXACT_GAP:
         return f"proven optimal up to {rounded_up_percent(gap)}"
     return f"within {rounded_up_percent(gap)} of optimal"
 
@@ -80,7 +80,7 @@ def _nearest_miss(result: Result) -> str:
         return "no plan of the search space fits"
     most = max(result.shortages, key=lambda shortage: shortage.short_bytes)
     others = len(result.shortages) - 1
-    also = f" (and {others} more of its stages lack memory)" if others else ""
+    also = f" ({others} more of its stages lack memory too)" if others else ""
     return (
         f"no plan of the search space fits in memory; in the one that comes nearest, layers "
         f"{run_label(*most.layers)} on {most.device_type} lack {format_bytes(most.short_bytes)}{also}. "

@@ -123,7 +123,17 @@ def _critical_path(program: Program, links: RouteNames, start_s: Floats, end_s: 
     into a dead end, and then goes on from the task before.
     """
     path = [int(np.argmax(end_s))]
-    choices = [_waited_for(program, links, start_s, end_s, path[-1])]
+    by_end = np.argsort(end_s, kind="stable")
+    ends_s = end_s[by_end]
+
+    def waited_for(task: int) -> list[int]:
+        """Predecessors of a task, and tasks on its links, that end when it starts; in ascending order."""
+        own_links, before = set(links[task]), set(program.predecessors[task].tolist())
+        first, last = np.searchsorted(ends_s, start_s[task], "left"), np.searchsorted(ends_s, start_s[task], "right")
+        ending = by_end[first:last].tolist()
+        return [other for other in ending if other in before or own_links & set(links[other])]
+
+    choices = [waited_for(path[-1])]
     seen = set(path)
     while start_s[path[-1]] > 0:
         task = next((task for task in choices[-1] if task not in seen), NONE)
@@ -133,13 +143,5 @@ def _critical_path(program: Program, links: RouteNames, start_s: Floats, end_s: 
             continue
         seen.add(task)
         path.append(task)
-        choices.append(_waited_for(program, links, start_s, end_s, task))
+        choices.append(waited_for(task))
     return tuple(reversed(path))
-
-
-def _waited_for(program: Program, links: RouteNames, start_s: Floats, end_s: Floats, task: int) -> list[int]:
-    """Predecessors of a task, and tasks on its links, that end when it starts; in ascending order."""
-    own_links = set(links[task])
-    before = set(program.predecessors[task].tolist())
-    ending = np.flatnonzero(end_s == start_s[task]).tolist()
-    return [other for other in ending if other in before or own_links & set(links[other])]

@@ -18,7 +18,7 @@ from planner.simulator.bounds import lower_bound
 from planner.solvers import greedy
 from planner.solvers.decision import Decision
 from planner.solvers.search import ROUNDING, Search
-from planner.solvers.shortage import find_shortages
+from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
 
 MAX_LABELS = 40_000_000
 NARROW = 1e-3
@@ -43,7 +43,7 @@ def solve(problem: Problem, search: Search) -> Result:
         proves=True,
         exhausted=exhausted,
         row_bound_s=optimum.value_s if known and not exhausted else None,
-        shortages=find_shortages(problem) if exhausted else (),
+        shortages=find_shortages(problem, stop=search.stop_after(DIAGNOSIS_S)) if exhausted else (),
     )
 
 

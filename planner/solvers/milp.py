@@ -20,9 +20,9 @@ from planner.core.problem import Problem
 from planner.core.result import Result
 from planner.solvers import greedy
 from planner.solvers.dp import promising_first
-from planner.solvers.options import Rows
+from planner.solvers.options import RowChoice
 from planner.solvers.search import Search
-from planner.solvers.shortage import find_shortages
+from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
 from planner.solvers.variant_proof import VariantProof
 
 
@@ -49,7 +49,9 @@ def solve(problem: Problem, search: Search) -> Result:
         proves=True,
         exhausted=exhausted,
         row_bound_s=_row_bound(proofs),
-        shortages=find_shortages(problem) if exhausted and search.best_plan is None else (),
+        shortages=find_shortages(problem, stop=search.stop_after(DIAGNOSIS_S))
+        if exhausted and search.best_plan is None
+        else (),
     )
 
 
@@ -57,7 +59,7 @@ def _enough(search: Search, weakest: VariantProof) -> bool:
     """Whether the gap asked for is reached; in the shared rows, whether their optimum is known."""
     if weakest.bound_s == math.inf:
         return True
-    if search.options.rows is Rows.SHARED:
+    if search.options.rows is RowChoice.SHARED:
         return weakest.row_bound_s is not None
     return search.closed
 

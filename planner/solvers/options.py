@@ -6,7 +6,7 @@ from enum import StrEnum
 from planner.core.checks import require, require_count, require_non_negative, require_positive
 
 
-class Rows(StrEnum):
+class RowChoice(StrEnum):
     """Which families of lower-bound rows a solver uses."""
 
     SHARED = "shared"
@@ -25,7 +25,7 @@ class SolveOptions:
     """None: no limit."""
     seed: int = 0
     threads: int = 1
-    rows: Rows = Rows.ALL
+    rows: RowChoice = RowChoice.ALL
 
     def __post_init__(self) -> None:
         require_non_negative("options", "gap", self.gap)

@@ -63,7 +63,8 @@ class Search:
         """Note a proof that no plan is faster; never lowers the bound."""
         if bound_s > self.bound_s:
             self.bound_s = bound_s
-            self._record()
+            if math.isfinite(bound_s) or self.best_plan is not None:
+                self._record()
 
     def count(self, what: str, how_many: int = 1) -> None:
         """Add to a counter shown with the result."""
@@ -79,6 +80,11 @@ class Search:
         """Until the time limit; infinite without one, never negative."""
         limit = self.options.time_limit_s
         return math.inf if limit is None else max(0.0, limit - self.seconds)
+
+    def stop_after(self, seconds: float) -> Callable[[], bool]:
+        """A check that says stop once cancelled, or that many seconds from now."""
+        deadline_s = self.seconds + seconds
+        return lambda: self.cancelled or self.seconds > deadline_s
 
     @property
     def cancelled(self) -> bool:

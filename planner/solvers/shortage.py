@@ -5,31 +5,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.core.job import Recompute
+from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import Shortage
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
-from planner.solvers.feasibility import fitting_plan
+from planner.solvers.feasibility import UndecidedError, fitting_plan
+from planner.solvers.highs import StopCheck
 
 PRECISION = 0.01
 """Memory factors are found to this relative precision."""
 LARGEST_FACTOR = 2.0**20
+LARGE_FACTOR = 2.0
+DIAGNOSIS_S = 15.0
+"""How long a caller should let the search for shortages go on."""
 
 
-def find_shortages(problem: Problem) -> tuple[Shortage, ...]:
+def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tuple[Shortage, ...]:
     """The stages of the plan that comes nearest to fitting, as far as they lack memory.
 
     Nearest: the plan that fits once the memory of every device is multiplied by the smallest
-    factor, found by bisection.
+    factor, found by bisection. Nothing if `stop` ends the search before it is found.
     """
-    factor = _least_memory_factor(problem)
-    if factor is None:
+    try:
+        nearest = _nearest_plan(problem, stop)
+    except UndecidedError:
         return ()
-    plan = fitting_plan(with_memory(problem, factor))
-    assert plan is not None
+    if nearest is None:
+        return ()
+    factor, plan = nearest
     costs = CostModel(problem)
     numbers = costs.plan(plan)
-    remedy = _remedy(problem, factor)
+    remedy = _remedy(problem, factor, stop)
     short = [
         Shortage(
             device_type=costs.stages.device_type(costs.hosting(stage).placement).name,
@@ -50,24 +57,33 @@ def with_memory(problem: Problem, factor: float) -> Problem:
     return replace(problem, cluster=replace(problem.cluster, device_types=kinds))
 
 
-def _least_memory_factor(problem: Problem) -> float | None:
-    high = 2.0
-    while fitting_plan(with_memory(problem, high)) is None:
+def _nearest_plan(problem: Problem, stop: StopCheck) -> tuple[float, Plan] | None:
+    """The least factor on memory at which a plan fits, and that plan."""
+    high, plan = 1.0, None
+    while plan is None:
         high *= 2
         if high > LARGEST_FACTOR:
             return None
+        plan = fitting_plan(with_memory(problem, high), stop=stop)
     low = high / 2
     while high / low > 1 + PRECISION:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if fitting_plan(with_memory(problem, middle)) else (middle, high)
-    return high
+        found = fitting_plan(with_memory(problem, middle), stop=stop)
+        if found is None:
+            low = middle
+        else:
+            high, plan = middle, found
+    return high, plan
 
 
-def _remedy(problem: Problem, factor: float) -> str:
-    """The first change that makes a plan fit, from those that cost nothing to new hardware."""
-    found = next((text for text, changed in _changes(problem) if fitting_plan(changed) is not None), None)
-    memory = f"{factor - 1:.0%} more memory on every device"
-    return f"{found}; or {memory}" if found else memory
+def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:
+    """The first change that makes a plan fit, those that cost nothing first."""
+    memory = f"{factor:.3g} times the memory" if factor > LARGE_FACTOR else f"{factor - 1:.0%} more memory"
+    try:
+        found = next((text for text, changed in _changes(problem) if fitting_plan(changed, stop=stop)), None)
+    except UndecidedError:
+        found = None
+    return f"{found}; or {memory} on every device" if found else f"{memory} on every device"
 
 
 def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:

@@ -9,13 +9,12 @@ from planner.core.problem import Variant
 from planner.cost.plan_costs import Ints
 from planner.network.decode import decode_path
 from planner.network.lagrangian import TOLERANCE, Priced, price, single_family
-from planner.network.rows import Rows as BoundRows
-from planner.network.rows import build_rows
+from planner.network.rows import Rows, build_rows
 from planner.network.stage_network import StageNetwork, build_network
 from planner.solvers.highs import IntegerAnswer, Outcome, solve_integer
 from planner.solvers.label_bound import LabelBound, fits_in_memory
 from planner.solvers.multipliers import improve_multipliers
-from planner.solvers.options import Rows
+from planner.solvers.options import RowChoice
 from planner.solvers.search import Search
 from planner.solvers.stage_program import path_of, stage_program
 
@@ -52,8 +51,8 @@ class VariantProof:
         self.row_bound_s: float | None = None
         self.stalled = False
         self._search = search
-        self._shared = search.options.rows is Rows.SHARED
-        self._rows: BoundRows | None = None
+        self._shared = search.options.rows is RowChoice.SHARED
+        self._rows: Rows | None = None
         self._priced: Priced | None = None
         self._floor_s = math.inf
         self._excluded: list[Ints] = []
@@ -92,7 +91,7 @@ class VariantProof:
             return search.best_s * (1 + TOLERANCE)
         return search.best_s * (1 - search.options.gap)
 
-    def _build(self) -> BoundRows:
+    def _build(self) -> Rows:
         search = self._search
         network = build_network(search.costs, self.variant, longest_s=search.best_s)
         if math.isfinite(search.best_s):
@@ -104,7 +103,7 @@ class VariantProof:
         search.count("arcs within the best plan's time", len(rows.network.arcs))
         return rows
 
-    def _wants_labels(self, rows: BoundRows) -> bool:
+    def _wants_labels(self, rows: Rows) -> bool:
         return not self._shared and len(rows.network.arcs) > 0 and fits_in_memory(rows)
 
     def _raise_labels(self, labels: LabelBound, *, may_split: bool) -> None:
@@ -112,7 +111,7 @@ class VariantProof:
         labels.raise_to(limit_s, may_split=may_split, max_steps=LABEL_STEPS)
         self.bound_s = max(self.bound_s, min(self._floor_s, limit_s, labels.bound_s))
 
-    def _is_large(self, rows: BoundRows) -> bool:
+    def _is_large(self, rows: Rows) -> bool:
         """Whether the MIP is out of reach for now: too many arcs to price, or to keep after pricing."""
         if self._priced is None:
             return len(rows.network.arcs) > PRICED_ARCS
@@ -121,7 +120,7 @@ class VariantProof:
     def _num_open_arcs(self, priced: Priced) -> int:
         return int(np.count_nonzero(priced.through_s <= self._limit_s))
 
-    def _without_slow_arcs(self, rows: BoundRows, priced: Priced) -> tuple[BoundRows, Ints]:
+    def _without_slow_arcs(self, rows: Rows, priced: Priced) -> tuple[Rows, Ints]:
         """Forget the arcs that no plan of interest uses, and note what was proven."""
         limit_s = self._limit_s
         keep = priced.through_s < limit_s
@@ -131,7 +130,7 @@ class VariantProof:
         network, kept = rows.network.restricted(keep)
         return rows.restricted(network, kept), kept
 
-    def _find_multipliers(self, rows: BoundRows) -> Priced:
+    def _find_multipliers(self, rows: Rows) -> Priced:
         search = self._search
         start = price(rows, single_family(rows, "fill"))
         first = rows.network.graph.shortest_path(start.costs_s)
@@ -150,7 +149,7 @@ class VariantProof:
         search.count("arcs after fixing", len(kept))
         return priced.taking(kept)
 
-    def _solve_below(self, rows: BoundRows, priced: Priced) -> None:
+    def _solve_below(self, rows: Rows, priced: Priced) -> None:
         """One MIP over the arcs whose bound is within a cutoff."""
         cutoff_s = self._cutoff(priced)
         network, kept = rows.network.restricted(priced.through_s <= cutoff_s)
@@ -189,7 +188,7 @@ class VariantProof:
         self._probe += 1
         self.bound_s = max(self.bound_s, min(self._floor_s, cutoff_s * (1 - TOLERANCE)))
 
-    def _solve_integer(self, small: BoundRows, kept: Ints) -> IntegerAnswer:
+    def _solve_integer(self, small: Rows, kept: Ints) -> IntegerAnswer:
         search = self._search
         excluded = [np.searchsorted(kept, arcs) for arcs in self._excluded if np.isin(arcs, kept).all()]
         program, _ = stage_program(small, integer=True, missing_penalty=None, excluded=excluded, longest=1.0)

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from models import cluster_names, model_names
+from planner.cli.main import main
 from planner.io.cluster import read_cluster
 from planner.io.profile import read_profile
 
@@ -88,3 +90,12 @@ def test_doctor_tells_versions_and_cores(plan, plan_json):
     assert found["libraries"]["numpy"]
     assert found["cores"]["usable"] >= 1
     assert f"numpy       {found['libraries']['numpy']}" in plan("doctor").stdout
+
+
+def test_names_that_the_output_cannot_encode_are_escaped(tiny_folder, tmp_path):
+    """As under LC_ALL=C on older systems."""
+    path = tmp_path / "profile.yaml"
+    path.write_text((tiny_folder / "profile.yaml").read_text().replace("attention-1", "größe"), encoding="utf-8")
+    done = CliRunner(charset="ascii").invoke(main, ["models", "show", str(path)], prog_name="plan")
+    assert done.exit_code == 0, done.output
+    assert "gr\\xf6\\xdfe" in done.stdout

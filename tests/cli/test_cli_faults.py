@@ -1,5 +1,6 @@
 """Faults of our own, and Ctrl-C."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -38,6 +39,7 @@ def failing_group(fault):
         (StagecutError("broken"), 1, "Error: broken\n"),
         (BadInputError("first", "second"), 3, "Error: first\nError: second\n"),
         (OutputError("full"), 3, "Error: full\n"),
+        (OSError(errno.ENOSPC, "disk full"), 3, "Error: stdout: cannot be written: disk full\n"),
         (KeyboardInterrupt(), 130, "Error: interrupted\n"),
         (
             ValueError("what\nnow"),

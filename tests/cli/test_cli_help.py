@@ -119,3 +119,9 @@ def test_an_unknown_command_is_wrong_usage(plan):
     done = plan("slove")
     assert done.exit_code == 2
     assert "No such command 'slove'" in done.stderr
+
+
+def test_misspelt_command_gets_the_nearest_name(plan):
+    done = plan("solv")
+    assert done.exit_code == 2
+    assert "did you mean 'solve'?" in done.stderr

@@ -33,6 +33,13 @@ def test_output_to_a_file_ends_with_the_last_point():
     assert "\x1b" not in stream.getvalue()
 
 
+def test_lines_begin_with_the_solver_where_several_run():
+    stream = io.StringIO()
+    with progress(stream, solver="dp") as observe:
+        observe(POINT)
+    assert stream.getvalue().startswith("dp: best 200 ms")
+
+
 def test_quiet_writes_nothing():
     stream = io.StringIO()
     with progress(stream, quiet=True) as observe:

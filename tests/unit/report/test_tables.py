@@ -1,13 +1,16 @@
 """Tables: the right cells, whatever the drawing looks like."""
 
 import io
+import re
 
+import pytest
 from rich.table import Table
 
 from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from planner.core.model import Layer, ModelProfile, SkipEdge
 from planner.core.precision import Precision
 from planner.core.result import Result, Shortage, Status
+from planner.report.stage_tables import stage_tables
 from planner.report.tables import (
     cluster_table,
     comparison_table,
@@ -15,10 +18,9 @@ from planner.report.tables import (
     device_type_table,
     layer_table,
     model_table,
-    print_table,
     shortage_table,
-    stage_table,
 )
+from planner.report.text_table import print_table
 
 MODEL = ModelProfile(
     name="tiny",
@@ -125,7 +127,7 @@ def test_device_types_show_their_source():
 
 def test_stage_table_shows_where_what_and_how_long(problem, plan, costs, timeline):
     """Stage 1 keeps one micro-batch of 2 samples x 2 layers x 1 GB, and computes 12 s of 16."""
-    table = stage_table(problem, plan, costs=costs, timeline=timeline)
+    table = stage_tables(problem, plan, costs=costs, timeline=timeline)[0]
     assert _column(table, "layers") == ["0  embedding", "1-2  block .. head"]
     assert _column(table, "devices") == ["a-0/0", "a-1/0"]
     assert _column(table, "device type") == ["gpu", "gpu"]
@@ -155,3 +157,35 @@ def test_long_critical_path_is_cut_with_a_remainder(timeline):
     table = critical_path_table(timeline, max_rows=2)
     assert _column(table, "on the critical path")[-1] == "everything else"
     assert _column(table, "takes")[-1] == "4 s"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_stage_table_is_whole_on_terminals_of_every_width(problem, plan, costs, timeline, monkeypatch, width):
+    """No line is longer than the terminal and no figure is cut, however many columns are left out."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    table, *narrower = stage_tables(problem, plan, costs=costs, timeline=timeline)
+    stream = _Terminal()
+    print_table(table, stream, narrower=narrower)
+    drawn = re.sub(r"\x1b\[\d*m", "", stream.getvalue())
+    assert max(map(len, drawn.splitlines())) <= width
+    for figure in ("a-0/0", "a-1/0", "1 s", "4 s", "75.00 %"):
+        assert figure in drawn
+
+
+def test_narrow_stage_tables_have_fewer_columns(problem, plan, costs, timeline):
+    """The last keeps numbers of layers, devices, replicas, times, memory and the busy share."""
+    tables = stage_tables(problem, plan, costs=costs, timeline=timeline)
+    assert [len(table.columns) for table in tables] == [12, 9, 9, 7]
+    assert _column(tables[-1], "layers") == ["0", "1-2"]
+    assert _column(tables[-1], "memory / limit") == ["4 GB / 8 GB", "4 GB / 8 GB"]
+
+
+def test_lines_of_a_file_end_without_spaces():
+    stream = io.StringIO()
+    print_table(layer_table(MODEL), stream)
+    assert all(line == line.rstrip() for line in stream.getvalue().splitlines())

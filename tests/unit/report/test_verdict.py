@@ -30,6 +30,11 @@ def test_gap_within_the_tolerance_is_stated():
     assert verdict(_found(Status.OPTIMAL, bound_s=0.099995)).endswith("proven optimal up to 0.005 %")
 
 
+def test_gap_above_the_tolerance_by_rounding_only_is_within_it():
+    """A bound of T (1 - 1e-4) gives a gap of 1e-4 and a few units in the last place."""
+    assert verdict(_found(Status.OPTIMAL, bound_s=0.1 * (1 - 1e-4 - 1e-15))).endswith("proven optimal up to 0.01 %")
+
+
 def test_optimal_under_a_loose_tolerance_is_not_called_optimal():
     """A caller who asks for a gap of 5 % gets status optimal with 4 %: true, but no proof of optimality."""
     assert verdict(_found(Status.OPTIMAL, bound_s=0.096)).endswith("within 4 % of optimal")
@@ -52,11 +57,11 @@ def test_interrupted_search_keeps_its_plan():
     assert verdict(_found(Status.INTERRUPTED, bound_s=0.05)).startswith("interrupted: 100 ms per iteration")
 
 
-def test_infeasible_names_the_nearest_miss():
-    """7.5 - 6 = 1.5 GB on the second type, 3 GB on the first."""
+def test_infeasible_names_the_largest_shortage():
+    """9 - 6 = 3 GB on the first type, 1.5 GB on the second."""
     result = Result(status=Status.INFEASIBLE, solver="dp", seconds=0.1, shortages=SHORTAGES)
     sentence = verdict(result)
-    assert "layers 3-4 on smaller come nearest and lack 1.5 GB" in sentence
+    assert "layers 3-4 on small lack 3 GB (1 more of its stages lack memory too)" in sentence
     assert sentence.endswith("Would help: recompute")
 
 

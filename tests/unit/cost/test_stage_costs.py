@@ -1,0 +1,146 @@
+"""Costs of stages against plain sums over their layers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from planner.core.job import Job, Optimizer
+from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.core.placement import Placement
+from planner.core.problem import Problem
+from planner.cost.layer_times import layer_times
+from planner.cost.stage_costs import StageCostModel
+from tests.property.strategies import problems
+
+OPTIMIZER = Optimizer(name="sizes", weight_bytes=2.0, gradient_bytes=4.0, state_bytes=8.0)
+SINGLE, PAIR = (Placement(server_class=0, island=0, replicas=replicas) for replicas in (1, 2))
+
+
+def layer(index, **changes):
+    """F = 1, 2, 3, ... s and B = 10, 20, 30, ... s for one sample."""
+    table = TimeTable(device_type="gpu", samples=(1,), forward_s=(index + 1.0,), backward_s=(10.0 * (index + 1),))
+    figures = {"params_bytes": 2.0, "saved_bytes": 5.0, "output_bytes": 1.0} | changes
+    return Layer(name=f"layer-{index}", times=(table,), **figures)
+
+
+def problem(*layers, skip_edges=()):
+    island = Island(device_type="gpu", count=2, fabric=Link(bandwidth_bytes_per_s=2.0, latency_s=1.0))
+    kind = DeviceType(name="gpu", peak_flops_per_s=(), memory_bytes=100.0, memory_bandwidth_bytes_per_s=4.0)
+    return Problem(
+        model=ModelProfile(name="chain", layers=layers, skip_edges=skip_edges),
+        cluster=Cluster(name="one", device_types=(kind,), servers=(Server(name="host", islands=(island,)),)),
+        job=Job(global_batch=8, optimizer=OPTIMIZER, micro_batches=(2,)),
+    )
+
+
+def stage(chosen, start, stop, *, placement=SINGLE, recompute=False, micro_batch=2):
+    costs = StageCostModel(chosen).stages(
+        placement, micro_batch=micro_batch, recompute=recompute, start=np.array([start]), stop=np.array([stop])
+    )
+    return {name: float(getattr(costs, name)[0]) for name in costs.__slots__}
+
+
+THREE = problem(layer(0), layer(1, saved_bytes=7.0, working_bytes=3.0), layer(2, working_bytes=4.0))
+
+
+def test_a_stage_by_hand():
+    """Layers 1 and 2, 2 samples: F = 2 (2 + 3), B = 2 (20 + 30). Two fp16 parameters of 2 + 4 + 8 bytes.
+
+    Saved 2 (7 + 5), working 2 x 4. The step touches 2 (2 + 8) + 4 = 24 bytes a parameter at 4 bytes/s.
+    """
+    assert stage(THREE, 1, 3) == {
+        "forward_s": 10.0,
+        "backward_s": 100.0,
+        "sync_s": 0.0,
+        "update_s": 12.0,
+        "static_bytes": 28.0,
+        "saved_bytes": 24.0,
+        "working_bytes": 8.0,
+    }
+
+
+def test_replicas_split_the_samples_and_reduce_the_gradients():
+    """One sample each; 2 steps of 8 / 2 bytes of gradients at 2 bytes/s and 1 s: 6 s."""
+    assert stage(THREE, 1, 3, placement=PAIR) == {
+        "forward_s": 5.0,
+        "backward_s": 50.0,
+        "sync_s": 6.0,
+        "update_s": 12.0,
+        "static_bytes": 28.0,
+        "saved_bytes": 12.0,
+        "working_bytes": 4.0,
+    }
+
+
+def test_recomputation_keeps_inputs_and_repeats_the_forward():
+    """Inputs of layers 1 and 2, 1 byte each; the largest saved bytes, 7, on top of the largest working bytes, 4."""
+    again = stage(THREE, 1, 3, recompute=True)
+    assert (again["forward_s"], again["backward_s"]) == (10.0, 110.0)
+    assert (again["saved_bytes"], again["working_bytes"]) == (2 * 2.0, 2 * 11.0)
+    assert again["static_bytes"] == stage(THREE, 1, 3)["static_bytes"]
+
+
+def test_first_layer_has_no_input_to_keep():
+    assert stage(THREE, 0, 1, recompute=True)["saved_bytes"] == 0.0
+
+
+def test_skip_edges_are_kept_at_every_input_they_cross():
+    """The edge 0 -> 2 of 3 bytes crosses boundaries 1 and 2: inputs 1 + 3 each."""
+    chosen = problem(layer(0), layer(1), layer(2), skip_edges=(SkipEdge(source=0, target=2, num_bytes=3.0),))
+    assert stage(chosen, 0, 3, recompute=True)["saved_bytes"] == 2 * 8.0
+
+
+def test_shared_parameters_are_held_reduced_and_updated_here_too():
+    """A copy of 2 bytes is one more parameter: as if it were the layer's own."""
+    shared, own = problem(layer(0, shared_params_bytes=2.0)), problem(layer(0, params_bytes=4.0))
+    assert stage(shared, 0, 1, placement=PAIR) == stage(own, 0, 1, placement=PAIR)
+    assert stage(shared, 0, 1)["static_bytes"] == 28.0
+    assert shared.model.num_params == 1.0
+
+
+def test_memory_grows_with_the_micro_batches_in_flight():
+    costs = StageCostModel(THREE).stages(
+        SINGLE, micro_batch=2, recompute=False, start=np.array([1, 1]), stop=np.array([3, 3])
+    )
+    assert costs.memory_bytes(np.array([1, 3])).tolist() == [28 + 24 + 8, 28 + 72 + 8]
+
+
+def _plain(chosen, placement, recompute, micro_batch, start, stop):
+    """The same costs, layer by layer."""
+    model, optimizer = chosen.model, chosen.job.optimizer
+    server = chosen.cluster.servers[placement.server_class]
+    kind = chosen.cluster.device_type(server.islands[placement.island].device_type)
+    samples = micro_batch / placement.replicas
+    times = layer_times(model, kind, samples)
+    layers, inputs = model.layers[start:stop], model.boundary_bytes()[start:stop]
+    forward_s, backward_s = (sum(seconds[start:stop]) for seconds in times)
+    params = sum(item.params_bytes + item.shared_params_bytes for item in layers) / model.precision.num_bytes
+    working = max(item.working_bytes for item in layers)
+    largest = max(item.saved_bytes for item in layers)
+    touched = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
+    return {
+        "forward_s": forward_s,
+        "backward_s": backward_s + (forward_s if recompute else 0.0),
+        "update_s": params * touched / kind.memory_bandwidth_bytes_per_s,
+        "static_bytes": params * optimizer.total_bytes,
+        "saved_bytes": samples * (sum(inputs) if recompute else sum(item.saved_bytes for item in layers)),
+        "working_bytes": samples * (working + largest if recompute else working),
+    }
+
+
+@settings(max_examples=60)
+@given(chosen=problems(), recompute=st.booleans(), data=st.data())
+def test_prefix_sums_equal_plain_sums(chosen, recompute, data):
+    """Every interval of a random model at once."""
+    server_class = data.draw(st.integers(0, len(chosen.cluster.servers) - 1))
+    islands = chosen.cluster.servers[server_class].islands
+    island = data.draw(st.integers(0, len(islands) - 1))
+    replicas = data.draw(st.integers(1, islands[island].count))
+    placement = Placement(server_class=server_class, island=island, replicas=replicas)
+    start, stop = np.triu_indices(chosen.model.num_layers + 1, k=1)
+    costs = StageCostModel(chosen).stages(placement, micro_batch=2, recompute=recompute, start=start, stop=stop)
+    for index, interval in enumerate(zip(start, stop, strict=True)):
+        for name, value in _plain(chosen, placement, recompute, 2, *interval).items():
+            assert getattr(costs, name)[index] == pytest.approx(value, rel=1e-12, abs=1e-12), name

@@ -1,0 +1,141 @@
+"""Labels on hosts opened against the enumeration of all plans, with random lengths and limits."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.core.cluster import Cluster, Island, Server
+from planner.core.problem import Problem
+from planner.cost.cost_model import CostModel
+from planner.network import pareto_paths
+from planner.network.counted_paths import CountedPaths, Criteria
+from planner.network.decode import decode_path
+from planner.network.pareto_paths import TooManyLabelsError, pareto_path
+from planner.network.stage_network import build_network
+from tests.catalogue import chain, job, kinds
+from tests.property.strategies import problems
+from tests.unit.network.enumeration import plan_paths
+
+LAWS = settings(max_examples=50)
+SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=3)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def first_network(problem):
+    return build_network(CostModel(problem), problem.variants[0])
+
+
+def criteria(num_arcs, random=None, *, limits=()):
+    """Whole numbers as lengths, so that sums are exact; no limits but the named ones."""
+    random = random or np.random.default_rng(0)
+    late = {name: np.full(num_arcs, math.inf) for name in Criteria.__slots__ if name.startswith("latest_")}
+    late |= {name: random.integers(0, 25, num_arcs).astype(float) for name in limits}
+    return Criteria(
+        round_trip=random.integers(0, 8, num_arcs).astype(float),
+        forward=random.integers(0, 8, num_arcs).astype(float),
+        loop=np.full(num_arcs, -math.inf),
+        **late,
+    )
+
+
+def in_time(path, chosen):
+    """Whether each arc is taken before its latest round trip and forward part."""
+    for lengths, latest in (
+        (chosen.round_trip, chosen.latest_round_trip),
+        (chosen.forward, chosen.latest_forward),
+    ):
+        before = np.cumsum(lengths[path]) - lengths[path]
+        if (before > latest[path]).any():
+            return False
+    return True
+
+
+def least(network, chosen, usable):
+    """Least round trip of the plans in time, infinite if there is none."""
+    lengths = [
+        chosen.round_trip[path].sum() for path in plan_paths(network) if usable[path].all() and in_time(path, chosen)
+    ]
+    return min(lengths, default=math.inf)
+
+
+def length_of(path, chosen):
+    return math.inf if path is None else chosen.round_trip[path].sum()
+
+
+@LAWS
+@given(SMALL, SEEDS)
+def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
+    """Over the arcs left by leaving out a tenth."""
+    network, random = first_network(problem), np.random.default_rng(seed)
+    usable = random.random(len(network.arcs)) < 0.9
+    chosen = criteria(len(network.arcs), random)
+    if len(network.arcs) == 0:
+        return
+    path = CountedPaths(network).cheapest(chosen, usable)
+    assert length_of(path, chosen) == least(network, chosen, usable)
+    assert path is None or decode_path(network, path) is not None
+
+
+@LAWS
+@given(SMALL, SEEDS)
+def test_limits_on_the_round_trip_are_kept_exactly(problem, seed):
+    """The least round trip of a label dominates all others."""
+    network = first_network(problem)
+    chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=("latest_round_trip",))
+    usable = np.ones(len(network.arcs), dtype=bool)
+    if len(network.arcs) == 0:
+        return
+    path = CountedPaths(network).cheapest(chosen, usable)
+    assert length_of(path, chosen) == least(network, chosen, usable)
+    assert path is None or in_time(path, chosen)
+
+
+BOTH_LIMITS = ("latest_round_trip", "latest_forward")
+
+
+@LAWS
+@given(SMALL, SEEDS)
+def test_pareto_labels_keep_limits_on_both_lengths_exactly(problem, seed):
+    """The labels with one least length each are never longer, and find a path wherever there is one."""
+    network = first_network(problem)
+    chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=BOTH_LIMITS)
+    usable = np.ones(len(network.arcs), dtype=bool)
+    if len(network.arcs) == 0:
+        return
+    exact_s = least(network, chosen, usable)
+    path = pareto_path(network, chosen, usable)
+    assert length_of(path, chosen) == exact_s
+    assert path is None or (in_time(path, chosen) and decode_path(network, path) is not None)
+    assert length_of(CountedPaths(network).cheapest(chosen, usable), chosen) <= exact_s
+
+
+@pytest.fixture
+def pair_of_hosts():
+    """Two hosts of one device, two layers: one stage, or two on different hosts."""
+    server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=1),))
+    cluster = Cluster(name="pair", device_types=kinds(gpu=math.inf), servers=(server,))
+    return first_network(Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1)))
+
+
+def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
+    """0, 1 or 2 hosts opened at each node that an arc touches."""
+    nodes = np.union1d(pair_of_hosts.arcs.tail, pair_of_hosts.arcs.head)
+    assert CountedPaths(pair_of_hosts).num_states == 3
+    assert CountedPaths.size(pair_of_hosts) == 3 * len(nodes)
+
+
+def test_where_nothing_is_usable_there_is_no_path(pair_of_hosts):
+    nothing = np.zeros(len(pair_of_hosts.arcs), dtype=bool)
+    chosen = criteria(len(nothing))
+    assert CountedPaths(pair_of_hosts).cheapest(chosen, nothing) is None
+    assert pareto_path(pair_of_hosts, chosen, nothing) is None
+
+
+def test_too_many_labels_leave_the_question_open(pair_of_hosts, monkeypatch):
+    monkeypatch.setattr(pareto_paths, "MAX_LABELS", 1)
+    everything = np.ones(len(pair_of_hosts.arcs), dtype=bool)
+    with pytest.raises(TooManyLabelsError):
+        pareto_path(pair_of_hosts, criteria(len(everything)), everything)

@@ -1,0 +1,76 @@
+"""Plans without names."""
+
+import pytest
+from hypothesis import given, settings
+
+from planner.core.job import Recompute
+from planner.core.placement import Placement
+from planner.core.problem import Problem
+from planner.cost.cost_model import CostModel
+from planner.network.layout import Block, assemble, layout_of, recompute_choice
+from planner.solvers.brute_force import all_plans
+from tests.catalogue import chain, job, one_server
+from tests.property.strategies import problems
+
+SINGLE = Placement(server_class=0, island=0)
+
+
+@settings(max_examples=40)
+@given(problems(max_layers=5))
+def test_assembling_the_layout_of_a_plan_gives_the_plan(problem):
+    costs = CostModel(problem)
+    for plan in all_plans(problem, costs):
+        layout = layout_of(costs, plan)
+        assert assemble(costs, plan.variant, layout) == plan
+        assert layout_of(costs, assemble(costs, plan.variant, layout)) == layout
+
+
+def costs_of(memory_bytes, recompute=Recompute.AUTO):
+    """Two devices of a host; layers that keep 4 bytes each, or inputs of 1 and 4 to work, recomputing."""
+    model = chain(3, {"gpu": 2.0}, saved_bytes=4.0, output_bytes=1.0)
+    cluster = one_server("gpu", 2, memory_bytes=memory_bytes)
+    return CostModel(Problem(model=model, cluster=cluster, job=job(4, recompute=recompute)))
+
+
+def blocks(*stops):
+    return tuple(Block(stop=stop, placement=SINGLE, opens=index == 0) for index, stop in enumerate(stops))
+
+
+def test_stages_get_the_depth_of_their_position_and_recompute_where_they_must():
+    """[0, 2) keeps 2 x 8 bytes: too many for 12; recomputing 2 x 1 + 4. [2, 3) keeps 4."""
+    costs = costs_of(12.0)
+    plan = assemble(costs, costs.problem.variants[0], blocks(2, 3))
+    assert [(s.start, s.stop, s.devices, s.warmup_depth, s.recompute) for s in plan.stages] == [
+        (0, 2, ("host/0",), 2, True),
+        (2, 3, ("host/1",), 1, False),
+    ]
+
+
+def test_layout_without_memory_has_no_plan():
+    """The same stages under 5 bytes: [0, 2) recomputing needs 6."""
+    costs = costs_of(5.0)
+    assert assemble(costs, costs.problem.variants[0], blocks(2, 3)) is None
+
+
+def test_layout_without_devices_has_no_plan():
+    costs = costs_of(100.0)
+    assert assemble(costs, costs.problem.variants[0], blocks(1, 2, 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("recompute", "memory_bytes", "choice"),
+    [
+        (Recompute.NEVER, 16.0, False),
+        (Recompute.NEVER, 15.0, None),
+        (Recompute.ALWAYS, 16.0, True),
+        (Recompute.ALWAYS, 5.0, None),
+        (Recompute.AUTO, 16.0, False),
+        (Recompute.AUTO, 15.0, True),
+        (Recompute.AUTO, 6.0, True),
+        (Recompute.AUTO, 5.0, None),
+    ],
+)
+def test_recomputation_follows_the_job(recompute, memory_bytes, choice):
+    """[0, 2) with two micro-batches in flight: 16 bytes without, 2 x 1 + 4 = 6 with."""
+    costs = costs_of(memory_bytes, recompute)
+    assert recompute_choice(costs, costs.problem.variants[0], SINGLE, 0, 2, 2) is choice

@@ -1,0 +1,59 @@
+"""Names of devices for placements."""
+
+import pytest
+
+from planner.core.cluster import Cluster, Island, Server
+from planner.core.placement import Placement
+from planner.network.seating import Seat, seat_stages
+from tests.catalogue import kinds
+
+ISLANDS = (Island(device_type="gpu", count=2), Island(device_type="gpu", count=1))
+CLUSTER = Cluster(
+    name="small",
+    device_types=kinds(gpu=float("inf")),
+    servers=(
+        Server(name="mixed", islands=ISLANDS, count=2),
+        Server(name="twin", islands=(Island(device_type="gpu", count=2),), count=3),
+    ),
+)
+
+
+def seat(server_class, *, island=0, opens=True, num_hosts=1, replicas=1):
+    placement = Placement(server_class=server_class, island=island, num_hosts=num_hosts, replicas=replicas)
+    return Seat(placement=placement, opens=opens)
+
+
+def test_hosts_and_devices_are_taken_in_order():
+    seats = [seat(0), seat(0, opens=False), seat(0), seat(1, replicas=2)]
+    assert seat_stages(CLUSTER, seats) == [
+        ("mixed-0/0",),
+        ("mixed-0/1",),
+        ("mixed-1/0",),
+        ("twin-0/0", "twin-0/1"),
+    ]
+
+
+def test_devices_of_a_later_island_are_numbered_after_those_before():
+    assert seat_stages(CLUSTER, [seat(0), seat(0, island=1, opens=False)]) == [("mixed-0/0",), ("mixed-0/2",)]
+
+
+def test_whole_hosts_are_taken_together():
+    seats = [seat(1, replicas=2), seat(1, num_hosts=2, replicas=4)]
+    assert seat_stages(CLUSTER, seats) == [
+        ("twin-0/0", "twin-0/1"),
+        ("twin-1/0", "twin-1/1", "twin-2/0", "twin-2/1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "seats",
+    [
+        [seat(0), seat(0), seat(0)],
+        [seat(1), seat(1), seat(1, num_hosts=2, replicas=4)],
+        [seat(0, island=1), seat(0, island=1, opens=False)],
+        [seat(0), seat(0, replicas=2, opens=False)],
+    ],
+    ids=["a third host", "four hosts of three", "a second device of one", "three devices of two"],
+)
+def test_what_the_cluster_lacks_is_not_seated(seats):
+    assert seat_stages(CLUSTER, seats) is None

@@ -1,0 +1,135 @@
+"""The running record of a search."""
+
+import math
+import threading
+
+import pytest
+
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.solvers.brute_force import all_plans
+from planner.solvers.options import SolveOptions
+from planner.solvers.search import Search
+from tests.catalogue import chain, job, one_device_per_server
+
+PROBLEM = Problem(model=chain(4, {"gpu": 2.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(4))
+"""One stage takes 4 x 8 = 32 s. Cut at 2: 4 + 4 x 4 = 20. At 1, the last stage works 24 s, 1 s after and 1 s before
+the first. At 3, the first stage works 24 s and never waits: 24."""
+PLANS = sorted(all_plans(PROBLEM), key=lambda plan: len(plan.stages))
+ON_FIRST, ON_SECOND = PLANS[:2]
+CUT = {plan.stages[0].stop: plan for plan in PLANS[2:]}
+
+
+def search(*, cancelled=None, observer=None, **options):
+    return Search(PROBLEM, SolveOptions(**options), cancelled=cancelled, observer=observer)
+
+
+def test_plans_are_simulated_in_order_and_the_best_is_kept():
+    record = search()
+    assert record.offer([ON_FIRST, CUT[2], CUT[1]]) == [32.0, 20.0, 26.0]
+    assert (record.best_plan, record.best_s) == (CUT[2], 20.0)
+    assert record.offer([CUT[3]]) == [24.0]
+    assert record.best_plan == CUT[2]
+
+
+def test_first_of_equal_plans_is_kept():
+    record = search()
+    assert record.offer([ON_SECOND, ON_FIRST]) == [32.0, 32.0]
+    assert record.best_plan == ON_SECOND
+
+
+def test_bound_never_falls():
+    record = search()
+    for bound_s, known_s in ((5.0, 5.0), (3.0, 5.0), (7.0, 7.0)):
+        record.raise_bound(bound_s)
+        assert record.bound_s == known_s
+
+
+def test_history_only_improves_and_is_observed():
+    """One point for each improvement of plan or bound: 32, bound 5, 20, bound 8."""
+    seen = []
+    record = search(observer=seen.append)
+    record.offer([ON_FIRST])
+    record.raise_bound(5.0)
+    record.raise_bound(4.0)
+    record.offer([CUT[2], CUT[1]])
+    record.raise_bound(8.0)
+    history = record.result("milp", proves=True).history
+    assert [(point.objective_s, point.bound_s) for point in history] == [
+        (32.0, None),
+        (32.0, 5.0),
+        (20.0, 5.0),
+        (20.0, 8.0),
+    ]
+    times = [point.seconds for point in history]
+    assert times == sorted(times)
+    assert times[0] >= 0
+    assert tuple(seen) == history
+
+
+def test_result_holds_what_is_known():
+    record = search()
+    record.offer([CUT[2]])
+    record.raise_bound(16.0)
+    record.count("decisions", 3)
+    record.count("decisions")
+    result = record.result("dp", proves=True, row_bound_s=16.0)
+    assert (result.solver, result.plan, result.objective_s) == ("dp", CUT[2], 20.0)
+    assert (result.bound_s, result.row_bound_s, result.gap) == (16.0, 16.0, pytest.approx(0.2))
+    assert result.counts == (("decisions", 4), ("plans simulated", 1))
+    assert 0 <= result.history[-1].seconds <= result.seconds
+    assert result.shortages == ()
+
+
+def test_bound_of_a_result_is_never_above_its_plan():
+    """What is proven of all plans not yet simulated may be."""
+    record = search()
+    record.offer([CUT[2]])
+    record.raise_bound(math.inf)
+    result = record.result("milp", proves=True)
+    assert (result.bound_s, result.gap, result.status) == (20.0, 0.0, Status.OPTIMAL)
+
+
+def test_solver_that_proves_nothing_has_no_bound():
+    record = search()
+    record.offer([CUT[2]])
+    result = record.result("greedy", proves=False)
+    assert (result.bound_s, result.gap, result.status) == (None, None, Status.FEASIBLE)
+
+
+@pytest.mark.parametrize(
+    ("offered", "bound_s", "cancelled", "exhausted", "status"),
+    [
+        (True, 20.0, False, True, Status.OPTIMAL),
+        (True, 18.1, False, False, Status.OPTIMAL),
+        (True, 17.9, False, False, Status.FEASIBLE),
+        (True, 18.1, True, False, Status.OPTIMAL),
+        (True, 17.9, True, False, Status.INTERRUPTED),
+        (False, 18.0, True, False, Status.INTERRUPTED),
+        (False, 18.0, False, False, Status.NO_PLAN),
+        (False, math.inf, False, True, Status.INFEASIBLE),
+        (False, math.inf, True, True, Status.INFEASIBLE),
+    ],
+)
+def test_status_follows_from_plan_bound_and_budget(offered, bound_s, cancelled, exhausted, status):
+    """The gap asked for is 10 %: 18 of 20 s."""
+    event = threading.Event()
+    record = search(gap=0.1, cancelled=event)
+    if offered:
+        record.offer([CUT[2]])
+    record.raise_bound(bound_s)
+    if cancelled:
+        event.set()
+    assert record.result("milp", proves=True, exhausted=exhausted).status is status
+
+
+def test_gap_without_a_plan_is_infinite():
+    assert search().gap == math.inf
+    assert not search().closed
+
+
+def test_budget_ends_with_the_time_limit():
+    assert search(time_limit_s=1e-9).out_of_budget
+    assert search(time_limit_s=1e-9).seconds_left == 0.0
+    assert search(time_limit_s=None).seconds_left == math.inf
+    assert not search(time_limit_s=None).out_of_budget
