@@ -43,7 +43,7 @@ def row_bound(problem):
     return float("inf") if result.status is Status.INFEASIBLE else result.row_bound_s
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_milp_finds_the_optimum_of_brute_force(problem):
     """With gap 0, plans are excluded until the bound meets the best one."""
@@ -81,7 +81,7 @@ def test_milp_and_dp_agree_on_the_rows_they_share(problem):
         assert run(problem, "milp", EXACT).bound_s >= shared.row_bound_s * (1 - ROUNDING)
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=5))
 def test_independent_formulation_agrees_on_the_shared_rows(problem):
     """Textbook assignment program, stage network and labels."""

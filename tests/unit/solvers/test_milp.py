@@ -42,7 +42,7 @@ def test_whatever_the_time_the_answer_is_legal_and_its_bound_holds(known, time_l
     assert result.bound_s is None or result.bound_s <= known.optimum_s * (1 + ROUNDING)
 
 
-@pytest.mark.parametrize("rows", Rows)
+@pytest.mark.parametrize("rows", RowChoice)
 @pytest.mark.parametrize("known", CATALOGUE, ids=by_name)
 def test_cancelled_before_the_start_is_an_interruption(known, rows):
     cancelled = threading.Event()
