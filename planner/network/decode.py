@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.plan import Plan
+from planner.network.layout import Cut, plan_of
 from planner.network.seating import Seat, seat_stages
 from planner.network.stage_network import StageNetwork
 
@@ -15,7 +16,7 @@ def decode_path(network: StageNetwork, path: Iterable[int]) -> Plan | None:
     path
         Arcs from source to sink, in order.
     """
-    arcs, variant = network.arcs, network.variant
+    arcs = network.arcs
     stage_arcs, seats = [], []
     opens = False
     for arc in path:
@@ -27,22 +28,15 @@ def decode_path(network: StageNetwork, path: Iterable[int]) -> Plan | None:
     devices = seat_stages(network.cluster, seats)
     if devices is None:
         return None
-    stages = tuple(
-        Stage(
-            start=int(arcs.start[arc]),
-            stop=int(arcs.stop[arc]),
-            devices=names,
-            replicas=len(names),
-            recompute=bool(arcs.recompute[arc]),
-            warmup_depth=int(network.depths[arcs.position[arc]]),
-            forward_micro_batch=variant.micro_batch,
-            backward_micro_batch=variant.micro_batch,
-        )
-        for arc, names in zip(stage_arcs, devices, strict=True)
-    )
-    return Plan(
-        schedule=variant.schedule,
-        micro_batch=variant.micro_batch,
-        num_microbatches=variant.num_microbatches,
-        pipelines=(Pipeline(stages=stages),),
+    return plan_of(
+        network.variant,
+        [
+            Cut(
+                start=int(arcs.start[arc]),
+                stop=int(arcs.stop[arc]),
+                devices=names,
+                recompute=bool(arcs.recompute[arc]),
+            )
+            for arc, names in zip(stage_arcs, devices, strict=True)
+        ],
     )

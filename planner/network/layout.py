@@ -1,5 +1,6 @@
 """A plan without names: the stages of a pipeline in order, each with its placement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,40 +28,57 @@ class Block:
 Layout = tuple[Block, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One stage of a plan to be: its layers, its devices, and whether it recomputes."""
+
+    start: int
+    stop: int
+    devices: tuple[str, ...]
+    recompute: bool
+
+
+def plan_of(variant: Variant, cuts: Sequence[Cut]) -> Plan:
+    """The plan of one pipeline with these stages; the schedule decides their warm-up depths."""
+    stages = tuple(
+        Stage(
+            start=cut.start,
+            stop=cut.stop,
+            devices=cut.devices,
+            replicas=len(cut.devices),
+            recompute=cut.recompute,
+            warmup_depth=warmup_depth(variant.schedule, len(cuts) - index, variant.num_microbatches),
+            forward_micro_batch=variant.micro_batch,
+            backward_micro_batch=variant.micro_batch,
+        )
+        for index, cut in enumerate(cuts)
+    )
+    return Plan(
+        schedule=variant.schedule,
+        micro_batch=variant.micro_batch,
+        num_microbatches=variant.num_microbatches,
+        pipelines=(Pipeline(stages=stages),),
+    )
+
+
 def assemble(costs: CostModel, variant: Variant, layout: Layout) -> Plan | None:
     """The plan of a layout; None if hosts, devices or memory do not suffice.
 
     Recomputation follows the job: with `auto`, exactly the stages that would not fit otherwise.
     """
-    problem = costs.problem
-    devices = seat_stages(problem.cluster, [Seat(placement=block.placement, opens=block.opens) for block in layout])
+    cluster = costs.problem.cluster
+    devices = seat_stages(cluster, [Seat(placement=block.placement, opens=block.opens) for block in layout])
     if devices is None:
         return None
-    stages, start = [], 0
+    cuts, start = [], 0
     for index, (block, names) in enumerate(zip(layout, devices, strict=True)):
         depth = warmup_depth(variant.schedule, len(layout) - index, variant.num_microbatches)
         recompute = recompute_choice(costs, variant, block.placement, start, block.stop, depth)
         if recompute is None:
             return None
-        stages.append(
-            Stage(
-                start=start,
-                stop=block.stop,
-                devices=names,
-                replicas=block.placement.replicas,
-                recompute=recompute,
-                warmup_depth=depth,
-                forward_micro_batch=variant.micro_batch,
-                backward_micro_batch=variant.micro_batch,
-            )
-        )
+        cuts.append(Cut(start=start, stop=block.stop, devices=names, recompute=recompute))
         start = block.stop
-    return Plan(
-        schedule=variant.schedule,
-        micro_batch=variant.micro_batch,
-        num_microbatches=variant.num_microbatches,
-        pipelines=(Pipeline(stages=tuple(stages)),),
-    )
+    return plan_of(variant, cuts)
 
 
 RECOMPUTE_MODES = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}
