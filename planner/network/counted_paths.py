@@ -14,6 +14,8 @@ from planner.cost.plan_costs import Floats, Ints
 from planner.network.arcs import Bools
 from planner.network.stage_network import StageNetwork
 
+MAX_LABELS = 40_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
@@ -73,6 +75,11 @@ class CountedPaths:
         self._strides = np.concatenate(([1], np.cumprod(self._counts)[:-1]))
         self._from_source = self._levels(self._head, self._tail, graph.level[nodes], self._states_before)
         self._to_sink = self._levels(self._tail, self._head, graph.level[nodes], self._states_after)[::-1]
+
+    @classmethod
+    def fit(cls, network: StageNetwork) -> bool:
+        """Whether the labels of a network can be kept in memory."""
+        return cls.size(network) <= MAX_LABELS
 
     @staticmethod
     def size(network: StageNetwork) -> int:

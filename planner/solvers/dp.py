@@ -20,7 +20,6 @@ from planner.solvers.decision import Decision
 from planner.solvers.search import ROUNDING, Search
 from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
 
-MAX_LABELS = 40_000_000
 NARROW = 1e-3
 """Relative width of the interval from which the best value is worth trying to beat outright."""
 WORTHWHILE = 0.8
@@ -76,7 +75,7 @@ class RowOptimum:
             low_s = max(low_s, proven_s)
         if len(rows.network.arcs) == 0:
             return self.value_s
-        if CountedPaths.size(rows.network) > MAX_LABELS:
+        if not CountedPaths.fit(rows.network):
             return low_s
         try:
             return self._bisect(rows, low_s)

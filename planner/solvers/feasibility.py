@@ -17,7 +17,6 @@ from planner.network.stage_network import build_network
 from planner.solvers.highs import Outcome, StopCheck, solve_integer
 from planner.solvers.stage_program import path_of, stage_program
 
-MAX_LABELS = 40_000_000
 EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIPE)
 """By warm-up depth, and so by memory."""
 
@@ -57,7 +56,7 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
     if len(network.arcs) == 0:
         return None
     rows = replace(build_rows(network, shared_only=True), families=())
-    if CountedPaths.size(network) <= MAX_LABELS:
+    if CountedPaths.fit(network):
         path = CountedPaths(network).cheapest(_no_limits(rows), np.ones(len(network.arcs), dtype=bool))
         return None if path is None else decode_path(network, path)
     program, _ = stage_program(rows, integer=True, missing_penalty=None)

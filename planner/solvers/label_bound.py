@@ -15,7 +15,6 @@ import numpy as np
 from planner.core.plan import Plan
 from planner.cost.plan_costs import Ints
 from planner.network.arcs import Bools
-from planner.network.counted_paths import CountedPaths
 from planner.network.decode import decode_path
 from planner.network.layout import layout_of
 from planner.network.rows import Rows
@@ -25,7 +24,6 @@ from planner.solvers.local_search import improve
 from planner.solvers.moves import LAYER_MOVES
 from planner.solvers.search import Search
 
-MAX_LABELS = 40_000_000
 WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are no slower than this times the best one."""
 PRECISION = 1e-4
@@ -161,8 +159,3 @@ class Part:
         (seconds,) = search.offer([plan])
         if self._step_s == math.inf and seconds <= WORTH_IMPROVING * search.best_s:
             improve(search, plan.variant, layout_of(search.costs, plan), seconds, moves=LAYER_MOVES)
-
-
-def fits_in_memory(rows: Rows) -> bool:
-    """Whether the labels of these rows can be kept."""
-    return CountedPaths.size(rows.network) <= MAX_LABELS

@@ -7,12 +7,13 @@ import numpy as np
 from planner.core.plan import Plan
 from planner.core.problem import Variant
 from planner.cost.plan_costs import Ints
+from planner.network.counted_paths import CountedPaths
 from planner.network.decode import decode_path
 from planner.network.lagrangian import TOLERANCE, Priced, price, single_family
 from planner.network.rows import Rows, build_rows
 from planner.network.stage_network import StageNetwork, build_network
 from planner.solvers.highs import IntegerAnswer, Outcome, solve_integer
-from planner.solvers.label_bound import LabelBound, fits_in_memory
+from planner.solvers.label_bound import LabelBound
 from planner.solvers.multipliers import improve_multipliers
 from planner.solvers.options import RowChoice
 from planner.solvers.search import Search
@@ -104,7 +105,7 @@ class VariantProof:
         return rows
 
     def _wants_labels(self, rows: Rows) -> bool:
-        return not self._shared and len(rows.network.arcs) > 0 and fits_in_memory(rows)
+        return not self._shared and len(rows.network.arcs) > 0 and CountedPaths.fit(rows.network)
 
     def _raise_labels(self, labels: LabelBound, *, may_split: bool) -> None:
         limit_s = self._limit_s

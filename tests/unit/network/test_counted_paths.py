@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.problem import Problem
 from planner.cost.cost_model import CostModel
-from planner.network import pareto_paths
+from planner.network import counted_paths, pareto_paths
 from planner.network.counted_paths import CountedPaths, Criteria
 from planner.network.decode import decode_path
 from planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from planner.network.stage_network import build_network
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import CATALOGUE, chain, job, kinds
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import plan_paths
 
@@ -139,3 +139,12 @@ def test_too_many_labels_leave_the_question_open(pair_of_hosts, monkeypatch):
     everything = np.ones(len(pair_of_hosts.arcs), dtype=bool)
     with pytest.raises(TooManyLabelsError):
         pareto_path(pair_of_hosts, criteria(len(everything)), everything)
+
+
+def test_labels_too_many_for_memory_do_not_fit(monkeypatch):
+    """The limit is on nodes times count states."""
+    problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
+    network = build_network(CostModel(problem), problem.variants[0])
+    assert CountedPaths.fit(network)
+    monkeypatch.setattr(counted_paths, "MAX_LABELS", CountedPaths.size(network) - 1)
+    assert not CountedPaths.fit(network)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from planner.core.result import Status
 from planner.cost.cost_model import CostModel
+from planner.network import counted_paths
 from planner.network.rows import SHARED_FAMILIES
 from planner.simulator.bounds import lower_bound
 from planner.solvers import dp
@@ -40,7 +41,7 @@ def test_least_rows_of_all_plans_are_found(problem):
 
 def test_labels_too_many_for_memory_leave_a_weaker_bound(monkeypatch):
     """The greedy plan, and what single families of rows prove of it."""
-    monkeypatch.setattr(dp, "MAX_LABELS", 1)
+    monkeypatch.setattr(counted_paths, "MAX_LABELS", 1)
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
     result = run(problem, "dp", SolveOptions())
     assert (result.status, result.row_bound_s) == (Status.FEASIBLE, None)

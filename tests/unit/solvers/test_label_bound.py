@@ -11,7 +11,7 @@ from planner.network.stage_network import build_network
 from planner.simulator.engine import iteration_times
 from planner.solvers import label_bound
 from planner.solvers.brute_force import all_plans
-from planner.solvers.label_bound import LabelBound, fits_in_memory
+from planner.solvers.label_bound import LabelBound
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
 from tests.catalogue import CATALOGUE
@@ -92,10 +92,3 @@ def test_cancelled_search_asks_nothing():
     _, labels, _ = labels_of(heterogeneous_chain(), cancelled=cancelled)
     labels.raise_to(40.0, may_split=True, max_steps=PLENTY)
     assert labels.bound_s == 0.0
-
-
-def test_labels_too_many_for_memory_are_not_tried(monkeypatch):
-    _, _, rows = labels_of(heterogeneous_chain())
-    assert fits_in_memory(rows)
-    monkeypatch.setattr(label_bound, "MAX_LABELS", 1)
-    assert not fits_in_memory(rows)

@@ -11,6 +11,7 @@ from planner.core.result import Status
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
+from planner.network import counted_paths
 from planner.network.rows import build_rows
 from planner.network.stage_network import build_network
 from planner.solvers import variant_proof
@@ -122,7 +123,7 @@ def test_probing_and_exclusion_alone_find_the_optimum(problem):
     """Labels are refused, and no network counts as easy: cutoffs are probed, and plans excluded one by one."""
     whole = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(variant_proof, "fits_in_memory", lambda rows: False)
+        patch.setattr(counted_paths, "MAX_LABELS", 0)
         patch.setattr(variant_proof, "EASY_ARCS", 0)
         probed = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=None))
     assert probed.status is whole.status
