@@ -1,6 +1,9 @@
 """All drivers, one after another: `python -m benchmarks`."""
 
-from benchmarks import quality, simulator_speed
+from benchmarks import formulations, quality, simulator_speed, solver_steps
 
-simulator_speed.main()
-quality.main([])
+if __name__ == "__main__":
+    simulator_speed.main()
+    solver_steps.main([])
+    formulations.main([])
+    quality.main([])

@@ -1,4 +1,4 @@
-"""The problems that benchmarks run on, frozen: name, inputs, solvers, budget."""
+"""The problems that benchmarks run on, frozen: name, inputs, choices, budget."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,41 @@ from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
 
+FREE = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
+"""Schedules with devices of a stage's own, what files and the command line allow by default."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """One problem of the catalogue with the choices left to the planner."""
+    """One problem of the catalogue: by default with every choice left to the planner."""
 
     model: str
     cluster: str
     global_batch: int
-    micro_batches: tuple[int, ...] = (1,)
+    micro_batches: tuple[int, ...] = (1, 2, 4, 8)
     replicas: tuple[int, ...] | None = None
-    schedules: tuple[Schedule, ...] = tuple(Schedule)
+    tensor_parallel: tuple[int, ...] | None = None
+    pipelines: tuple[int, ...] | None = None
+    schedules: tuple[Schedule, ...] = FREE
+    time_limit_s: float = 120.0
+    wanted_gap: float = 0.01
+    """The gap that has to be proven within the time limit."""
 
     @property
     def name(self) -> str:
-        """Inputs and choices, short."""
-        sizes = ",".join(map(str, self.micro_batches))
-        replicas = "any" if self.replicas is None else ",".join(map(str, self.replicas))
-        schedules = "" if len(self.schedules) > 1 else f", {self.schedules[0]} only"
-        return f"{self.model}, {self.cluster}, batch {self.global_batch}, b {sizes}, r {replicas}{schedules}"
+        """Inputs and what is not free, short."""
+        return ", ".join([self.model, self.cluster, f"batch {self.global_batch}", *self.restrictions])
+
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """Choices that the planner does not have."""
+        told = [] if self.micro_batches == (1, 2, 4, 8) else [f"b {_list(self.micro_batches)}"]
+        for letter, allowed in (("r", self.replicas), ("tp", self.tensor_parallel), ("P", self.pipelines)):
+            if allowed is not None:
+                told.append(f"{letter} {_list(allowed)}")
+        if self.schedules != FREE:
+            told.append(f"{_list(self.schedules)} only")
+        return tuple(told)
 
     def problem(self) -> Problem:
         """The problem itself, in fp16 with AdamW."""
@@ -40,17 +56,70 @@ class Spec:
                 precision=precision,
                 micro_batches=self.micro_batches,
                 replicas=self.replicas,
+                tensor_parallel=self.tensor_parallel,
+                pipelines=self.pipelines,
                 schedules=self.schedules,
             ),
         )
 
 
+def _list(values: tuple[object, ...]) -> str:
+    return ",".join(map(str, values))
+
+
+GPT2_XL = Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, time_limit_s=60, wanted_gap=0.001)
+BERT_LARGE = Spec(model="bert-large", cluster="commodity-32", global_batch=512, time_limit_s=60, wanted_gap=0.005)
+LLAMA3_70B = Spec(model="llama3-70b", cluster="three-generations-64", global_batch=512)
+
 QUALITY = (
-    Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, replicas=(1,)),
-    Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, replicas=(1,), schedules=(Schedule.ONE_F_ONE_B,)),
-    Spec(model="bert-large", cluster="commodity-32", global_batch=128, replicas=(1,)),
-    Spec(model="bert-large", cluster="commodity-32", global_batch=128, micro_batches=(1, 2, 4), replicas=(1, 2, 3, 4)),
-    Spec(model="resnet152", cluster="mixed-server-8", global_batch=64, micro_batches=(2, 4)),
+    GPT2_XL,
+    Spec(model="llama3-8b", cluster="a100-v100-32", global_batch=256, time_limit_s=60, wanted_gap=0.005),
+    BERT_LARGE,
+    LLAMA3_70B,
+    Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, time_limit_s=300, wanted_gap=0.03),
+    Spec(model="gpt2-345m", cluster="dgx-a100-16", global_batch=128),
+    Spec(model="mixtral-8x7b", cluster="three-generations-64", global_batch=256),
+    Spec(model="bert-large", cluster="three-generations-64", global_batch=512),
+    Spec(model="vit-large", cluster="h100-8", global_batch=256),
+    Spec(model="llama3-8b", cluster="commodity-32", global_batch=64),
+    Spec(model="resnet152", cluster="mixed-server-8", global_batch=64),
 )
-SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8),)
+"""For the plans and bounds of all solvers."""
+
+STEPS = (GPT2_XL, BERT_LARGE, LLAMA3_70B)
+"""For what the steps of `milp` take."""
+
+PLAIN = {"micro_batches": (1,), "replicas": (1,), "tensor_parallel": (1,), "pipelines": (1,)}
+"""One device for each stage, one pipeline."""
+ONLY_1F1B = (Schedule.ONE_F_ONE_B,)
+
+TEXTBOOK = (
+    Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=60),
+    Spec(model="synthetic:7:6", cluster="mixed-server-8", global_batch=8, micro_batches=(1, 2), time_limit_s=60),
+    Spec(model="synthetic:3:8", cluster="mixed-server-8", global_batch=16, time_limit_s=60, **PLAIN),
+    Spec(model="synthetic:5:10", cluster="hetpipe-16", global_batch=16, time_limit_s=60, **PLAIN),
+    Spec(model="bert-large", cluster="h100-8", global_batch=64, schedules=ONLY_1F1B, time_limit_s=60, **PLAIN),
+)
+"""Small enough for the textbook formulation."""
+
+TEXTBOOK_RACE = (
+    Spec(model="bert-large", cluster="h100-8", global_batch=64, schedules=ONLY_1F1B, time_limit_s=100, **PLAIN),
+    Spec(model="bert-large", cluster="mixed-server-8", global_batch=32, schedules=ONLY_1F1B, time_limit_s=100, **PLAIN),
+)
+"""Eight devices: `milp` against the textbook formulation, to the same proven gap."""
+
+DP = (
+    Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, time_limit_s=60, **PLAIN),
+    Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, time_limit_s=60),
+    Spec(model="resnet152", cluster="mixed-server-8", global_batch=64, time_limit_s=60, **PLAIN),
+    Spec(model="resnet152", cluster="mixed-server-8", global_batch=64, time_limit_s=60),
+    Spec(model="bert-large", cluster="commodity-32", global_batch=512, time_limit_s=60),
+    Spec(model="gpt2-345m", cluster="dgx-a100-16", global_batch=128, time_limit_s=60),
+    Spec(model="vit-large", cluster="h100-8", global_batch=256, time_limit_s=60),
+    Spec(model="llama3-8b", cluster="a100-v100-32", global_batch=256, time_limit_s=60),
+    Spec(model="mixtral-8x7b", cluster="three-generations-64", global_batch=256, time_limit_s=60),
+)
+"""`dp` against `milp`."""
+
+SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
 """Small enough for the test suite."""

@@ -8,6 +8,7 @@ numbers, `8 s` bytes, on top. The head is that of pre-training:
   `h^2 + h`, next-sentence prediction `2 h + 2`; the token matrix is tied to the embedding's
 - forward FLOPs: `2 s h^2 + 2 s h v + 2 h^2 + 4 h`; the loss is computed over all positions
 - saved: input, GeLU's input and output, the norm's output: `4 s h`, then as any token head
+- under tensor parallelism the dense layers are taken to be divided like the token matrix
 """
 
 from dataclasses import dataclass, replace

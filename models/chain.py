@@ -11,6 +11,8 @@
 - `working` is the most that lives for a moment on top of what is saved, which is during the
   backward: gradients of activations. Workspaces of libraries are not counted.
 - `output` is what the next layer is given.
+- `all_reduced` is what devices that share the layer (tensor parallelism) all-reduce in each direction; a layer
+  without it is computed whole on each of them.
 """
 
 from dataclasses import dataclass
@@ -43,6 +45,8 @@ class LayerCounts:
     output: int = 0
     working: int = 0
     working_fixed_bytes: int = 0
+    all_reduced: float | None = None
+    """Numbers in the training precision, in each direction; None: devices cannot share the layer."""
 
     def in_precision(self, precision: Precision) -> Layer:
         """The same layer in bytes."""
@@ -56,6 +60,7 @@ class LayerCounts:
             saved_bytes=float(size * self.saved + self.saved_fixed_bytes),
             output_bytes=float(size * self.output),
             working_bytes=float(size * self.working + self.working_fixed_bytes),
+            tensor_parallel_bytes=None if self.all_reduced is None else float(size * self.all_reduced),
         )
 
 

@@ -6,7 +6,8 @@ From `c` channels to `o` channels with a kernel of `q x q`, on an output of `y x
 - forward FLOPs: `2 q^2 c o y^2`
 - output: `o y^2`
 
-A ReLU works in place: its output is its saved tensor, which the next layer counts as its input.
+A ReLU works in place: its output is its saved tensor, which the next layer counts as its input. Layers of
+convolutional models cannot be shared by devices (no tensor parallelism).
 """
 
 from dataclasses import dataclass

@@ -83,6 +83,7 @@ def swiglu_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
         saved=tokens * (2 * hidden + 4 * width),
         output=tokens * hidden,
         working=tokens * (hidden + 3 * width),
+        all_reduced=tokens * hidden,
     )
 
 

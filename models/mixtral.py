@@ -8,8 +8,9 @@ A Llama whose feed-forward part is a router over `E` SwiGLU experts, of which ea
   gathered tokens and their outputs, `2 s h`, and the four tensors of SwiGLU, `4 s f`
 - working: the gradient of the output, `s h`, and per chosen expert `s (h + 3 f)`
 
-Tokens are taken to spread evenly over the experts. All experts of a block are on the device of its stage:
-there is no expert parallelism.
+Tokens are taken to spread evenly over the experts. All experts of a block are on the devices of its stage:
+there is no expert parallelism. Under tensor parallelism each device has a part of every expert, and the sum of the
+chosen experts' outputs is all-reduced, `s h` numbers.
 """
 
 from functools import partial
@@ -51,6 +52,7 @@ def experts_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
         saved=tokens * (2 * hidden + NUM_EXPERTS + used * (2 * hidden + 4 * width)),
         output=tokens * hidden,
         working=tokens * (hidden + used * (hidden + 3 * width)),
+        all_reduced=tokens * hidden,
     )
 
 

@@ -37,6 +37,15 @@ token numbers, `8 s` bytes; with dropout a mask of `s h` bytes. Working: the gra
   `4 s v` bytes, labels `8 s` bytes
 - working: the logits or their gradient in the training precision, `s v` numbers, and once more in fp32, `4 s v`
   bytes; the gradient of the normed input, `s h`
+
+**Tensor parallelism**: `n` devices share a part by heads, by columns and rows of the two products, or by tokens of
+the vocabulary (Shoeybi et al., arXiv 1909.08053). Attention and feed-forward part then all-reduce their output,
+`s h` numbers, forward, and the gradient of their input, as much, backward. With sequence parallelism (Korthikanti et
+al., MLSys 2023) norms, dropout and residual sums are divided along the tokens, so that each device holds `1 / n` of
+everything saved; the all-reduce becomes a reduce-scatter after the part and an all-gather before it, of the same
+volume. Embedding and head need one of the two in each direction, which is half an all-reduce: `s h / 2` numbers.
+Heads, widths and vocabulary are taken to divide evenly. Not counted: the sums over the vocabulary in the loss,
+`O(s)` numbers, and gathering a backward's input once more, which runs beside the computation.
 """
 
 from models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
@@ -65,6 +74,7 @@ def attention_part(
         saved_fixed_bytes=FP32_BYTES * heads * tokens + MASK_BYTES * tokens * hidden * dropout,
         output=tokens * hidden,
         working=tokens * (3 * hidden + 2 * keys),
+        all_reduced=tokens * hidden,
     )
 
 
@@ -79,6 +89,7 @@ def feed_forward_part(name: str, *, tokens: int, hidden: int, width: int, dropou
         saved_fixed_bytes=MASK_BYTES * tokens * hidden * dropout,
         output=tokens * hidden,
         working=tokens * (hidden + 2 * width),
+        all_reduced=tokens * hidden,
     )
 
 
@@ -105,6 +116,7 @@ def token_embedding(*, tokens: int, hidden: int, params: int, dropout: bool = Tr
         saved_fixed_bytes=INDEX_BYTES * tokens + MASK_BYTES * tokens * hidden * dropout,
         output=tokens * hidden,
         working=tokens * hidden,
+        all_reduced=tokens * hidden / 2,
     )
 
 
@@ -122,4 +134,5 @@ def token_head(
         saved_fixed_bytes=FP32_BYTES * tokens * vocabulary + INDEX_BYTES * tokens,
         working=tokens * (hidden + vocabulary),
         working_fixed_bytes=FP32_BYTES * tokens * vocabulary,
+        all_reduced=tokens * hidden / 2,
     )

@@ -6,6 +6,7 @@ a GPT without dropout. No sequence to choose.
 - patch embedding: parameters `3 p^2 h + h + h + s h` (product, class token, positions), forward FLOPs
   `2 (s - 1) 3 p^2 h`; saved: the image; working: the gradient of its output
 - head: final LayerNorm `2 h` and a classifier on the class token; it saves all tokens it is given, `s h`
+- under tensor parallelism every device computes both whole; only the blocks are shared
 """
 
 from dataclasses import dataclass

@@ -11,6 +11,8 @@ from planner.core.schedule import Schedule
 NOTHING_KEPT = Optimizer(name="nothing", weight_bytes=0.0, gradient_bytes=0.0, state_bytes=0.0)
 WEIGHTS_ONLY = Optimizer(name="weights", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=0.0)
 INFINITE = float("inf")
+PLAIN_SCHEDULES = tuple(schedule for schedule in Schedule if schedule is not Schedule.INTERLEAVED)
+"""Those that every solver knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,19 @@ def one_server(name, count, *, fabric=UNLIMITED, memory_bytes=INFINITE):
 
 
 def job(num_microbatches, *, micro_batch=1, schedule=Schedule.ONE_F_ONE_B, **choices):
-    """A job with one micro-batch size and one schedule."""
-    choices.setdefault("optimizer", NOTHING_KEPT)
+    """A job with one micro-batch size and one schedule, for one pipeline unless said otherwise."""
+    choices = {"optimizer": NOTHING_KEPT, "pipelines": (1,)} | choices
     return Job(
         global_batch=num_microbatches * micro_batch, micro_batches=(micro_batch,), schedules=(schedule,), **choices
+    )
+
+
+def fast_and_slow():
+    """A fast host, 1 s a layer, and a slow one, 3 s, each with memory for one of two layers; one micro-batch."""
+    return Problem(
+        model=chain(2, {"fast": 1.0, "slow": 3.0}, params_bytes=2.0),
+        cluster=one_device_per_server("fast", "slow", memory_bytes=1.0),
+        job=job(1, optimizer=WEIGHTS_ONLY),
     )
 
 
@@ -155,11 +166,72 @@ def _too_large():
     )
 
 
+def _tensor_parallelism():
+    """A single layer and sample per micro-batch: two devices share the layer, 0.5 s forward and backward.
+
+    The ring moves 2 (2 - 1) / 2 x 1 byte at 4 bytes/s in each direction: 3 x (2 x 0.5 + 2 x 0.25) = 4.5 s, not 6.
+    """
+    return Problem(
+        model=chain(1, {"gpu": 2.0}, tensor_parallel_bytes=1.0),
+        cluster=one_server("gpu", 2, fabric=Link(bandwidth_bytes_per_s=4.0)),
+        job=job(3),
+    )
+
+
+def _pipelines():
+    """Two pipelines of one device each run 2 of 4 micro-batches: 2 x 4 x 2 = 16 s; one of two stages takes 20."""
+    return Problem(model=chain(4, {"gpu": 2.0}), cluster=_two_hosts(), job=job(4, pipelines=None))
+
+
+def _synchronised_pipelines():
+    """As above with gradients of 4 bytes: 2 (2 - 1) / 2 x 4 bytes at 2 bytes/s between the hosts: 16 + 2 = 18 s.
+
+    In one pipeline of two stages nothing is synchronised, and 20 s remain.
+    """
+    optimizer = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
+    return Problem(
+        model=chain(4, {"gpu": 2.0}, params_bytes=2.0),
+        cluster=_two_hosts(network=Link(bandwidth_bytes_per_s=2.0)),
+        job=job(4, pipelines=None, optimizer=optimizer),
+    )
+
+
+def _two_hosts(**changes):
+    server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=1),))
+    return Cluster(name="alike", device_types=kinds(gpu=INFINITE), servers=(server,), **changes)
+
+
+def _divided_state():
+    """One parameter of 1 byte with 4 bytes of state, devices of 3 bytes: two replicas hold half of the state each.
+
+    3 micro-batches of 2 samples, one on each device: 3 x 2 = 6 s.
+    """
+    optimizer = Optimizer(name="state", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=4.0)
+    return Problem(
+        model=chain(1, {"gpu": 2.0}, params_bytes=2.0),
+        cluster=one_server("gpu", 2, memory_bytes=3.0),
+        job=job(3, micro_batch=2, optimizer=optimizer, zero1=True),
+    )
+
+
+def _interleaved():
+    """Two devices take turns on four stages of one layer, F = B = 1: 18 s, not the 20 of two stages.
+
+    Each device works 4 x 2 x 2 = 16 s; the second begins no sooner than the first has done a forward, 1 s, and
+    after its last backward one of the first is still to come, 1 s.
+    """
+    return Problem(
+        model=chain(4, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=job(4, schedule=Schedule.INTERLEAVED)
+    )
+
+
+INTERLEAVED = KnownOptimum(name="interleaved", problem=_interleaved(), optimum_s=18.0)
+"""For the solvers that know the schedule."""
 CATALOGUE = (
     KnownOptimum(name="single device", problem=_single_device(), optimum_s=24.0),
     *(
         KnownOptimum(name=f"two equal devices, {schedule}", problem=_two_equal_devices(schedule), optimum_s=20.0)
-        for schedule in Schedule
+        for schedule in PLAIN_SCHEDULES
     ),
     KnownOptimum(name="heterogeneous chain", problem=_heterogeneous_chain(), optimum_s=20.0),
     KnownOptimum(name="slow network", problem=_slow_network(), optimum_s=24.0),
@@ -167,5 +239,9 @@ CATALOGUE = (
     KnownOptimum(name="all-reduce", problem=_all_reduce(), optimum_s=10.0),
     KnownOptimum(name="memory forces a cut", problem=_memory_forces_a_cut(), optimum_s=12.0),
     KnownOptimum(name="recomputation forced", problem=_recompute_forced(), optimum_s=18.0),
+    KnownOptimum(name="tensor parallelism", problem=_tensor_parallelism(), optimum_s=4.5),
+    KnownOptimum(name="several pipelines", problem=_pipelines(), optimum_s=16.0),
+    KnownOptimum(name="synchronised pipelines", problem=_synchronised_pipelines(), optimum_s=18.0),
+    KnownOptimum(name="divided optimizer state", problem=_divided_state(), optimum_s=6.0),
     KnownOptimum(name="too large", problem=_too_large(), optimum_s=None),
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.core.problem import Variant
-from planner.core.schedule import Schedule, warmup_depth
+from planner.core.schedule import Schedule, warmup_depths
 from planner.cost.plan_costs import PlanCosts
 from planner.simulator.program import Kind, Program
 from tests.reference_simulator import Span, simulate
@@ -22,14 +22,15 @@ def pipeline_costs(
     micro_batches: int,
     schedule: Schedule = Schedule.ONE_F_ONE_B,
     micro_batch: int = 1,
+    chunks: int = 1,
     **changes: object,
 ) -> PlanCosts:
     """Costs of a pipeline without shared links, all-reduces and optimizer steps, unless `changes` say otherwise."""
     num_stages = len(forward_s)
     zeros = np.zeros(num_stages)
     costs = PlanCosts(
-        variant=Variant(schedule=schedule, micro_batch=micro_batch, num_microbatches=micro_batches),
-        warmup_depth=np.array([warmup_depth(schedule, num_stages - s, micro_batches) for s in range(num_stages)]),
+        variant=Variant(schedule=schedule, micro_batch=micro_batch, num_microbatches=micro_batches, chunks=chunks),
+        warmup_depth=np.array(warmup_depths(schedule, num_stages, micro_batches, chunks=chunks)),
         forward_s=np.array(forward_s, dtype=float),
         backward_s=np.array(backward_s, dtype=float),
         transfer_s=np.broadcast_to(np.asarray(transfer_s, dtype=float), (num_stages - 1,)),
@@ -62,7 +63,13 @@ def random_routes(rng: np.random.Generator, flows: int, *, names: int) -> tuple[
 
 
 def random_costs(
-    rng: np.random.Generator, routes: tuple[tuple[str, ...], ...], *, schedule: Schedule, micro_batches: int, style: str
+    rng: np.random.Generator,
+    routes: tuple[tuple[str, ...], ...],
+    *,
+    schedule: Schedule,
+    micro_batches: int,
+    style: str,
+    chunks: int = 1,
 ) -> PlanCosts:
     """Costs at random of a pipeline whose flows use these links."""
     num_stages = (len(routes) + 2) // 3
@@ -73,6 +80,7 @@ def random_costs(
         random_seconds(rng, edges, str(rng.choice([style, "none"], p=[0.8, 0.2]))),
         micro_batches=micro_batches,
         schedule=schedule,
+        chunks=chunks,
         forward_links=routes[:edges],
         backward_links=routes[edges : 2 * edges],
         sync_links=routes[2 * edges :],
@@ -81,18 +89,58 @@ def random_costs(
     )
 
 
-def textbook_actions(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
-    """Action lists of a plan, written down independently of the planner: k forwards, then B and F in turn."""
-    total, size = costs.variant.num_microbatches, costs.variant.micro_batch
+def random_interleaved(rng: np.random.Generator, *, names: int, style: str) -> PlanCosts:
+    """Up to five device groups with up to four chunks, and up to four rounds of micro-batches."""
+    devices, chunks, rounds = (int(rng.integers(1, most + 1)) for most in (5, 4, 4))
+    return random_costs(
+        rng,
+        random_routes(rng, 3 * devices * chunks - 2, names=names),
+        schedule=Schedule.INTERLEAVED,
+        micro_batches=devices * rounds,
+        style=style,
+        chunks=chunks,
+    )
+
+
+def textbook_actions(costs: PlanCosts) -> list[list[tuple[str, int, int, int]]]:
+    """Action lists of a plan, written down independently of the planner."""
+    size = costs.variant.micro_batch
+    interleaved = costs.variant.schedule is Schedule.INTERLEAVED
+    lists = _interleaved_lists(costs) if interleaved else _plain_lists(costs)
+    return [[(op, stage, i * size, (i + 1) * size) for op, stage, i in own] for own in lists]
+
+
+def _plain_lists(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
+    """k forwards, then B and F in turn."""
+    total = costs.variant.num_microbatches
     lists = []
-    for depth in costs.warmup_depth:
+    for stage, depth in enumerate(costs.warmup_depth):
         first = min(int(depth), total)
-        own = [("F", i) for i in range(first)]
+        own = [("F", stage, i) for i in range(first)]
         for i in range(total):
-            own.append(("B", i))
+            own.append(("B", stage, i))
             if first + i < total:
-                own.append(("F", first + i))
-        lists.append([(op, i * size, (i + 1) * size) for op, i in own])
+                own.append(("F", stage, first + i))
+        lists.append(own)
+    return lists
+
+
+def _interleaved_lists(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
+    """All forwards and all backwards of a device group in order, then dealt out to the three phases."""
+    chunks, total = costs.variant.chunks, costs.variant.num_microbatches
+    devices = costs.num_stages // chunks
+    lists = []
+    for device in range(devices):
+        stages = list(range(device, costs.num_stages, devices))
+        groups = [range(first, first + devices) for first in range(0, total, devices)]
+        forwards = [("F", stage, i) for group in groups for stage in stages for i in group]
+        backwards = [("B", stage, i) for group in groups for stage in reversed(stages) for i in group]
+        own = []
+        for _ in range(min(len(forwards), 2 * (devices - device - 1) + (chunks - 1) * devices)):
+            own.append(forwards.pop(0))
+        while forwards:
+            own += [forwards.pop(0), backwards.pop(0)]
+        lists.append(own + backwards)
     return lists
 
 

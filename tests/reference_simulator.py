@@ -1,8 +1,8 @@
 """The simulator once more, as plainly as possible: one event after another, with dictionaries.
 
-Shares no code with `planner.simulator`. It is given action lists [(op, lo, hi), ...] with op "F" or
-"B", one list per stage, a function that says how many seconds each task takes, and one that names
-the links of each message and all-reduce. It returns start and end of every task by its key:
+Shares no code with `planner.simulator`. It is given action lists [(op, stage, lo, hi), ...] with op
+"F" or "B", one list per device group, a function that says how many seconds each task takes, and one
+that names the links of each message and all-reduce. It returns start and end of every task by its key:
 
     ("F" or "B", stage, lo, hi)                    an action
     ("send F" or "send B", stage, lo, hi)          a message, by the stage that sends it
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Key = tuple
-Actions = list[list[tuple[str, int, int]]]
+Actions = list[list[tuple[str, int, int, int]]]
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,18 @@ class Request:
 
     key: Key
     rank: tuple
-    """(0, stage, position of the action in the stage's list, first sample) or (1, stage)."""
+    """(0, device group, position of the action in its list, first sample) or (1, stage)."""
     receiver: int | None = None
+    """Device group of a message's receiver."""
 
 
 @dataclass
 class Pipeline:
     """What is to be done, and what has happened so far."""
 
-    actions: list[list[Key]]
+    actions: Actions
+    stages: list[list[int]]
+    """Of each device group, in ascending order."""
     sends: dict[Key, list[Request]]
     """Messages of each action, first sample first."""
     needs: dict[Key, list[Key]]
@@ -51,19 +54,19 @@ class Pipeline:
     """Links of a flow, named by the first two items of its keys, that another flow uses too."""
     spans: dict[Key, Span] = field(default_factory=dict)
     position: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Actions done, by stage."""
+    """Actions done, by device group."""
     free_from: dict = field(default_factory=lambda: defaultdict(float))
-    """End of the latest task of each stage and each link."""
+    """End of the latest task of each device group and each link."""
     line: list = field(default_factory=list)
     """Heap of (ready time, rank, request): who waits for a shared link."""
 
 
 def simulate(actions: Actions, seconds: Callable[[Key], float], links: Callable[[Key], tuple[str, ...]]) -> dict:
     """Start and end of every task of one iteration."""
-    keys = [[(op, stage, lo, hi) for op, lo, hi in own] for stage, own in enumerate(actions)]
-    sends, needs = _messages(keys)
-    shared = _shared_links(len(actions), links)
-    pipeline = Pipeline(actions=keys, sends=sends, needs=needs, seconds=seconds, shared_links=shared)
+    sends, needs = _messages(actions)
+    shared = _shared_links(1 + max(stage for own in actions for _, stage, _, _ in own), links)
+    stages = [sorted({stage for _, stage, _, _ in own}) for own in actions]
+    pipeline = Pipeline(actions=actions, stages=stages, sends=sends, needs=needs, seconds=seconds, shared_links=shared)
     runnable = list(range(len(actions)))
     while True:
         while runnable:
@@ -71,8 +74,10 @@ def simulate(actions: Actions, seconds: Callable[[Key], float], links: Callable[
         if not pipeline.line:
             break
         runnable += _grant(pipeline)
-    for stage in range(len(actions)):
-        _record(pipeline, ("update", stage), pipeline.spans["sync", stage].end)
+    for own in stages:
+        now = pipeline.spans["sync", own[-1]].end
+        for stage in own:
+            now = _record(pipeline, ("update", stage), now)
     return pipeline.spans
 
 
@@ -81,24 +86,27 @@ def iteration_time(spans: dict[Key, Span]) -> float:
     return max(span.end for span in spans.values())
 
 
-def _play(pipeline: Pipeline, stage: int) -> list[int]:
-    """Run actions of a stage until one lacks a message; return the stages that were sent something."""
+def _play(pipeline: Pipeline, device: int) -> list[int]:
+    """Run actions of a device group until one lacks a message; return the groups that were sent something."""
     receivers = []
-    own = pipeline.actions[stage]
-    while pipeline.position[stage] < len(own):
-        action = own[pipeline.position[stage]]
+    own = pipeline.actions[device]
+    while pipeline.position[device] < len(own):
+        action = own[pipeline.position[device]]
         arrivals = [pipeline.spans.get(message) for message in pipeline.needs[action]]
         if None in arrivals:
             break
-        end = _record(pipeline, action, max([pipeline.free_from[stage], *(span.end for span in arrivals)]))
-        pipeline.free_from[stage] = end
-        pipeline.position[stage] += 1
-        requests = list(pipeline.sends[action])
-        if pipeline.position[stage] == len(own):
-            requests.append(Request(key=("sync", stage), rank=(1, stage)))
-        for request in requests:
+        end = _record(pipeline, action, max([pipeline.free_from[device], *(span.end for span in arrivals)]))
+        pipeline.free_from[device] = end
+        pipeline.position[device] += 1
+        for request in pipeline.sends[action]:
             receivers += _stand_in_line(pipeline, request, end)
+        if pipeline.position[device] == len(own):
+            receivers += _stand_in_line(pipeline, _all_reduce(pipeline.stages[device][0]), end)
     return receivers
+
+
+def _all_reduce(stage: int) -> Request:
+    return Request(key=("sync", stage), rank=(1, stage))
 
 
 def _stand_in_line(pipeline: Pipeline, request: Request, ready: float) -> list[int]:
@@ -108,7 +116,7 @@ def _stand_in_line(pipeline: Pipeline, request: Request, ready: float) -> list[i
         heapq.heappush(pipeline.line, (ready, request.rank, request))
         return []
     pipeline.free_from[flow] = _record(pipeline, request.key, max(ready, pipeline.free_from[flow]))
-    return [] if request.receiver is None else [request.receiver]
+    return _served(pipeline, request)
 
 
 def _grant(pipeline: Pipeline) -> list[int]:
@@ -118,7 +126,17 @@ def _grant(pipeline: Pipeline) -> list[int]:
     end = _record(pipeline, request.key, max([ready, *(pipeline.free_from[link] for link in links)]))
     for link in links:
         pipeline.free_from[link] = end
-    return [] if request.receiver is None else [request.receiver]
+    return _served(pipeline, request)
+
+
+def _served(pipeline: Pipeline, request: Request) -> list[int]:
+    """After an all-reduce comes that of the next stage on the same devices; return who was sent a message."""
+    if request.receiver is not None:
+        return [request.receiver]
+    stage = request.key[1]
+    own = next(stages for stages in pipeline.stages if stage in stages)
+    later = own[own.index(stage) + 1 :]
+    return _stand_in_line(pipeline, _all_reduce(later[0]), pipeline.spans[request.key].end) if later else []
 
 
 def _record(pipeline: Pipeline, key: Key, start: float) -> float:
@@ -127,32 +145,32 @@ def _record(pipeline: Pipeline, key: Key, start: float) -> float:
     return end
 
 
-def _messages(actions: list[list[Key]]) -> tuple[dict[Key, list[Request]], dict[Key, list[Key]]]:
+def _messages(actions: Actions) -> tuple[dict[Key, list[Request]], dict[Key, list[Key]]]:
     """A message is what an action has in common with one action of the stage it sends to."""
     sends, needs = defaultdict(list), defaultdict(list)
-    for stage, own in enumerate(actions):
-        takers = {op: _by_first_sample(actions, op, stage + step) for op, step in (("F", 1), ("B", -1))}
+    tiles = defaultdict(list)
+    for device, own in enumerate(actions):
+        for op, stage, lo, hi in own:
+            tiles[op, stage].append((lo, hi, device))
+    for own in tiles.values():
+        own.sort()
+    for device, own in enumerate(actions):
         for position, action in enumerate(own):
-            op, _, lo, hi = action
-            for taker in _overlapping(takers[op], lo, hi):
-                key = (f"send {op}", stage, max(lo, taker[2]), min(hi, taker[3]))
-                sends[action].append(Request(key=key, rank=(0, stage, position, key[2]), receiver=taker[1]))
-                needs[taker].append(key)
+            op, stage, lo, hi = action
+            step = {"F": 1, "B": -1}[op]
+            for first, last, receiver in _overlapping(tiles[op, stage + step], lo, hi):
+                key = (f"send {op}", stage, max(lo, first), min(hi, last))
+                sends[action].append(Request(key=key, rank=(0, device, position, key[2]), receiver=receiver))
+                needs[op, stage + step, first, last].append(key)
     return sends, needs
 
 
-def _by_first_sample(actions: list[list[Key]], op: str, stage: int) -> list[Key]:
-    if not 0 <= stage < len(actions):
-        return []
-    return sorted(action for action in actions[stage] if action[0] == op)
-
-
-def _overlapping(tiles: list[Key], lo: int, hi: int) -> list[Key]:
-    """Those of contiguous actions that share samples with [lo, hi)."""
-    first = bisect_right(tiles, lo, key=lambda tile: tile[2]) - 1
+def _overlapping(tiles: list[tuple[int, int, int]], lo: int, hi: int) -> list[tuple[int, int, int]]:
+    """Those of contiguous tiles (first sample, one past the last, device group) that meet [lo, hi)."""
+    first = bisect_right(tiles, lo, key=lambda tile: tile[0]) - 1
     found = []
     for tile in tiles[max(first, 0) :]:
-        if tile[2] >= hi:
+        if tile[0] >= hi:
             break
         found.append(tile)
     return found

@@ -28,8 +28,10 @@ def print_shortages(problem: Problem, result: Result) -> None:
         click.echo()
     elif result.status is Status.INFEASIBLE and not _has_groups(problem):
         click.echo("no group of devices may hold a stage: its replicas have to be allowed, to divide the micro-batch,")
-        click.echo("and to find devices in one island; allow others with --replicas or --micro-batch\n")
+        click.echo(
+            "and to find devices in one island; allow others with --replicas, --tensor-parallel or --micro-batch\n"
+        )
 
 
 def _has_groups(problem: Problem) -> bool:
-    return any(num_groups(problem, variant.micro_batch) > 0 for variant in problem.variants)
+    return any(num_groups(problem, variant) > 0 for variant in problem.variants)

@@ -20,51 +20,73 @@ LOOK_EVERY_S = 0.1
 """A thread that waits without end would not hear of signals on every system."""
 
 
-def run_cancellable(work: Callable[[threading.Event], T], *, quiet: bool = False) -> T:
-    """Do the work on a thread of its own; SIGINT and SIGTERM set the event it is given.
+@contextmanager
+def stop_requests() -> Iterator[threading.Event]:
+    """An event that SIGINT or SIGTERM sets while the context is open; the second one raises KeyboardInterrupt.
 
-    The work has to look at the event and to return what it has by then.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        At the second signal.
+    What looks at the event may stop early; what does not, such as the writing of a file, is left in peace.
     """
-    cancelled = threading.Event()
+    requested = threading.Event()
+
+    def request(_number: int, _frame: FrameType | None) -> None:
+        if requested.is_set():
+            # A thread may be inside HiGHS, which does not survive the end of the interpreter.
+            atexit.register(os._exit, INTERRUPTED)
+            raise KeyboardInterrupt
+        requested.set()
+
+    with _handled(request, signal.SIGINT, signal.SIGTERM):
+        yield requested
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt while the context is open, as SIGINT does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handled(interrupt, signal.SIGTERM):
+        yield
+
+
+def run_cancellable(work: Callable[[], T], requested: threading.Event, *, quiet: bool = False) -> T:
+    """Do the work on a thread of its own, so that signals are heard meanwhile.
+
+    Parameters
+    ----------
+    work
+        Has to look at the event, and to return what it has once that is set.
+    requested
+        Of :func:`stop_requests`.
+    """
     outcome: Future[T] = Future()
 
     def do() -> None:
         try:
-            outcome.set_result(work(cancelled))
+            outcome.set_result(work())
         except BaseException as fault:
             outcome.set_exception(fault)
 
-    with _signals_set(cancelled):
-        threading.Thread(target=do, daemon=True).start()
-        while not outcome.done() and not cancelled.is_set():
-            wait([outcome], timeout=LOOK_EVERY_S)
-        if not outcome.done() and not quiet:
-            click.echo("stopping with the best plan so far; again to abort at once", err=True)
-        while not outcome.done():
-            wait([outcome], timeout=LOOK_EVERY_S)
+    threading.Thread(target=do, daemon=True).start()
+    while not outcome.done() and not requested.is_set():
+        wait([outcome], timeout=LOOK_EVERY_S)
+    if not outcome.done() and not quiet:
+        click.echo("stopping with what there is so far; again to abort at once", err=True)
+    while not outcome.done():
+        wait([outcome], timeout=LOOK_EVERY_S)
     return outcome.result()
 
 
 @contextmanager
-def _signals_set(cancelled: threading.Event) -> Iterator[None]:
-    def cancel(_number: int, _frame: FrameType | None) -> None:
-        if cancelled.is_set():
-            # The thread may be inside HiGHS, which does not survive the end of the interpreter.
-            atexit.register(os._exit, INTERRUPTED)
-            raise KeyboardInterrupt
-        cancelled.set()
-
+def _handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Handle these signals so; only the main thread may, elsewhere they stay as they are."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

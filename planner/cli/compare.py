@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from planner.cli.answers import DIFFERS, EXIT_CODES, print_shortages
-from planner.cli.cancellable import run_cancellable
+from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import words_of
@@ -56,7 +56,7 @@ Outcome = Result | Refusal
     metavar="LIST|all",
     help=f"Any of {', '.join(SOLVERS)}.",
 )
-@search_options
+@search_options()
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @general_options
 def command(
@@ -68,15 +68,16 @@ def command(
     plan is faster than some time, and another has such a plan.
     """
     problem = choices.problem()
-    outcomes = run_cancellable(
-        lambda cancelled: _run_all(problem, solvers, options, cancelled, quiet=quiet), quiet=quiet
-    )
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    conflict = contradiction(results)
-    if as_json:
-        _print_as_json(problem, outcomes, options, conflict)
-    else:
-        _print_for_people(problem, outcomes, conflict)
+    with stop_requests() as cancelled:
+        outcomes = run_cancellable(
+            lambda: _run_all(problem, solvers, options, cancelled, quiet=quiet), cancelled, quiet=quiet
+        )
+        results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+        conflict = contradiction(results)
+        if as_json:
+            _print_as_json(problem, outcomes, options, conflict)
+        else:
+            _print_for_people(problem, outcomes, conflict)
     click.get_current_context().exit(DIFFERS if conflict else _exit_code(results))
 
 
@@ -151,7 +152,7 @@ def _print_as_json(problem: Problem, outcomes: Sequence[Outcome], options: Solve
 
 def _row(outcome: Outcome, best_s: float | None) -> dict[str, object]:
     if isinstance(outcome, Refusal):
-        unknown = dict.fromkeys(("objective_s", "bound_s", "gap", "seconds", "times_best", "row_bound_s"))
+        unknown = dict.fromkeys(("objective_s", "bound_s", "gap", "seconds", "stopped_by", "times_best", "row_bound_s"))
         return {"solver": outcome.solver, "status": "unsupported", **unknown, "message": outcome.reason}
     slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
     return {**comparison_row(outcome), "row_bound_s": outcome.row_bound_s, "times_best": slower, "message": ""}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from planner.cli.cancellable import terminated_like_interrupted
 from planner.cli.faults import exit_code_of
 
 
@@ -59,7 +60,8 @@ class LazyGroup(click.Group):
         """Run the command; see :mod:`planner.cli.faults`."""
         _write_any_name()
         try:
-            return super().invoke(ctx)
+            with terminated_like_interrupted():
+                return super().invoke(ctx)
         except (Exception, KeyboardInterrupt) as fault:
             ctx.exit(exit_code_of(fault, verbose=ctx.meta.get(VERBOSE, False)))
 

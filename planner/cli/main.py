@@ -10,6 +10,9 @@ COMMANDS = {
     "solve": LazyCommand(module="planner.cli.solve", summary="Find a plan, and prove how good it is."),
     "compare": LazyCommand(module="planner.cli.compare", summary="Run several solvers on one problem."),
     "simulate": LazyCommand(module="planner.cli.simulate", summary="Play one iteration of a plan file."),
+    "explain": LazyCommand(
+        module="planner.cli.explain", summary="Say what binds in a plan, and what one more unit would bring."
+    ),
     "check": LazyCommand(module="planner.cli.check", summary="Derive every number of a plan file again."),
     "models": LazyCommand(module="planner.cli.models", summary="List the models of the catalogue, or show one."),
     "clusters": LazyCommand(module="planner.cli.clusters", summary="List the clusters of the catalogue, or show one."),

@@ -9,6 +9,8 @@ import click
 
 MAX_COUNT = 1_000_000_000
 MAX_LISTED = 10_000
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -54,6 +56,16 @@ def time_limit(text: str) -> float:
     if number is None:
         raise click.BadParameter(f"{text!r} is no number of seconds; write 60, or none for no limit")
     return number or math.inf
+
+
+def memory_size(text: str) -> float:
+    """Bytes with a unit, `4GiB` or `512MB`; infinite for `none`."""
+    if text.strip() == "none":
+        return math.inf
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no size; write 4GiB or 512MB, or none for no limit")
+    return float(match[1]) * (1024.0 if match[3] else 1000.0) ** _POWERS[match[2] or ""]
 
 
 def _range(part: str) -> range:

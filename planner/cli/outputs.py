@@ -11,13 +11,18 @@ import click
 from planner.cli.option_groups import Command, option_group
 from planner.core.errors import OutputError
 from planner.core.plan import Plan
+from planner.core.result import Result
 from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, to_tree
 from planner.io.write import check_writable, write_bytes, write_text
-from planner.report.gantt import gantt_bytes, image_format
+from planner.report.convergence import convergence_bytes
+from planner.report.gantt import gantt_bytes
+from planner.report.images import image_format
 from planner.report.labels import stage_labels
 from planner.report.perfetto import trace
 from planner.simulator.timeline import Timeline
+
+GANTT, CONVERGENCE = "a Gantt chart", "a convergence chart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +33,15 @@ class Pictures:
     gantt: Path | None
     force: bool
 
-    def check(self, *others: Path | None) -> None:
+    def check(self, *others: Path | None, convergence: Path | None = None) -> None:
         """Complain now of what could not be written later.
 
         Parameters
         ----------
         others
             Further files that the command is to write.
+        convergence
+            A chart of the search that it is to write.
 
         Raises
         ------
@@ -42,8 +49,10 @@ class Pictures:
             If a file cannot be written, or is named twice.
         """
         if self.gantt is not None:
-            image_format(self.gantt)
-        paths = [path for path in (*others, self.trace, self.gantt) if path is not None]
+            image_format(self.gantt, what=GANTT)
+        if convergence is not None:
+            image_format(convergence, what=CONVERGENCE)
+        paths = [path for path in (*others, self.trace, self.gantt, convergence) if path is not None]
         for path in paths:
             check_writable(path, force=self.force)
         for index, path in enumerate(paths):
@@ -57,7 +66,7 @@ class Pictures:
             text = json.dumps(trace(timeline, stage_labels=labels), separators=(",", ":"), allow_nan=False)
             write_text(self.trace, text + "\n", force=self.force)
         if self.gantt is not None:
-            chart = gantt_bytes(timeline, image_format(self.gantt), stage_labels=labels, title=title)
+            chart = gantt_bytes(timeline, image_format(self.gantt, what=GANTT), stage_labels=labels, title=title)
             write_bytes(self.gantt, chart, force=self.force)
         return tuple(path for path in (self.trace, self.gantt) if path is not None)
 
@@ -76,6 +85,12 @@ def picture_options(command: Command) -> Command:
 def write_plan_file(path: Path, content: PlanFile, *, force: bool) -> None:
     """Write a plan file: nothing in it depends on the clock."""
     write_text(path, format_json(to_tree(content)), force=force)
+
+
+def write_convergence(path: Path, result: Result, *, title: str, force: bool) -> None:
+    """Write the chart of a search."""
+    chart = convergence_bytes(result, image_format(path, what=CONVERGENCE), title=title)
+    write_bytes(path, chart, force=force)
 
 
 def announce(paths: Sequence[Path]) -> None:

@@ -14,9 +14,11 @@ from planner.report.text_table import print_table
 def print_plan(played: Played) -> None:
     """The choices that hold for the whole plan, and a table of its stages."""
     problem = played.problem
-    click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan)}\n")
+    click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan, zero1=problem.job.zero1)}\n")
     table, *narrower = stage_tables(problem, played.plan, costs=played.costs, timeline=played.timeline)
     print_table(table, sys.stdout, narrower=narrower)
+    if len(played.plan.pipelines) > 1:
+        click.echo(f"the first of {len(played.plan.pipelines)} pipelines; the others run the same on their own devices")
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:

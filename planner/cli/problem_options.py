@@ -15,6 +15,8 @@ from planner.core.schedule import Schedule
 from planner.io.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")
+DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
+"""Without a job file; the others are for those who ask for them by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,12 @@ class ProblemChoices:
     recompute: str | None
     replicas: tuple[int, ...] | None
     """Empty for `auto`."""
+    tensor_parallel: tuple[int, ...] | None
+    """Empty for `auto`."""
+    pipelines: tuple[int, ...] | None
+    """Empty for `auto`."""
+    zero1: bool | None
+    chunks: tuple[int, ...] | None
     precision: str | None
     optimizer: str | None
     sequence_length: int | None
@@ -48,6 +56,8 @@ class ProblemChoices:
         else:
             job = self._job(default_precision=Precision.FP16)
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
+        if self.chunks is not None and Schedule.INTERLEAVED not in job.schedules:
+            raise click.UsageError("'--chunks' is for the schedule interleaved: allow it with '--schedule'.")
         return Problem(model=model, cluster=load_cluster(self.cluster), job=job)
 
     def _job(self, *, default_precision: Precision) -> Job:
@@ -61,11 +71,15 @@ class ProblemChoices:
             micro_batches=stated.micro_batches if self.micro_batch is None else self.micro_batch,
             schedules=stated.schedules if self.schedule is None else tuple(map(Schedule, self.schedule)),
             recompute=stated.recompute if self.recompute is None else Recompute(self.recompute),
-            replicas=stated.replicas if self.replicas is None else self.replicas or None,
+            replicas=_chosen(self.replicas, stated.replicas),
+            tensor_parallel=_chosen(self.tensor_parallel, stated.tensor_parallel),
+            pipelines=_chosen(self.pipelines, stated.pipelines),
+            zero1=stated.zero1 if self.zero1 is None else self.zero1,
+            chunks=self.chunks or stated.chunks,
         )
 
     def _stated_job(self, default_precision: Precision) -> Job:
-        """The job file; without one, every schedule is allowed and the rest is as in a file that says nothing."""
+        """The job file; without one, the default schedules are allowed, the rest is as in a file that says nothing."""
         if self.job is not None:
             return read_job(self.job, default_precision=default_precision)
         if self.global_batch is None:
@@ -74,7 +88,7 @@ class ProblemChoices:
             global_batch=self.global_batch,
             optimizer=standard_optimizer("adamw", default_precision),
             precision=default_precision,
-            schedules=tuple(Schedule),
+            schedules=DEFAULT_SCHEDULES,
         )
 
     def _optimizer(self, stated: Job, precision: Precision) -> Optimizer:
@@ -85,6 +99,11 @@ class ProblemChoices:
         if name in OPTIMIZERS and stated.optimizer == standard_optimizer(name, stated.precision):
             return standard_optimizer(name, precision)
         return stated.optimizer
+
+
+def _chosen(given: tuple[int, ...] | None, stated: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """What an option of counts says, or the job file where it was left out; None for `auto`."""
+    return stated if given is None else given or None
 
 
 def problem_options(command: Command) -> Command:
@@ -104,7 +123,7 @@ def problem_options(command: Command) -> Command:
             "--schedule",
             type=words_of([str(schedule) for schedule in Schedule]),
             metavar="LIST|all",
-            help="Allowed schedules: gpipe, 1f1b, eager-1f1b.  [default: all]",
+            help="Allowed schedules: gpipe, 1f1b, eager-1f1b, interleaved.  [default: all but interleaved]",
         ),
         click.option(
             "--recompute",
@@ -117,6 +136,24 @@ def problem_options(command: Command) -> Command:
             metavar="1,2|1-4|auto",
             help="Allowed replicas of a stage; auto: any that divide the micro-batch.  [default: auto]",
         ),
+        click.option(
+            "--tensor-parallel",
+            type=counts_or_auto,
+            metavar="1,2,4|auto",
+            help="Allowed devices that share a replica; auto: powers of two inside an island.  [default: auto]",
+        ),
+        click.option(
+            "--pipelines",
+            type=counts_or_auto,
+            metavar="1,2|1-4|auto",
+            help="Allowed numbers of identical pipelines; auto: any with equal shares.  [default: auto]",
+        ),
+        click.option(
+            "--zero1/--no-zero1",
+            default=None,
+            help="Whether replicas and pipelines divide the optimizer state among them.  [default: no]",
+        ),
+        click.option("--chunks", type=counts, metavar="2,3", help="Stages per device under interleaved.  [default: 2]"),
         click.option(
             "--precision",
             type=click.Choice([str(precision) for precision in Precision]),

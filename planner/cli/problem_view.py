@@ -2,14 +2,17 @@
 
 import click
 
-from planner.core.problem import Problem
+from planner.core.job import Job
+from planner.core.problem import Problem, Variant
+from planner.core.share import cluster_share
 from planner.network.places import build_places
-from planner.report.labels import count_label
+from planner.report.labels import count_label, share_label
 
 
-def num_groups(problem: Problem, micro_batch: int) -> int:
+def num_groups(problem: Problem, variant: Variant) -> int:
     """Device groups that a stage may have, alike ones counted once."""
-    places = build_places(problem.cluster, problem.job, micro_batch=micro_batch)
+    own = cluster_share(problem.cluster, variant.share)
+    places = build_places(problem, own, micro_batch=variant.micro_batch)
     return len({option.placement for option in places.options})
 
 
@@ -30,7 +33,10 @@ def problem_summary(problem: Problem) -> dict[str, object]:
                 "schedule": str(variant.schedule),
                 "micro_batch": variant.micro_batch,
                 "num_microbatches": variant.num_microbatches,
-                "device_groups": num_groups(problem, variant.micro_batch),
+                "pipelines": variant.share.num_pipelines,
+                "host_splits": list(variant.share.host_splits),
+                "chunks": variant.chunks,
+                "device_groups": num_groups(problem, variant),
             }
             for variant in problem.variants
         ],
@@ -44,16 +50,40 @@ def print_problem(problem: Problem) -> None:
     rows = [
         ("model", f"{model.name}: {model.num_layers} layers, {count_label(model.num_params)} parameters"),
         ("cluster", f"{cluster.name}: {cluster.num_devices} devices ({kinds})"),
-        ("job", f"global batch {job.global_batch}, {job.precision}, {job.optimizer.name}, recompute {job.recompute}"),
+        (
+            "job",
+            f"global batch {job.global_batch}, {job.precision}, {_optimizer_label(job)}, recompute {job.recompute}",
+        ),
         ("stages", f"up to {problem.max_stages}, each one of {_num_intervals(problem)} runs of layers"),
-        ("variants", str(len(problem.variants))),
+        (
+            "variants",
+            f"{len(problem.variants)}: {', '.join(dict.fromkeys(map(_schedule_label, problem.variants)))}, each in",
+        ),
     ]
-    for variant in problem.variants:
+    for variant in _one_schedule(problem):
         batches = f"{variant.num_microbatches} x {variant.micro_batch}"
-        places = f"{num_groups(problem, variant.micro_batch)} kinds of device groups"
-        rows.append(("", f"{variant.schedule:<12} {batches:<10} {places}"))
+        places = f"{num_groups(problem, variant)} kinds of device groups"
+        rows.append(("", f"{batches:<10} {places}{_share_suffix(variant)}"))
     for name, value in rows:
         click.echo(f"{name:<10} {value}")
+
+
+def _optimizer_label(job: Job) -> str:
+    return f"{job.optimizer.name} with ZeRO-1" if job.zero1 else job.optimizer.name
+
+
+def _one_schedule(problem: Problem) -> list[Variant]:
+    """The variants of the first schedule; every other one has the same shares and micro-batches."""
+    first = problem.variants[0]
+    return [v for v in problem.variants if (v.schedule, v.chunks) == (first.schedule, first.chunks)]
+
+
+def _schedule_label(variant: Variant) -> str:
+    return f"{variant.schedule} x{variant.chunks}" if variant.chunks > 1 else str(variant.schedule)
+
+
+def _share_suffix(variant: Variant) -> str:
+    return f" in each of {share_label(variant.share)}" if variant.share.num_pipelines > 1 else ""
 
 
 def _num_intervals(problem: Problem) -> int:

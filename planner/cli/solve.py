@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,15 @@ from pathlib import Path
 import click
 
 from planner.cli.answers import EXIT_CODES, print_shortages
-from planner.cli.cancellable import run_cancellable
+from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
 from planner.cli.option_groups import general_options, is_verbose
-from planner.cli.outputs import Pictures, announce, picture_options, print_json, write_plan_file
+from planner.cli.outputs import Pictures, announce, picture_options, print_json, write_convergence, write_plan_file
 from planner.cli.plan_view import print_numbers, print_plan
 from planner.cli.prediction import Played, plan_file_of, play, provenance_tree
 from planner.cli.problem_options import ProblemChoices, problem_options
 from planner.cli.problem_view import print_problem, problem_summary
-from planner.cli.search_options import option_values, search_options
+from planner.cli.search_options import option_values, search_options, solver_option
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
 from planner.io.plan_file import PlanFile, Provenance, provenance_of, to_tree
@@ -25,9 +26,8 @@ from planner.report.progress import progress
 from planner.report.summary import SCHEMA, result_summary
 from planner.report.verdict import verdict
 from planner.solvers.options import SolveOptions
-from planner.solvers.registry import SOLVERS, run
+from planner.solvers.registry import run, solver_for
 
-AUTO, AUTO_SOLVER = "auto", "milp"
 EVEN = "even"
 EVEN_TIME_LIMIT_S = 10.0
 
@@ -37,16 +37,16 @@ EVEN_TIME_LIMIT_S = 10.0
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64 --micro-batch 1 -o plan.json"),
 )
 @problem_options
-@click.option(
-    "--solver",
-    type=click.Choice([AUTO, *SOLVERS]),
-    default=AUTO,
-    show_default=True,
-    help=f"auto is {AUTO_SOLVER}; the others are for comparison.",
-)
-@search_options
+@solver_option
+@search_options()
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan file.")
 @picture_options
+@click.option(
+    "--convergence",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a chart of best time and bound over the search as .png or .svg.",
+)
 @click.option("--dry-run", is_flag=True, help="Check inputs and outputs, show the problem, search nothing.")
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @general_options
@@ -56,6 +56,7 @@ def command(
     options: SolveOptions,
     output: Path | None,
     pictures: Pictures,
+    convergence: Path | None,
     *,
     dry_run: bool,
     quiet: bool,
@@ -66,27 +67,28 @@ def command(
     Progress goes to stderr, the plan to stdout. Ctrl-C keeps the best plan so far.
     """
     problem = choices.problem()
-    pictures.check(output)
+    pictures.check(output, convergence=convergence)
     if dry_run:
         _show_problem(problem, as_json=as_json)
         return
-    name = AUTO_SOLVER if solver == AUTO else solver
+    name = solver_for(solver, problem, rows=options.rows)
     provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
-    with progress(sys.stderr, quiet=quiet) as observer:
-        result = run_cancellable(
-            lambda cancelled: run(problem, name, options, observer=observer, cancelled=cancelled), quiet=quiet
+    with stop_requests() as cancelled:
+        with progress(sys.stderr, quiet=quiet) as observer:
+            result = run_cancellable(
+                lambda: run(problem, name, options, observer=observer, cancelled=cancelled), cancelled, quiet=quiet
+            )
+        answer = Answer(
+            problem=problem,
+            result=result,
+            played=None if result.plan is None else play(problem, result.plan),
+            even_split_s=_even_split_s(problem, result, cancelled),
+            provenance=provenance,
         )
-    answer = Answer(
-        problem=problem,
-        result=result,
-        played=None if result.plan is None else play(problem, result.plan),
-        even_split_s=_even_split_s(problem, result),
-        provenance=provenance,
-    )
-    try:
-        written = answer.write(output, pictures)
-    finally:
-        answer.print_as_json() if as_json else answer.print_for_people()
+        try:
+            written = answer.write(output, pictures, convergence)
+        finally:
+            answer.print_as_json() if as_json else answer.print_for_people()
     if not quiet:
         announce(written)
     click.get_current_context().exit(EXIT_CODES[result.status])
@@ -109,14 +111,19 @@ class Answer:
         """What `-o` writes; None without a plan."""
         return None if self.played is None else plan_file_of(self.played, self.result, self.provenance)
 
-    def write(self, output: Path | None, pictures: Pictures) -> tuple[Path, ...]:
-        """Write all files that were asked for; none without a plan."""
-        if self.played is None or self.plan_file is None:
-            return ()
-        if output is not None:
-            write_plan_file(output, self.plan_file, force=pictures.force)
-        written = () if output is None else (output,)
-        return (*written, *pictures.write(self.played.plan, self.played.timeline, title=self.problem.model.name))
+    def write(self, output: Path | None, pictures: Pictures, convergence: Path | None) -> tuple[Path, ...]:
+        """Write all files that were asked for; without a plan only the chart of the search."""
+        written: tuple[Path, ...] = ()
+        if self.played is not None and self.plan_file is not None:
+            if output is not None:
+                write_plan_file(output, self.plan_file, force=pictures.force)
+                written = (output,)
+            written += pictures.write(self.played.plan, self.played.timeline, title=self.problem.model.name)
+        if convergence is not None:
+            title = f"{self.problem.model.name} on {self.problem.cluster.name}"
+            write_convergence(convergence, self.result, title=title, force=pictures.force)
+            written += (convergence,)
+        return written
 
     def print_for_people(self) -> None:
         """The plan, its numbers, and the verdict."""
@@ -148,11 +155,13 @@ class Answer:
         )
 
 
-def _even_split_s(problem: Problem, result: Result) -> float | None:
+def _even_split_s(problem: Problem, result: Result, cancelled: threading.Event) -> float | None:
     """Time of what people do by hand, for comparison; None where there is nothing to compare."""
-    if result.plan is None or result.solver == EVEN or result.status is Status.INTERRUPTED:
+    if result.plan is None or result.solver == EVEN or cancelled.is_set():
         return None
-    even = run(problem, EVEN, SolveOptions(time_limit_s=EVEN_TIME_LIMIT_S))
+    even = run(problem, EVEN, SolveOptions(time_limit_s=EVEN_TIME_LIMIT_S), cancelled=cancelled)
+    if even.status is Status.INTERRUPTED:
+        return None
     return math.inf if even.objective_s is None else even.objective_s
 
 

@@ -150,7 +150,12 @@ class Cluster:
         for override in self.overrides:
             for name in override.servers:
                 require(name in names, owner, "override", f"between servers of {sorted(names)}", name)
-        require_distinct(owner, "host names", (host for s in range(len(self.servers)) for host in self.host_names(s)))
+        numbered = (host for s in self._classes_of_several() for host in self.host_names(s))
+        require_distinct(owner, "names of servers and hosts", (*(server.name for server in self.servers), *numbered))
+
+    def _classes_of_several(self) -> tuple[int, ...]:
+        """Server classes with numbered hosts; a part of the cluster may have a single one of them."""
+        return tuple(index for index, server in enumerate(self.servers) if server.count > 1)
 
     def device_type(self, name: str) -> DeviceType:
         """The device type of that name.

@@ -69,6 +69,14 @@ class Job:
     recompute: Recompute = Recompute.AUTO
     replicas: tuple[int, ...] | None = None
     """Allowed replicas of a stage; None: any number that divides the micro-batch."""
+    tensor_parallel: tuple[int, ...] | None = None
+    """Allowed numbers of devices that share a replica; None: any power of two that an island can hold."""
+    pipelines: tuple[int, ...] | None = None
+    """Allowed numbers of identical pipelines; None: any for which the cluster has equal shares."""
+    zero1: bool = False
+    """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1, SC 2020)."""
+    chunks: tuple[int, ...] = (2,)
+    """Stages per device group under `interleaved`."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
@@ -81,10 +89,19 @@ class Job:
         fitting = any(self.global_batch % size == 0 for size in self.micro_batches)
         rule = f"such that one divides the global batch {self.global_batch}"
         require(fitting, "job", "micro_batches", rule, self.micro_batches)
-        if self.replicas is not None:
-            require(len(self.replicas) > 0, "job", "replicas", "not empty", ())
-            for count in self.replicas:
-                require_count("job", "replicas", count)
+        for field in ("replicas", "tensor_parallel", "pipelines", "chunks"):
+            self._check_counts(field)
+        for degree in self.tensor_parallel or ():
+            require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
+
+    def _check_counts(self, field: str) -> None:
+        counts: tuple[int, ...] | None = getattr(self, field)
+        if counts is None:
+            return
+        require(len(counts) > 0, "job", field, "not empty", ())
+        for count in counts:
+            require_count("job", field, count)
+        require_distinct("job", field, counts)
 
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
         """Whether a stage may have that many replicas: a micro-batch is split evenly over them."""

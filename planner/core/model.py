@@ -5,15 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.checks import require, require_distinct, require_non_negative
+from planner.core.checks import require, require_count, require_distinct, require_non_negative
 from planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTable:
-    """Measured times of one layer on one device type, by micro-batch size."""
+    """Measured times of one layer on one device type, by micro-batch size; collectives not included."""
 
     device_type: str
+    tensor_parallel: int = 1
+    """Devices that shared the layer."""
     samples: tuple[int, ...]
     """Micro-batch sizes, increasing."""
     forward_s: tuple[float, ...]
@@ -22,6 +24,7 @@ class TimeTable:
     def __post_init__(self) -> None:
         owner = f"times on {self.device_type}"
         require(len(self.samples) > 0, owner, "samples", "not empty", self.samples)
+        require_count(owner, "tensor_parallel", self.tensor_parallel)
         rising = all(a < b for a, b in zip((0, *self.samples), self.samples, strict=False))
         require(rising, owner, "samples", "positive and increasing", self.samples)
         for field in ("forward_s", "backward_s"):
@@ -49,6 +52,8 @@ class Layer:
     """Handed to the next layer, per sample."""
     working_bytes: float = 0.0
     """Needed on top while the layer runs, per sample."""
+    tensor_parallel_bytes: float | None = None
+    """All-reduced in each direction where several devices share the layer, per sample; None: it cannot be shared."""
     times: tuple[TimeTable, ...] = ()
     """Measured; a device type without a table is estimated by the roofline."""
 
@@ -64,7 +69,18 @@ class Layer:
             "working_bytes",
         ):
             require_non_negative(owner, field, getattr(self, field))
-        require_distinct(owner, "device types with times", (t.device_type for t in self.times))
+        if self.tensor_parallel_bytes is not None:
+            require_non_negative(owner, "tensor_parallel_bytes", self.tensor_parallel_bytes)
+        shared = [table.tensor_parallel for table in self.times if table.tensor_parallel > 1]
+        rule = "given where there are times of several devices"
+        require(not shared or self.tensor_parallel_bytes is not None, owner, "tensor_parallel_bytes", rule, None)
+        tables = ((table.device_type, table.tensor_parallel) for table in self.times)
+        require_distinct(owner, "device types with times", (f"{name} x{degree}" for name, degree in tables))
+
+    def table(self, device_type: str, tensor_parallel: int = 1) -> TimeTable | None:
+        """The times measured on that many devices of that type, if there are any."""
+        wanted = (device_type, tensor_parallel)
+        return next((table for table in self.times if (table.device_type, table.tensor_parallel) == wanted), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,20 @@ from planner.core.cluster import Cluster, Device
 class Placement:
     """The device group of a stage, up to the renaming of identical hosts and devices.
 
-    Either `replicas` devices of one island of one host, or all devices of `num_hosts` whole hosts.
+    Either `replicas` x `tensor_parallel` devices of one island of one host, or all devices of
+    `num_hosts` whole hosts; the devices that share a replica are on one host.
     """
 
     server_class: int
     island: int
     num_hosts: int = 1
     replicas: int = 1
+    tensor_parallel: int = 1
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices taken on each host."""
+        return self.replicas * self.tensor_parallel // self.num_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +36,23 @@ class Hosting:
     """Indices of the hosts within their class."""
 
 
-def hosting_of(cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Device]) -> Hosting:
+def hosting_of(
+    cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Device], *, tensor_parallel: int = 1
+) -> Hosting:
     """Recognise the placement of a stage from the names of its devices.
 
     Parameters
     ----------
     known
         Every device of the cluster by its name.
+    tensor_parallel
+        Devices that share each replica.
 
     Raises
     ------
     BadInputError
-        If a name is unknown, or if the devices are neither of one island of one host nor all
-        devices of whole hosts of one class with a single island.
+        If a name is unknown, if the devices are neither of one island of one host nor all devices
+        of whole hosts of one class with a single island, or if they do not make whole replicas on every host.
     """
     for name in names:
         require(name in known, "stage", "devices", f"devices of cluster {cluster.name!r}", name)
@@ -53,5 +64,13 @@ def hosting_of(cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Dev
     server = cluster.servers[server_class]
     whole = len(devices) == len(hosts) * server.num_devices
     require(len(hosts) == 1 or whole, "stage", "devices", "within one host, or of whole hosts", names)
-    placement = Placement(server_class=server_class, island=island, num_hosts=len(hosts), replicas=len(devices))
+    per_host = len(devices) // len(hosts)
+    require(per_host % tensor_parallel == 0, "stage", "devices", f"{tensor_parallel} on one host per replica", names)
+    placement = Placement(
+        server_class=server_class,
+        island=island,
+        num_hosts=len(hosts),
+        replicas=len(devices) // tensor_parallel,
+        tensor_parallel=tensor_parallel,
+    )
     return Hosting(placement=placement, hosts=hosts)

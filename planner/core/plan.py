@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from planner.core.checks import require, require_count, require_distinct
 from planner.core.problem import Variant
 from planner.core.schedule import Schedule
+from planner.core.share import WHOLE, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +63,49 @@ class Plan:
     num_microbatches: int
     """Per pipeline."""
     pipelines: tuple[Pipeline, ...]
+    """Identical but for the names of their devices."""
+    share: Share = WHOLE
+    """The part of the cluster that each pipeline has."""
+    chunks: int = 1
+    """Stages on each device group of a pipeline: stage s shares its devices with every S-th one after it."""
 
     def __post_init__(self) -> None:
         require(len(self.pipelines) > 0, "plan", "pipelines", "not empty", ())
-        require_count("plan", "micro_batch", self.micro_batch)
-        require_count("plan", "num_microbatches", self.num_microbatches)
-        devices = (d for pipeline in self.pipelines for stage in pipeline.stages for d in stage.devices)
+        for field in ("micro_batch", "num_microbatches", "chunks"):
+            require_count("plan", field, getattr(self, field))
+        rule = f"as many as its share is for, {self.share.num_pipelines}"
+        require(len(self.pipelines) == self.share.num_pipelines, "plan", "pipelines", rule, len(self.pipelines))
+        for pipeline in self.pipelines:
+            self._check_chunks(pipeline)
+        devices = (d for pipeline in self.pipelines for stage in self._groups(pipeline) for d in stage.devices)
         require_distinct("plan", "devices", devices)
+
+    def _groups(self, pipeline: Pipeline) -> tuple[Stage, ...]:
+        """The first stage of every device group."""
+        return pipeline.stages[: pipeline.num_stages // self.chunks]
+
+    def _check_chunks(self, pipeline: Pipeline) -> None:
+        rule = f"a multiple of {self.chunks} chunks"
+        require(pipeline.num_stages % self.chunks == 0, "plan", "stages", rule, pipeline.num_stages)
+        groups = self._groups(pipeline)
+        for index, stage in enumerate(pipeline.stages):
+            expected = groups[index % len(groups)].devices
+            require(
+                stage.devices == expected, f"stage {index}", "devices", f"those of its group, {expected}", stage.devices
+            )
 
     @property
     def variant(self) -> Variant:
         """The choices that hold for the whole plan."""
-        return Variant(schedule=self.schedule, micro_batch=self.micro_batch, num_microbatches=self.num_microbatches)
+        return Variant(
+            schedule=self.schedule,
+            micro_batch=self.micro_batch,
+            num_microbatches=self.num_microbatches,
+            share=self.share,
+            chunks=self.chunks,
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Stages of all pipelines, in order."""
-        return tuple(stage for pipeline in self.pipelines for stage in pipeline.stages)
+        """Stages of the first pipeline, which stands for all of them, in order."""
+        return self.pipelines[0].stages

@@ -8,6 +8,7 @@ from planner.core.errors import BadInputError
 from planner.core.job import Job
 from planner.core.model import ModelProfile
 from planner.core.schedule import Schedule
+from planner.core.share import WHOLE, Share, shares_of
 
 MAX_MICROBATCHES = 100_000
 """The simulator plays every one of them."""
@@ -21,6 +22,11 @@ class Variant:
     schedule: Schedule
     micro_batch: int
     num_microbatches: int
+    """Per pipeline."""
+    share: Share = WHOLE
+    """The part of the cluster that each pipeline has."""
+    chunks: int = 1
+    """Stages per device group, more than one under `interleaved`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,9 @@ class Problem:
             f"the job's {self.job.precision}",
             str(self.model.precision),
         )
+        batch = self.job.global_batch
+        rule = f"such that equal shares of the cluster, and a micro-batch size, divide the global batch {batch}"
+        require(len(self.variants) > 0, "job", "pipelines", rule, self.job.pipelines)
         most = max(variant.num_microbatches for variant in self.variants)
         require(most <= MAX_MICROBATCHES, "job", "global_batch", LARGE_BATCH_RULE, self.job.global_batch)
         used = {island.device_type for server in self.cluster.servers for island in server.islands}
@@ -57,9 +66,7 @@ class Problem:
     def _missing_times(self, device_type: str) -> str:
         if self.cluster.device_type(device_type).flops_per_s(self.job.precision) is not None:
             return ""
-        missing = [
-            layer.name for layer in self.model.layers if all(table.device_type != device_type for table in layer.times)
-        ]
+        missing = [layer.name for layer in self.model.layers if layer.table(device_type) is None]
         if not missing:
             return ""
         return (
@@ -69,13 +76,38 @@ class Problem:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Every schedule with every micro-batch size that divides the global batch."""
+        """Every schedule with every share and every micro-batch size that divides the pipeline's part of the batch."""
+        batch = self.job.global_batch
         return tuple(
-            Variant(schedule=schedule, micro_batch=size, num_microbatches=self.job.global_batch // size)
+            Variant(
+                schedule=schedule,
+                micro_batch=size,
+                num_microbatches=batch // share.num_pipelines // size,
+                share=share,
+                chunks=chunks,
+            )
             for schedule in self.job.schedules
+            for chunks in (self.job.chunks if schedule is Schedule.INTERLEAVED else (1,))
+            for share in self.shares
             for size in self.job.micro_batches
-            if self.job.global_batch % size == 0
+            if batch % (share.num_pipelines * size) == 0
         )
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Every way to deal the cluster out to identical pipelines that the job allows."""
+        numbers = self.job.pipelines or range(1, self.cluster.num_devices + 1)
+        return tuple(share for number in numbers for share in shares_of(self.cluster, number))
+
+    @property
+    def tensor_parallel_degrees(self) -> tuple[int, ...]:
+        """Devices that may share a replica: what the job lists, or every power of two an island can hold."""
+        if self.job.tensor_parallel is not None:
+            return self.job.tensor_parallel
+        if all(layer.tensor_parallel_bytes is None for layer in self.model.layers):
+            return (1,)
+        largest = max(island.count for server in self.cluster.servers for island in server.islands)
+        return tuple(2**power for power in range(largest.bit_length()))
 
     @property
     def max_stages(self) -> int:

@@ -21,6 +21,15 @@ class Status(StrEnum):
     """Stopped by the user; with the best plan so far, if any."""
 
 
+class StopCause(StrEnum):
+    """What ended a search that still had something to do."""
+
+    TIME = "time limit"
+    MEMORY = "memory limit"
+    USER = "interruption"
+    """Ctrl-C, or another request of the caller."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """Best plan and bound known at one moment of a search."""
@@ -64,9 +73,13 @@ class Result:
     """Least value of the bound rows over the search space, where it was solved to optimality."""
     counts: tuple[tuple[str, int], ...] = ()
     """How much work was done: plans simulated, arcs, nodes ..."""
+    step_seconds: tuple[tuple[str, float], ...] = ()
+    """By step of the search; a step inside another counts apart."""
     history: tuple[HistoryPoint, ...] = ()
     shortages: tuple[Shortage, ...] = ()
     """Only where infeasible."""
+    stopped_by: StopCause | None = None
+    """None: the search was done, with a proof or without."""
 
     @property
     def gap(self) -> float | None:

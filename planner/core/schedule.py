@@ -5,6 +5,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.core.interleaving import Interleaving
+
 
 class Schedule(StrEnum):
     """Order in which a stage runs its forwards and backwards."""
@@ -12,13 +14,16 @@ class Schedule(StrEnum):
     GPIPE = "gpipe"
     ONE_F_ONE_B = "1f1b"
     EAGER_ONE_F_ONE_B = "eager-1f1b"
+    INTERLEAVED = "interleaved"
 
 
 def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> int:
-    """Forwards a stage may run before its first backward.
+    """Forwards a stage may run before its first backward, where every stage has devices of its own.
 
     Parameters
     ----------
+    schedule
+        Any but `interleaved`, see :func:`warmup_depths`.
     position
         1 for the last stage of the pipeline, S for the first.
 
@@ -33,6 +38,27 @@ def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> in
         Schedule.EAGER_ONE_F_ONE_B: 2 * position - 1,
     }[schedule]
     return min(depth, num_microbatches)
+
+
+def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *, chunks: int = 1) -> tuple[int, ...]:
+    """Forwards every stage may run before its first backward, first stage first.
+
+    Parameters
+    ----------
+    num_stages
+        A multiple of `chunks`.
+    chunks
+        Stages of each device group; looked at under `interleaved` only.
+
+    Raises
+    ------
+    BadInputError
+        Under `interleaved`, if the number of micro-batches is no multiple of that of device groups.
+    """
+    if schedule is not Schedule.INTERLEAVED:
+        return tuple(warmup_depth(schedule, num_stages - stage, num_microbatches) for stage in range(num_stages))
+    order = Interleaving(num_devices=num_stages // chunks, chunks=chunks, num_microbatches=num_microbatches)
+    return tuple(order.warmup_depth.tolist())
 
 
 def pair_loops(

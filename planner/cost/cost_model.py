@@ -2,36 +2,59 @@
 
 import itertools
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
+from planner.core.cluster import Device
 from planner.core.placement import Hosting, Placement, hosting_of
 from planner.core.plan import Plan, Stage
 from planner.core.problem import Problem
+from planner.core.share import WHOLE, Share, cluster_share, device_names
 from planner.cost.links import link_between, route_between, sync_route
 from planner.cost.plan_costs import Floats, PlanCosts
 from planner.cost.stage_costs import StageCostModel, StageCosts
 
 
 class CostModel:
-    """Costs of stages and plans of one problem."""
+    """Costs of stages and plans of one problem, for pipelines that have one share of the cluster."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.stages = StageCostModel(problem)
+    def __init__(self, problem: Problem, share: Share = WHOLE) -> None:
+        self.problem, self.share = problem, share
+        self.cluster = cluster_share(problem.cluster, share)
+        self.stages = StageCostModel(problem, share, self.cluster)
         self._boundary_bytes = problem.model.boundary_bytes()
-        self._devices = {device.name: device for device in problem.cluster.devices()}
+        self._devices = self._devices_of_first_pipeline()
         self._stage_cache: dict[tuple[object, ...], StageCosts] = {}
+        self._others: dict[Share, CostModel] = {share: self}
+
+    @cached_property
+    def pipeline_names(self) -> tuple[dict[str, str], ...]:
+        """For every pipeline, the names of its devices: from its share to the cluster."""
+        cluster, share = self.problem.cluster, self.share
+        return tuple(device_names(cluster, share, pipeline) for pipeline in range(share.num_pipelines))
+
+    @property
+    def max_stages(self) -> int:
+        """Of one pipeline: a stage needs a layer and a device."""
+        return min(self.problem.model.num_layers, self.cluster.num_devices)
+
+    def of(self, share: Share) -> "CostModel":
+        """The costs of the same problem for another share, computed once."""
+        if share not in self._others:
+            self._others[share] = CostModel(self.problem, share)
+            self._others[share]._others = self._others
+        return self._others[share]
 
     def hosting(self, stage: Stage) -> Hosting:
-        """Where a stage of a plan runs.
+        """Where a stage of the first pipeline of a plan runs, within its share.
 
         Raises
         ------
         BadInputError
-            If a device is unknown, or the devices make no placement of the search space.
+            If a device is unknown or of another pipeline, or the devices make no placement of the search space.
         """
-        return hosting_of(self.problem.cluster, stage.devices, self._devices)
+        return hosting_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
 
     def stage(self, placement: Placement, *, micro_batch: int, recompute: bool, start: int, stop: int) -> StageCosts:
         """Costs of one stage, each of shape (1,); computed once."""
@@ -43,18 +66,19 @@ class CostModel:
         return self._stage_cache[key]
 
     def plan(self, plan: Plan) -> PlanCosts:
-        """Costs of a plan of one pipeline.
+        """Costs of a plan: those of its first pipeline, which all others repeat.
 
         Raises
         ------
         BadInputError
             See :meth:`hosting`.
         """
+        if plan.share != self.share:
+            return self.of(plan.share).plan(plan)
         stages = plan.stages
         hostings = [self.hosting(stage) for stage in stages]
         costs = [self._stage_of(stage, hosting) for stage, hosting in zip(stages, hostings, strict=True)]
-        pairs = list(itertools.pairwise(hostings))
-        cluster = self.problem.cluster
+        pairs = list(itertools.pairwise(zip(stages, hostings, strict=True)))
 
         def column(value: Callable[[StageCosts], Floats]) -> Floats:
             return np.array([value(cost)[0] for cost in costs])
@@ -64,22 +88,25 @@ class CostModel:
             warmup_depth=np.array([stage.warmup_depth for stage in stages]),
             forward_s=column(lambda cost: cost.forward_s),
             backward_s=column(lambda cost: cost.backward_s),
-            transfer_s=np.array(
-                [
-                    self._transfer_s(stage.stop, plan.micro_batch, sender, receiver)
-                    for stage, (sender, receiver) in zip(stages, pairs, strict=False)
-                ]
-            ),
-            forward_links=tuple(route_between(cluster, sender, receiver) for sender, receiver in pairs),
-            backward_links=tuple(route_between(cluster, receiver, sender) for sender, receiver in pairs),
+            transfer_s=np.array([self._transfer_s(plan.micro_batch, *pair) for pair in pairs]),
+            forward_links=tuple(self._route(sender, receiver) for sender, receiver in pairs),
+            backward_links=tuple(self._route(receiver, sender) for sender, receiver in pairs),
             sync_s=column(lambda cost: cost.sync_s),
-            sync_links=tuple(sync_route(cluster, hosting) for hosting in hostings),
+            sync_links=tuple(sync_route(self.cluster, hosting, self.share) for hosting in hostings),
             update_s=column(lambda cost: cost.update_s),
             static_bytes=column(lambda cost: cost.static_bytes),
             saved_bytes=column(lambda cost: cost.saved_bytes),
             working_bytes=column(lambda cost: cost.working_bytes),
             limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
         )
+
+    def _devices_of_first_pipeline(self) -> dict[str, Device]:
+        """By the names they have in the cluster, as devices of the share."""
+        own = {device.name: device for device in self.cluster.devices()}
+        if self.share == WHOLE:
+            return own
+        names = self.pipeline_names[0]
+        return {names[name]: device for name, device in own.items()}
 
     def _stage_of(self, stage: Stage, hosting: Hosting) -> StageCosts:
         return self.stage(
@@ -90,6 +117,16 @@ class CostModel:
             stop=stage.stop,
         )
 
-    def _transfer_s(self, boundary: int, micro_batch: int, sender: Hosting, receiver: Hosting) -> float:
-        link = link_between(self.problem.cluster, sender, receiver)
-        return link.transfer_s(micro_batch * self._boundary_bytes[boundary])
+    def _transfer_s(self, micro_batch: int, sender: "_Seated", receiver: "_Seated") -> float:
+        if sender[0].devices == receiver[0].devices:
+            return 0.0
+        link = link_between(self.cluster, sender[1], receiver[1])
+        return link.transfer_s(micro_batch * self._boundary_bytes[max(sender[0].start, receiver[0].start)])
+
+    def _route(self, sender: "_Seated", receiver: "_Seated") -> tuple[str, ...]:
+        if sender[0].devices == receiver[0].devices:
+            return ()
+        return route_between(self.cluster, sender[1], receiver[1])
+
+
+_Seated = tuple[Stage, Hosting]

@@ -4,33 +4,44 @@ import numpy as np
 
 from planner.core.cluster import DeviceType
 from planner.core.errors import BadInputError
-from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.core.model import ModelProfile
 from planner.cost.plan_costs import Floats
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward computes the gradients of inputs and of weights: twice the work of the forward."""
 
 
-def layer_times(model: ModelProfile, device: DeviceType, samples: float) -> tuple[Floats, Floats]:
-    """Seconds of every layer for one micro-batch of that many samples.
+def layer_times(
+    model: ModelProfile, device: DeviceType, samples: float, tensor_parallel: int = 1
+) -> tuple[Floats, Floats]:
+    """Seconds of every layer for one micro-batch of that many samples, collectives not included.
 
-    Measured tables are interpolated where the layer has one for the device type; the roofline
-    (Williams et al., CACM 2009) serves elsewhere.
+    Measured tables are interpolated where the layer has one for the device type and degree; one
+    for a single device is divided by the degree. The roofline (Williams et al., CACM 2009) serves
+    elsewhere. A layer that cannot be shared is computed whole on each device.
 
     Returns
     -------
     forward_s, backward_s
         Shape (L,) each.
     """
-    forward_s, backward_s = _roofline(model, device, samples)
+    forward_s, backward_s = _roofline(model, device, samples, parts(model, tensor_parallel))
     for index, layer in enumerate(model.layers):
-        table = _table(layer, device.name)
-        if table is not None:
-            forward_s[index] = interpolate(table.samples, table.forward_s, samples)
-            backward_s[index] = interpolate(table.samples, table.backward_s, samples)
+        shared = tensor_parallel if layer.tensor_parallel_bytes is not None else 1
+        for degree, divisor in ((shared, 1), (1, shared)):
+            table = layer.table(device.name, degree)
+            if table is not None:
+                forward_s[index] = interpolate(table.samples, table.forward_s, samples) / divisor
+                backward_s[index] = interpolate(table.samples, table.backward_s, samples) / divisor
+                break
     if np.isnan(forward_s).any():
         raise BadInputError(f"device type {device.name!r} has neither a peak rate nor measured times for every layer")
     return forward_s, backward_s
+
+
+def parts(model: ModelProfile, tensor_parallel: int) -> Floats:
+    """Into how many parts each layer is divided: the degree, or 1 where it cannot be; shape (L,)."""
+    return np.array([1.0 if layer.tensor_parallel_bytes is None else tensor_parallel for layer in model.layers])
 
 
 def interpolate(sizes: tuple[int, ...], seconds: tuple[float, ...], samples: float) -> float:
@@ -47,11 +58,7 @@ def interpolate(sizes: tuple[int, ...], seconds: tuple[float, ...], samples: flo
     return seconds[-1] + max(0.0, slope) * (samples - sizes[-1])
 
 
-def _table(layer: Layer, device_type: str) -> TimeTable | None:
-    return next((table for table in layer.times if table.device_type == device_type), None)
-
-
-def _roofline(model: ModelProfile, device: DeviceType, samples: float) -> tuple[Floats, Floats]:
+def _roofline(model: ModelProfile, device: DeviceType, samples: float, divisor: Floats) -> tuple[Floats, Floats]:
     """max(FLOPs / attainable rate, bytes touched / memory bandwidth) + kernel launches."""
     peak = device.flops_per_s(model.precision)
     if peak is None:
@@ -61,5 +68,5 @@ def _roofline(model: ModelProfile, device: DeviceType, samples: float) -> tuple[
     activations = samples * np.array([layer.saved_bytes + layer.output_bytes for layer in model.layers])
     compute_s = flops / (peak * device.efficiency)
     memory_s = (weights + activations) / device.memory_bandwidth_bytes_per_s
-    forward_s = np.maximum(compute_s, memory_s)
+    forward_s = np.maximum(compute_s, memory_s) / divisor
     return forward_s + device.launch_s, BACKWARD_PER_FORWARD * forward_s + device.launch_s

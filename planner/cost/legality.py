@@ -1,17 +1,17 @@
 """Whether a plan belongs to the search space (docs/search_space.md), and every way in which it does not."""
 
-import itertools
-from collections.abc import Hashable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from planner.core.errors import BadInputError
 from planner.core.job import Recompute
-from planner.core.placement import Hosting, Placement
-from planner.core.plan import Plan, Stage
-from planner.core.schedule import warmup_depth
+from planner.core.placement import Hosting
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.schedule import Schedule, warmup_depths
+from planner.core.share import is_share_of
 from planner.core.units import format_bytes
 from planner.cost.cost_model import CostModel
+from planner.cost.plan_costs import Floats
 
 
 def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
@@ -20,84 +20,146 @@ def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
     Parameters
     ----------
     costs
-        Of the problem that the plan is for.
+        Of the problem that the plan is for; of any share.
     """
-    return tuple(itertools.chain(_variant_faults(costs, plan), _chain_faults(costs, plan), _stages_faults(costs, plan)))
+    found = [*_variant_faults(costs, plan), *_chain_faults(costs, plan)]
+    if is_share_of(costs.problem.cluster, plan.share):
+        own = costs.of(plan.share)
+        found += [*_copy_faults(own, plan), *_stages_faults(own, plan)]
+    return tuple(found)
 
 
 def _variant_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """Schedule and micro-batch are among those of the job; the micro-batches make the global batch."""
+    """What holds for the whole plan is allowed by the job; the micro-batches make the global batch."""
     job = costs.problem.job
     if plan.schedule not in job.schedules:
         yield f"schedule {plan.schedule} is not allowed by the job: {', '.join(job.schedules)}"
+    if plan.schedule is not Schedule.INTERLEAVED and plan.chunks > 1:
+        yield f"{plan.chunks} chunks per device group, where {plan.schedule} has 1"
+    if plan.schedule is Schedule.INTERLEAVED and plan.chunks not in job.chunks:
+        yield f"{plan.chunks} chunks per device group are not allowed by the job: {_listed(job.chunks)}"
     if plan.micro_batch not in job.micro_batches:
-        sizes = ", ".join(map(str, job.micro_batches))
-        yield f"micro-batch {plan.micro_batch} is not allowed by the job: {sizes}"
-    if plan.micro_batch * plan.num_microbatches != job.global_batch:
+        yield f"micro-batch {plan.micro_batch} is not allowed by the job: {_listed(job.micro_batches)}"
+    if job.pipelines is not None and plan.share.num_pipelines not in job.pipelines:
+        yield f"{_pipelines(plan)} not allowed by the job: {_listed(job.pipelines)}"
+    if not is_share_of(costs.problem.cluster, plan.share):
+        yield f"{_pipelines(plan)} not given equal shares of the cluster by host splits of {plan.share.host_splits}"
+    if len(plan.pipelines) * plan.micro_batch * plan.num_microbatches != job.global_batch:
         product = f"{plan.num_microbatches} micro-batches of {plan.micro_batch}"
-        yield f"{product} do not make the global batch {job.global_batch}"
+        each = f" in each of {len(plan.pipelines)} pipelines" if len(plan.pipelines) > 1 else ""
+        yield f"{product}{each} do not make the global batch {job.global_batch}"
+
+
+def _pipelines(plan: Plan) -> str:
+    return "1 pipeline is" if len(plan.pipelines) == 1 else f"{len(plan.pipelines)} pipelines are"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _chain_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """One pipeline, which covers all layers; a pipeline has no gaps by construction."""
-    num_layers, last = costs.problem.model.num_layers, plan.pipelines[-1].stages[-1].stop
-    if len(plan.pipelines) > 1:
-        yield f"the search space has one pipeline, the plan {len(plan.pipelines)}"
+    """The first pipeline covers all layers; it has no gaps by construction."""
+    num_layers, last = costs.problem.model.num_layers, plan.stages[-1].stop
     if last != num_layers:
         yield f"the last stage ends at layer {last}, the model at {num_layers}"
 
 
+def _copy_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
+    """Every other pipeline repeats the first one on the same devices of its own share."""
+    first, *others = costs.pipeline_names
+    for number, names in enumerate(others, start=1):
+        renamed = {first[own]: names[own] for own in first}
+        pipeline = plan.pipelines[number]
+        if pipeline.num_stages != len(plan.stages):
+            yield f"pipeline {number} has {pipeline.num_stages} stages, the first one {len(plan.stages)}"
+            continue
+        yield from (f"pipeline {number}, {fault}" for fault in _stage_copy_faults(plan, pipeline, renamed))
+
+
+def _stage_copy_faults(plan: Plan, pipeline: Pipeline, renamed: dict[str, str]) -> Iterator[str]:
+    for index, (stage, model) in enumerate(zip(pipeline.stages, plan.stages, strict=True)):
+        devices = tuple(renamed.get(device, device) for device in model.devices)
+        if stage.devices != devices:
+            yield f"stage {index}: on {', '.join(stage.devices)}, where its share has {', '.join(devices)} for it"
+        if replace(stage, devices=model.devices) != model:
+            yield f"stage {index}: differs from that of the first pipeline in more than its devices"
+
+
 def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """Faults of single stages, then of the way they share hosts."""
+    """Faults of single stages of the first pipeline, of the way they share hosts, and of their memory."""
+    depths = _scheduled_depths(plan)
+    if depths is None:
+        yield f"{plan.num_microbatches} micro-batches are no multiple of the {_num_groups(plan)} device groups"
     hostings: list[Hosting] = []
     for index, stage in enumerate(plan.stages):
-        depth = warmup_depth(plan.schedule, len(plan.stages) - index, plan.num_microbatches)
+        depth = stage.warmup_depth if depths is None else depths[index]
         yield from (f"stage {index}: {fault}" for fault in _shape_faults(costs, plan, stage, depth))
         try:
             hostings.append(costs.hosting(stage))
         except BadInputError as fault:
             yield f"stage {index}: {str(fault).removeprefix('stage: ')}"
-            continue
-        if stage.stop <= costs.problem.model.num_layers:
-            memory_faults = _memory_faults(costs, plan, stage, hostings[-1].placement, depth)
-            yield from (f"stage {index}: {fault}" for fault in memory_faults)
-    if len(hostings) == len(plan.stages):
-        yield from _run_faults(hostings)
+    if len(hostings) < len(plan.stages):
+        return
+    yield from _run_faults(hostings[: _num_groups(plan)])
+    if plan.schedule is Schedule.INTERLEAVED:
+        yield from _filling_faults(costs, hostings[: _num_groups(plan)])
+    if depths is not None and plan.stages[-1].stop <= costs.problem.model.num_layers:
+        yield from _memory_faults(costs, plan, depths)
+
+
+def _num_groups(plan: Plan) -> int:
+    """Device groups of a pipeline."""
+    return len(plan.stages) // plan.chunks
+
+
+def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
+    """Warm-up depths of the schedule; None if it cannot run these micro-batches."""
+    if plan.schedule is Schedule.INTERLEAVED and plan.num_microbatches % _num_groups(plan):
+        return None
+    return warmup_depths(plan.schedule, len(plan.stages), plan.num_microbatches, chunks=plan.chunks)
 
 
 def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Iterator[str]:
-    """Replicas, sizes and warm-up depth are those of the job and of the schedule."""
-    if stage.tensor_parallel != 1:
-        yield f"tensor parallelism of {stage.tensor_parallel} is outside the search space"
+    """Replicas, tensor parallelism, sizes and warm-up depth are those of the job and of the schedule."""
+    degrees = costs.problem.tensor_parallel_degrees
+    if stage.tensor_parallel not in degrees:
+        yield f"tensor parallelism of {stage.tensor_parallel} is outside the search space: {_listed(degrees)}"
     if plan.micro_batch % stage.replicas:
         yield f"{stage.replicas} replicas do not divide the micro-batch {plan.micro_batch}"
     elif not costs.problem.job.allows_replicas(stage.replicas, plan.micro_batch):
-        allowed = ", ".join(map(str, costs.problem.job.replicas or ()))
-        yield f"{stage.replicas} replicas are not allowed by the job: {allowed}"
+        yield f"{stage.replicas} replicas are not allowed by the job: {_listed(costs.problem.job.replicas or ())}"
     for size in {stage.forward_micro_batch, stage.backward_micro_batch} - {plan.micro_batch}:
         yield f"a micro-batch of {size} of its own, where the plan has {plan.micro_batch}"
     if stage.warmup_depth != depth:
         yield f"warm-up depth {stage.warmup_depth}, where {plan.schedule} has {depth}"
 
 
-def _memory_faults(costs: CostModel, plan: Plan, stage: Stage, placement: Placement, depth: int) -> Iterator[str]:
-    """The stage fits, and recomputes as the job says: with `auto` exactly where it would not fit otherwise."""
-    limit_bytes = costs.stages.device_type(placement).memory_bytes
-    policy = costs.problem.job.recompute
+def _memory_faults(costs: CostModel, plan: Plan, depths: Sequence[int]) -> Iterator[str]:
+    """Every stage fits, and recomputes as the job says: with `auto` where its devices would be too small otherwise."""
+    policy, limits_bytes = costs.problem.job.recompute, costs.plan(plan).limit_bytes
+    needs_bytes = _memory_bytes(costs, plan, depths, lambda stage: stage.recompute)
+    plain_bytes = _memory_bytes(costs, plan, depths, lambda _: False)
+    for index, stage in enumerate(plan.stages):
+        first = index % _num_groups(plan)
+        if stage.recompute != plan.stages[first].recompute:
+            yield f"stage {index}: {_words(stage.recompute)}, other than stage {first} on the same devices"
+        if policy is not Recompute.AUTO and stage.recompute != (policy is Recompute.ALWAYS):
+            yield f"stage {index}: {_words(stage.recompute)}, where the job says {policy}"
+        if policy is Recompute.AUTO and stage.recompute and plain_bytes[index] <= limits_bytes[index]:
+            yield f"stage {index}: recomputes, though it fits in memory without"
+        if needs_bytes[index] > limits_bytes[index]:
+            sizes = f"{format_bytes(needs_bytes[index])} of memory and has {format_bytes(limits_bytes[index])}"
+            yield f"stage {index}: needs {sizes}"
 
-    def memory_bytes(*, recompute: bool) -> float:
-        cost = costs.stage(
-            placement, micro_batch=plan.micro_batch, recompute=recompute, start=stage.start, stop=stage.stop
-        )
-        return float(cost.memory_bytes(np.array([depth]))[0])
 
-    if policy is not Recompute.AUTO and stage.recompute != (policy is Recompute.ALWAYS):
-        yield f"{_words(stage.recompute)}, where the job says {policy}"
-    if policy is Recompute.AUTO and stage.recompute and memory_bytes(recompute=False) <= limit_bytes:
-        yield "recomputes, though it fits in memory without"
-    needed_bytes = memory_bytes(recompute=stage.recompute)
-    if needed_bytes > limit_bytes:
-        yield f"needs {format_bytes(needed_bytes)} of memory and has {format_bytes(limit_bytes)}"
+def _memory_bytes(costs: CostModel, plan: Plan, depths: Sequence[int], recomputes: Callable[[Stage], bool]) -> Floats:
+    """Of the devices of every stage under the schedule's warm-up depths, shape (S,)."""
+    stages = tuple(
+        replace(stage, warmup_depth=depth, recompute=recomputes(stage), forward_micro_batch=plan.micro_batch)
+        for stage, depth in zip(plan.stages, depths, strict=True)
+    )
+    return costs.plan(replace(plan, pipelines=(Pipeline(stages=stages), *plan.pipelines[1:]))).memory_bytes
 
 
 def _words(recompute: bool) -> str:
@@ -105,7 +167,7 @@ def _words(recompute: bool) -> str:
 
 
 def _run_faults(hostings: Sequence[Hosting]) -> Iterator[str]:
-    """Every host holds one contiguous run of stages, and inside it every island does."""
+    """Every host holds one contiguous run of device groups, and inside it every island does."""
     hosts = [(hosting.placement.server_class, hosting.hosts) for hosting in hostings]
     islands = [(*host, hosting.placement.island) for host, hosting in zip(hosts, hostings, strict=True)]
     apart = list(_returns(hosts))
@@ -122,3 +184,20 @@ def _returns(places: Sequence[Hashable]) -> Iterator[int]:
         if place in seen and place != places[index - 1]:
             yield index
         seen.add(place)
+
+
+def _filling_faults(costs: CostModel, hostings: Sequence[Hosting]) -> Iterator[str]:
+    """Interleaved device groups are alike, and a host is full before the next one is begun."""
+    placement = hostings[0].placement
+    unlike = [index for index, hosting in enumerate(hostings) if hosting.placement != placement]
+    if unlike:
+        yield f"stage {unlike[0]}: its device group differs from that of stage 0, under an interleaved schedule"
+        return
+    per_host = 1
+    if placement.num_hosts == 1:
+        island = costs.cluster.servers[placement.server_class].islands[placement.island]
+        per_host = island.count // placement.devices_per_host
+    for index in range(1, len(hostings)):
+        if (hostings[index].hosts == hostings[index - 1].hosts) == (index % per_host == 0):
+            yield f"stage {index}: interleaved device groups fill one host after the other, {per_host} on each"
+            return

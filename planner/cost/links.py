@@ -2,6 +2,8 @@
 
 from planner.core.cluster import Cluster, Link
 from planner.core.placement import Hosting
+from planner.core.share import WHOLE, Share
+from planner.cost.collectives import crosses_hosts
 
 
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
@@ -61,12 +63,12 @@ def route_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> tuple
     return _fabric_route(cluster, sender)
 
 
-def sync_route(cluster: Cluster, hosting: Hosting) -> tuple[str, ...]:
-    """Links that the gradient all-reduce of a stage occupies."""
+def sync_route(cluster: Cluster, hosting: Hosting, share: Share = WHOLE) -> tuple[str, ...]:
+    """Links that the gradient all-reduce of a stage occupies, over its replicas in all pipelines."""
     placement = hosting.placement
-    if placement.replicas == 1:
+    if placement.replicas * share.num_pipelines == 1:
         return ()
-    if placement.num_hosts > 1:
+    if crosses_hosts(placement, share):
         host = _host_name(cluster, hosting)
         return (f"{host}:nic-in", f"{host}:nic-out")
     return _fabric_route(cluster, hosting)

@@ -5,15 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.core.interleaving import Interleaving, in_flight
 from planner.core.problem import Variant
+from planner.core.schedule import Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCosts:
     """Costs of one pipeline of S stages, per micro-batch and per device of a stage.
+
+    Stages share device groups under `interleaved`: with v chunks there are D = S / v of them, and
+    stage s runs on device group s mod D.
 
     Links are named; transfers that name the same link queue for it. A transfer takes its place in
     the queue of every link on its route.
@@ -53,6 +59,39 @@ class PlanCosts:
         return len(self.forward_s)
 
     @property
+    def num_devices(self) -> int:
+        """D: as many device groups as stages, unless stages share them."""
+        return self.num_stages // self.variant.chunks
+
+    @property
+    def interleaving(self) -> Interleaving | None:
+        """Order of the actions where stages share device groups; None under every other schedule."""
+        if self.variant.schedule is not Schedule.INTERLEAVED:
+            return None
+        return Interleaving(
+            num_devices=self.num_devices,
+            chunks=self.variant.chunks,
+            num_microbatches=self.variant.num_microbatches,
+        )
+
+    @property
     def memory_bytes(self) -> Floats:
-        """High-water mark of each stage: static + k * saved + working, shape (S,)."""
-        return self.static_bytes + self.warmup_depth * self.saved_bytes + self.working_bytes
+        """High-water mark of the devices of each stage, shape (S,).
+
+        Notes
+        -----
+        Stages with devices of their own: static + k * saved + working. Stages that share devices: the
+        static bytes of all of them and, at its largest over the actions of the device group, the sum of
+        saved * micro-batches in flight plus the working bytes of the action's stage.
+        """
+        order = self.interleaving
+        if order is None:
+            return self.static_bytes + self.warmup_depth * self.saved_bytes + self.working_bytes
+        return np.tile([self._shared_bytes(order, device) for device in range(order.num_devices)], order.chunks)
+
+    def _shared_bytes(self, order: Interleaving, device: int) -> float:
+        """High-water mark of one device group."""
+        stages = slice(device, None, order.num_devices)
+        held, chunk = in_flight(order, device)
+        saved, working = held @ self.saved_bytes[stages], self.working_bytes[stages][chunk]
+        return float(np.sum(self.static_bytes[stages]) + np.max(saved + working))

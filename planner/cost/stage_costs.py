@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.core.cluster import DeviceType
+from planner.core.cluster import Cluster, DeviceType, Link
 from planner.core.placement import Placement
 from planner.core.problem import Problem
-from planner.cost.collectives import ring_all_reduce_s, ring_link
-from planner.cost.layer_times import layer_times
+from planner.core.share import Share
+from planner.cost.collectives import group_link, ring_all_reduce_s, ring_link
+from planner.cost.layer_times import layer_times, parts
 from planner.cost.plan_costs import Floats, Ints
 
 
@@ -30,76 +31,132 @@ class StageCosts:
         return self.static_bytes + warmup_depth * self.saved_bytes + self.working_bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prefixes:
+    """Prefix sums over the layers for one device type, number of samples and degree, each of shape (L + 1,)."""
+
+    forward_s: Floats
+    backward_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bytes:
+    """Bytes per device for one degree of tensor parallelism: prefix sums (L + 1,), maxima (L + 1, L + 1)."""
+
+    params: Floats
+    """A number of parameters, not of bytes."""
+    saved: Floats
+    input: Floats
+    largest_saved: Floats
+    largest_working: Floats
+
+
 class StageCostModel:
-    """Stage costs of one problem.
+    """Stage costs of one problem, for one pipeline on its share of the cluster.
 
     Every additive quantity is a difference of prefix sums over the layers, every peak a table over
     all intervals; both are computed once.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        model = problem.model
-        self._problem = problem
-        self._times: dict[tuple[str, float], tuple[Floats, Floats]] = {}
-        held_bytes = [layer.params_bytes + layer.shared_params_bytes for layer in model.layers]
-        self._params = _prefix_sums(np.array(held_bytes) / model.precision.num_bytes)
-        self._saved_bytes = _prefix_sums([layer.saved_bytes for layer in model.layers])
-        self._input_bytes = _prefix_sums(model.boundary_bytes()[:-1])
-        self._largest_saved_bytes = _range_maxima([layer.saved_bytes for layer in model.layers])
-        self._largest_working_bytes = _range_maxima([layer.working_bytes for layer in model.layers])
+    def __init__(self, problem: Problem, share: Share, cluster: Cluster) -> None:
+        self._problem, self._share, self._cluster = problem, share, cluster
+        self._times: dict[tuple[str, float, int, Link | None], _Prefixes] = {}
+        self._bytes: dict[int, _Bytes] = {}
 
     def device_type(self, placement: Placement) -> DeviceType:
         """The kind of device a placement uses."""
-        cluster = self._problem.cluster
-        island = cluster.servers[placement.server_class].islands[placement.island]
-        return cluster.device_type(island.device_type)
+        island = self._cluster.servers[placement.server_class].islands[placement.island]
+        return self._cluster.device_type(island.device_type)
 
     def stages(self, placement: Placement, *, micro_batch: int, recompute: bool, start: Ints, stop: Ints) -> StageCosts:
         """Costs of the stages [start, stop) on a placement, start and stop of shape (n,).
 
-        Each replica computes micro_batch / replicas samples of every micro-batch.
+        Each replica computes micro_batch / replicas samples of every micro-batch; the devices that
+        share a replica each compute and hold an equal part of every layer that can be shared
+        (tensor and sequence parallelism: Korthikanti et al., MLSys 2023).
 
-        - F, B: sums over the layers; with recompute, B grows by F.
-        - static: parameters x bytes of weights, gradients and optimizer state.
+        - F, B: sums over the layers, an all-reduce of `tensor_parallel_bytes` of each shared layer
+          included; with recompute, B grows by F.
+        - static: parameters x bytes of weights, gradients and optimizer state; with ZeRO-1 each
+          replica, of all pipelines, holds its part of the state only.
         - saved, per micro-batch in flight: the sum of `saved_bytes`; with recompute only the inputs
           of the layers (each layer is its own checkpoint: Chen et al., arXiv 1604.06174).
         - working: the largest `working_bytes`, with recompute on top of the largest `saved_bytes`.
-        - sync: ring all-reduce of the gradients over the replicas.
+        - sync: ring all-reduce of the gradients over the replicas in all pipelines; with ZeRO-1 a
+          reduce-scatter of gradients and an all-gather of weights.
         - update: weights and state read and written, gradients read, at memory bandwidth.
         """
         samples = micro_batch / placement.replicas
         device = self.device_type(placement)
-        forward_prefix, backward_prefix = self._time_prefixes(device, samples)
-        forward_s = forward_prefix[stop] - forward_prefix[start]
-        backward_s = backward_prefix[stop] - backward_prefix[start]
-        params = self._params[stop] - self._params[start]
-        saved_prefix = self._input_bytes if recompute else self._saved_bytes
-        working_bytes = self._largest_working_bytes[start, stop]
+        times, sizes = self._prefixes(placement, samples), self._sizes(placement.tensor_parallel)
+        forward_s = times.forward_s[stop] - times.forward_s[start]
+        backward_s = times.backward_s[stop] - times.backward_s[start]
+        params = sizes.params[stop] - sizes.params[start]
+        saved_prefix = sizes.input if recompute else sizes.saved
+        working_bytes = sizes.largest_working[start, stop]
         if recompute:
-            working_bytes = working_bytes + self._largest_saved_bytes[start, stop]
-        optimizer = self._problem.job.optimizer
+            working_bytes = working_bytes + sizes.largest_saved[start, stop]
+        optimizer, holders = self._problem.job.optimizer, self._state_holders(placement)
         touched_bytes = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
+        held_bytes = optimizer.weight_bytes + optimizer.gradient_bytes + optimizer.state_bytes / holders
         return StageCosts(
             forward_s=forward_s,
             backward_s=backward_s + forward_s if recompute else backward_s,
             sync_s=self._sync_s(placement, params),
-            update_s=params * touched_bytes / device.memory_bandwidth_bytes_per_s,
-            static_bytes=params * optimizer.total_bytes,
+            update_s=params * touched_bytes / holders / device.memory_bandwidth_bytes_per_s,
+            static_bytes=params * held_bytes,
             saved_bytes=samples * (saved_prefix[stop] - saved_prefix[start]),
             working_bytes=samples * working_bytes,
         )
 
-    def _sync_s(self, placement: Placement, params: Floats) -> Floats:
-        link = ring_link(self._problem.cluster, placement)
-        gradients_bytes = params * self._problem.job.optimizer.gradient_bytes
-        return ring_all_reduce_s(gradients_bytes, placement.replicas, link)
+    def _ranks(self, placement: Placement) -> int:
+        """Copies of a stage that agree on its gradients."""
+        return placement.replicas * self._share.num_pipelines
 
-    def _time_prefixes(self, device: DeviceType, samples: float) -> tuple[Floats, Floats]:
-        key = (device.name, samples)
+    def _state_holders(self, placement: Placement) -> int:
+        return self._ranks(placement) if self._problem.job.zero1 else 1
+
+    def _sync_s(self, placement: Placement, params: Floats) -> Floats:
+        link = ring_link(self._cluster, placement, self._share)
+        optimizer = self._problem.job.optimizer
+        message_bytes = optimizer.gradient_bytes
+        if self._problem.job.zero1:
+            message_bytes = (optimizer.gradient_bytes + optimizer.weight_bytes) / 2
+        return ring_all_reduce_s(params * message_bytes, self._ranks(placement), link)
+
+    def _prefixes(self, placement: Placement, samples: float) -> _Prefixes:
+        device, degree = self.device_type(placement), placement.tensor_parallel
+        link = group_link(self._cluster, placement) if degree > 1 else None
+        key = (device.name, samples, degree, link)
         if key not in self._times:
-            forward_s, backward_s = layer_times(self._problem.model, device, samples)
-            self._times[key] = (_prefix_sums(forward_s), _prefix_sums(backward_s))
+            forward_s, backward_s = layer_times(self._problem.model, device, samples, degree)
+            exchange_s = np.zeros(len(forward_s)) if link is None else self._exchange_s(samples, degree, link)
+            self._times[key] = _Prefixes(
+                forward_s=_prefix_sums(forward_s + exchange_s), backward_s=_prefix_sums(backward_s + exchange_s)
+            )
         return self._times[key]
+
+    def _exchange_s(self, samples: float, degree: int, link: Link) -> Floats:
+        """All-reduce of each layer among the devices that share it, in one direction, shape (L,)."""
+        sizes = [layer.tensor_parallel_bytes for layer in self._problem.model.layers]
+        shared = np.array([size is not None for size in sizes])
+        message_bytes = samples * np.array([size or 0.0 for size in sizes])
+        return np.where(shared, ring_all_reduce_s(message_bytes, degree, link), 0.0)
+
+    def _sizes(self, degree: int) -> _Bytes:
+        if degree not in self._bytes:
+            model = self._problem.model
+            divisor = parts(model, degree)
+            params_bytes = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
+            saved_bytes = np.array([layer.saved_bytes for layer in model.layers]) / divisor
+            self._bytes[degree] = _Bytes(
+                params=_prefix_sums(params_bytes / divisor / model.precision.num_bytes),
+                saved=_prefix_sums(saved_bytes),
+                input=_prefix_sums(model.boundary_bytes()[:-1] / divisor),
+                largest_saved=_range_maxima(saved_bytes),
+                largest_working=_range_maxima(np.array([layer.working_bytes for layer in model.layers]) / divisor),
+            )
+        return self._bytes[degree]
 
 
 def _prefix_sums(values: ArrayLike) -> Floats:

@@ -1,7 +1,7 @@
 """Jobs as files."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
@@ -21,6 +21,15 @@ Counts = Annotated[list[Count], Field(min_length=1, max_length=1000)]
 
 DEFAULT_MICRO_BATCHES: tuple[int, ...] = (1, 2, 4, 8)
 DEFAULT_SCHEDULES: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
+DEFAULT_CHUNKS: tuple[int, ...] = (2,)
+_DISTINCT = {
+    "micro_batches": "micro-batch size",
+    "schedules": "schedule",
+    "replicas": "replicas",
+    "tensor_parallel": "number of devices",
+    "pipelines": "number of pipelines",
+    "chunks": "number of chunks",
+}
 
 
 class OptimizerEntry(Entry):
@@ -53,6 +62,14 @@ class JobFile(FileEntry):
     """auto: exactly the stages that would not fit in memory otherwise; never; always."""
     replicas: Counts | None = None
     """Allowed replicas of a stage; any number that divides the micro-batch when left out."""
+    tensor_parallel: Counts | None = None
+    """Allowed devices that share a replica, powers of two; any that an island can hold when left out."""
+    pipelines: Counts | None = None
+    """Allowed numbers of identical pipelines; any for which the cluster has equal shares when left out."""
+    zero1: bool = False
+    """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1)."""
+    chunks: Counts = Field(default=list(DEFAULT_CHUNKS))
+    """Stages on each device group under the schedule interleaved."""
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
@@ -85,11 +102,14 @@ def job_of(document: Document, *, default_precision: Precision = Precision.FP16)
 
 
 def check_job(root: Node, complaints: Complaints) -> None:
-    """Complain of what a schema cannot see: repetitions, and a global batch that no micro-batch divides."""
-    for key, what in (("micro_batches", "micro-batch size"), ("schedules", "schedule"), ("replicas", "replicas")):
+    """Complain of what a schema cannot see: repetitions, odd degrees, a global batch that no micro-batch divides."""
+    for key, what in _DISTINCT.items():
         complain_of_repetitions(complaints, root.items(key), what)
+    for node in root.items("tensor_parallel"):
+        if _is_count(node.value) and node.value.bit_count() > 1:
+            complaints.add(node.line, node.where, f"must be a power of two, got {node.text}")
     batch, listed = root.at("global_batch"), root.at("micro_batches")
-    if batch is None or not isinstance(batch.value, int) or isinstance(batch.value, bool):
+    if batch is None or not _is_count(batch.value):
         return
     sizes = DEFAULT_MICRO_BATCHES if listed is None else tuple(node.value for node in listed.items())
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
@@ -97,6 +117,10 @@ def check_job(root: Node, complaints: Complaints) -> None:
         place = batch if listed is None else listed
         shown = ", ".join(map(str, counts[:20]))
         complaints.add(place.line, place.where, f"no micro-batch size of {shown} divides the global batch {batch.text}")
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
@@ -109,8 +133,16 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
         micro_batches=tuple(entry.micro_batches),
         schedules=tuple(entry.schedules),
         recompute=entry.recompute,
-        replicas=None if entry.replicas is None else tuple(entry.replicas),
+        replicas=_tuple_or_none(entry.replicas),
+        tensor_parallel=_tuple_or_none(entry.tensor_parallel),
+        pipelines=_tuple_or_none(entry.pipelines),
+        zero1=entry.zero1,
+        chunks=tuple(entry.chunks),
     )
+
+
+def _tuple_or_none(counts: list[int] | None) -> tuple[int, ...] | None:
+    return None if counts is None else tuple(counts)
 
 
 def to_tree(job: Job) -> Tree:
@@ -129,8 +161,11 @@ def to_tree(job: Job) -> Tree:
         "micro_batches": list(job.micro_batches),
         "schedules": [str(schedule) for schedule in job.schedules],
         "recompute": str(job.recompute),
+        "zero1": job.zero1,
+        "chunks": list(job.chunks),
     }
-    return tree if job.replicas is None else {**tree, "replicas": list(job.replicas)}
+    limits = {"replicas": job.replicas, "tensor_parallel": job.tensor_parallel, "pipelines": job.pipelines}
+    return tree | {key: list(counts) for key, counts in limits.items() if counts is not None}
 
 
 def _optimizer(entry: StandardOptimizer | OptimizerEntry, precision: Precision) -> Optimizer:

@@ -41,7 +41,7 @@ class StageEntry(Entry):
     replicas: Count
     """Each micro-batch is split evenly over so many copies of the stage."""
     tensor_parallel: Count
-    """Devices that share each copy of the stage; 1 in this version."""
+    """Devices that share each copy of the stage."""
     recompute: bool
     """Whether activations are dropped and computed again in the backward."""
     forward_micro_batch: Count
@@ -71,7 +71,11 @@ class PlanEntry(Entry):
     num_microbatches: Count
     """Micro-batches of an iteration, per pipeline."""
     pipelines: Annotated[list[PipelineEntry], Field(min_length=1)]
-    """One in this version."""
+    """Identical but for the names of their devices."""
+    host_splits: list[Count] = Field(default_factory=list)
+    """For every server class, into how many parts its hosts are divided among the pipelines; empty for one pipeline."""
+    chunks: Count = 1
+    """Stages on each device group of a pipeline, more than 1 under the schedule interleaved."""
 
 
 class StagePredictionEntry(Entry):
@@ -99,7 +103,7 @@ class PredictionEntry(Entry):
     iteration_s: NonNegative
     """Simulated seconds of one iteration."""
     stages: list[StagePredictionEntry]
-    """One per stage, in order."""
+    """One per stage of a pipeline, in order."""
 
 
 class CertificateEntry(Entry):

@@ -9,6 +9,7 @@ import planner
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
 from planner.core.result import Status
+from planner.core.share import Share
 from planner.io import cluster, job, profile
 from planner.io.canonical import Tree, number_or_unlimited, sha256_of
 from planner.io.fields import limit_of
@@ -192,6 +193,8 @@ def _plan(entry: PlanEntry) -> Plan:
         pipelines=tuple(
             Pipeline(stages=tuple(_stage(stage) for stage in pipeline.stages)) for pipeline in entry.pipelines
         ),
+        share=Share(num_pipelines=len(entry.pipelines), host_splits=tuple(entry.host_splits)),
+        chunks=entry.chunks,
     )
 
 
@@ -263,6 +266,8 @@ def _plan_tree(plan: Plan, problem: Problem) -> Tree:
         "synchronisation": "all-reduce",
         "micro_batch": plan.micro_batch,
         "num_microbatches": plan.num_microbatches,
+        "host_splits": list(plan.share.host_splits),
+        "chunks": plan.chunks,
         "pipelines": [
             {"stages": [_stage_tree(stage, names) for stage in pipeline.stages]} for pipeline in plan.pipelines
         ],

@@ -1,6 +1,7 @@
 """Model profiles as files."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
 from planner.io.canonical import Tree, TreeValue
 from planner.io.complaints import Complaints, nearest, shorten
-from planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
+from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
 from planner.io.repetitions import complain_of_repetitions
 from planner.io.tree import Document, Node, read_document
 from planner.io.validate import validate
@@ -18,6 +19,17 @@ from planner.io.validate import validate
 Seconds = NonNegative
 TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
 TimesByType = dict[Key, TimesBySize | Seconds]
+
+
+class SharedTimesEntry(Entry):
+    """Times of a layer that several devices share."""
+
+    tensor_parallel: Annotated[int, Field(ge=2, le=MAX_COUNT)]
+    """Devices that share the layer."""
+    forward_s: TimesByType
+    """Measured seconds of a forward, collectives not included, by device type and micro-batch size in samples."""
+    backward_s: TimesByType
+    """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
 
 
 class LayerEntry(Entry):
@@ -39,10 +51,14 @@ class LayerEntry(Entry):
     """Bytes handed to the next layer, per sample."""
     working_bytes: NonNegative = 0.0
     """Bytes needed on top while the layer runs, per sample."""
+    tensor_parallel_bytes: NonNegative | None = None
+    """Bytes that devices sharing the layer all-reduce in each direction, per sample; left out: they cannot share it."""
     forward_s: TimesByType = Field(default_factory=dict)
     """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number is for size 1."""
     backward_s: TimesByType = Field(default_factory=dict)
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
+    tensor_parallel_times: list[SharedTimesEntry] = Field(default_factory=list)
+    """The same, measured on several devices that share the layer."""
 
 
 class SkipEdgeEntry(Entry):
@@ -101,6 +117,7 @@ def check_profile(root: Node, complaints: Complaints) -> None:
     complain_of_repetitions(complaints, (layer.at("name") for layer in layers), "layer name")
     for layer in layers:
         _check_times(layer, complaints)
+        _check_shared_times(layer, complaints)
     names = [node.value if (node := layer.at("name")) else None for layer in layers]
     for edge in root.items("skip_edges"):
         _check_edge(edge, names, complaints)
@@ -152,6 +169,19 @@ def _check_times(layer: Node, complaints: Complaints) -> None:
             complaints.add(forward.line, forward.where, rule)
 
 
+def _check_shared_times(layer: Node, complaints: Complaints) -> None:
+    shared = layer.items("tensor_parallel_times")
+    degrees = (times.at("tensor_parallel") for times in shared)
+    complain_of_repetitions(complaints, degrees, "number of devices")
+    for times in shared:
+        _check_times(times, complaints)
+    bytes_node, times_node = layer.at("tensor_parallel_bytes"), layer.at("tensor_parallel_times")
+    if shared and times_node is not None and (bytes_node is None or bytes_node.value is None):
+        complaints.add(
+            times_node.line, times_node.where, "are of a layer that cannot be shared; give tensor_parallel_bytes"
+        )
+
+
 def _sizes(times: Node) -> tuple[str, ...]:
     return times.keys() if isinstance(times.value, Mapping) else ("1",)
 
@@ -187,19 +217,29 @@ def _layer(entry: LayerEntry) -> Layer:
         saved_bytes=entry.saved_bytes,
         output_bytes=entry.output_bytes,
         working_bytes=entry.working_bytes,
-        times=tuple(_table(entry, device_type) for device_type in sorted(entry.forward_s)),
+        tensor_parallel_bytes=entry.tensor_parallel_bytes,
+        times=tuple(itertools.chain(_tables(entry, 1), *_shared_tables(entry))),
     )
 
 
-def _table(entry: LayerEntry, device_type: str) -> TimeTable:
-    forward_s, backward_s = (_by_size(times[device_type]) for times in (entry.forward_s, entry.backward_s))
-    samples = tuple(sorted(forward_s))
-    return TimeTable(
-        device_type=device_type,
-        samples=samples,
-        forward_s=tuple(forward_s[size] for size in samples),
-        backward_s=tuple(backward_s[size] for size in samples),
-    )
+def _shared_tables(entry: LayerEntry) -> Iterator[Iterator[TimeTable]]:
+    """By number of devices."""
+    for times in sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel):
+        yield _tables(times, times.tensor_parallel)
+
+
+def _tables(entry: LayerEntry | SharedTimesEntry, tensor_parallel: int) -> Iterator[TimeTable]:
+    """By device type."""
+    for device_type in sorted(entry.forward_s):
+        forward_s, backward_s = (_by_size(times[device_type]) for times in (entry.forward_s, entry.backward_s))
+        samples = tuple(sorted(forward_s))
+        yield TimeTable(
+            device_type=device_type,
+            tensor_parallel=tensor_parallel,
+            samples=samples,
+            forward_s=tuple(forward_s[size] for size in samples),
+            backward_s=tuple(backward_s[size] for size in samples),
+        )
 
 
 def _by_size(times: dict[str, float] | float) -> dict[int, float]:
@@ -217,10 +257,26 @@ def _layer_tree(layer: Layer) -> Tree:
         "output_bytes": float(layer.output_bytes),
         "working_bytes": float(layer.working_bytes),
     }
-    if layer.times:
-        tree["forward_s"] = {table.device_type: _times_tree(table.samples, table.forward_s) for table in layer.times}
-        tree["backward_s"] = {table.device_type: _times_tree(table.samples, table.backward_s) for table in layer.times}
+    if layer.tensor_parallel_bytes is not None:
+        tree["tensor_parallel_bytes"] = float(layer.tensor_parallel_bytes)
+    alone, *shared = sorted({1, *(table.tensor_parallel for table in layer.times)})
+    tree.update(_tables_tree(layer, alone))
+    if shared:
+        tree["tensor_parallel_times"] = [
+            {"tensor_parallel": degree, **_tables_tree(layer, degree)} for degree in shared
+        ]
     return tree
+
+
+def _tables_tree(layer: Layer, tensor_parallel: int) -> Tree:
+    """Times of a layer on so many devices; nothing where there are none."""
+    tables = [table for table in layer.times if table.tensor_parallel == tensor_parallel]
+    if not tables:
+        return {}
+    return {
+        "forward_s": {table.device_type: _times_tree(table.samples, table.forward_s) for table in tables},
+        "backward_s": {table.device_type: _times_tree(table.samples, table.backward_s) for table in tables},
+    }
 
 
 def _times_tree(samples: tuple[int, ...], seconds: tuple[float, ...]) -> Tree:

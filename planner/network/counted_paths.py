@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.arcs import Bools
+from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.stage_network import StageNetwork
 
-MAX_LABELS = 40_000_000
+MAX_LABELS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +41,21 @@ class Criteria:
     """Largest round trip before the arc plus largest loop up to it."""
     latest_late: Floats
     """Largest forward part before the arc plus largest loop up to it."""
+    line: "Line | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A third length: the forward part, and what stands in line since the last restart; each of shape (A,)."""
+
+    queued: Floats
+    restarts: Bools
+    latest_busy: Floats
+    """Largest length before the arc at which it may still be taken."""
+    latest_drain: Floats
+    """Largest length before the arc plus way on."""
+    latest_late: Floats
+    """Largest length before the arc plus largest loop up to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +77,22 @@ class CountedPaths:
 
     Count states number the vectors of hosts opened per class in mixed radix, H = prod (N_h + 1);
     H itself stands for a state that cannot be.
+
+    Attributes
+    ----------
+    possible
+        Which arcs the latest sweep found taken in time on some way from source to sink.
     """
 
     def __init__(self, network: StageNetwork) -> None:
         arcs, graph = network.arcs, network.graph
-        nodes, compact = np.unique(np.concatenate((arcs.tail, arcs.head)), return_inverse=True)
-        self._tail, self._head = compact[: len(arcs)], compact[len(arcs) :]
-        self._num_nodes = len(nodes)
+        self._tail, self._head, self._graph = graph.tail, graph.head, graph
+        self._num_nodes = graph.num_nodes
         self._opened_class, self._opened_hosts = arcs.opened_class, arcs.opened_hosts
         self._counts = np.array([server.count + 1 for server in network.cluster.servers])
         self._strides = np.concatenate(([1], np.cumprod(self._counts)[:-1]))
-        self._from_source = self._levels(self._head, self._tail, graph.level[nodes], self._states_before)
-        self._to_sink = self._levels(self._tail, self._head, graph.level[nodes], self._states_after)[::-1]
+        self._from_source = self._levels(graph.by_head, self._head, self._tail, self._states_before)
+        self._to_sink = self._levels(graph.by_tail, self._tail, self._head, self._states_after)[::-1]
 
     @classmethod
     def fit(cls, network: StageNetwork) -> bool:
@@ -85,7 +103,7 @@ class CountedPaths:
     def size(network: StageNetwork) -> int:
         """Labels that would be kept: nodes times count states."""
         states = math.prod(server.count + 1 for server in network.cluster.servers)
-        return len(np.union1d(network.arcs.tail, network.arcs.head)) * states
+        return network.graph.num_nodes * states
 
     @property
     def num_states(self) -> int:
@@ -102,6 +120,8 @@ class CountedPaths:
         round_trip = np.full((self._num_nodes, self.num_states + 1), np.inf)
         forward, loop = np.full_like(round_trip, np.inf), np.full_like(round_trip, np.inf)
         round_trip[0, 0], forward[0, 0], loop[0, 0] = 0.0, 0.0, -np.inf
+        in_line = forward if criteria.line is None else forward.copy()
+        self.possible = np.zeros(len(usable), dtype=bool)
         for level in self._from_source:
             before, before_forward = _at(level, round_trip), _at(level, forward)
             rest = criteria.round_trip[level.arcs, None] + way_on[self._head[level.arcs], :-1]
@@ -110,6 +130,12 @@ class CountedPaths:
                 largest_loop = np.fmax(_at(level, loop), rest + criteria.loop[level.arcs, None])
             late = _is_late(criteria, level.arcs[:, None], before, before_forward, rest, largest_loop)
             late |= ~usable[level.arcs, None]
+            if criteria.line is not None:
+                waiting = _at(level, in_line)
+                late |= _is_late_in_line(criteria.line, level.arcs[:, None], waiting, rest, largest_loop)
+                reached = _join_line(criteria, level.arcs[:, None], waiting, before_forward)
+                in_line[level.nodes, :-1] = np.minimum.reduceat(np.where(late, np.inf, reached), level.begins, axis=0)
+            self.possible[level.arcs] = (~late & np.isfinite(before + rest)).any(axis=1)
             for labels, reached in (
                 (round_trip, before + criteria.round_trip[level.arcs, None]),
                 (forward, before_forward + criteria.forward[level.arcs, None]),
@@ -117,7 +143,7 @@ class CountedPaths:
             ):
                 in_time = np.where(late, np.inf, reached)
                 labels[level.nodes, :-1] = np.minimum.reduceat(in_time, level.begins, axis=0)
-        return self._walk_back(criteria, usable, _Labels(round_trip, forward, loop, way_on))
+        return self._walk_back(criteria, usable, _Labels(round_trip, forward, loop, in_line, way_on))
 
     def _ways_on(self, criteria: Criteria, usable: Bools) -> Floats:
         """Least round trip from every node and count state to the sink, shape (nodes, H + 1)."""
@@ -133,24 +159,26 @@ class CountedPaths:
         node, state = self._num_nodes - 1, int(np.argmin(labels.round_trip[-1, :-1]))
         if not np.isfinite(labels.round_trip[node, state]):
             return None
-        order = np.argsort(self._head, kind="stable")
-        first = np.searchsorted(self._head[order], np.arange(self._num_nodes + 1))
+        order = self._graph.by_head
+        sorted_heads = self._head[order]
         path = []
         while node != 0:
-            arcs = order[first[node] : first[node + 1]]
+            first, last = np.searchsorted(sorted_heads, [node, node + 1])
+            arcs = order[first:last]
             tails, states = self._tail[arcs], self._states_before(arcs)[:, state]
             before, before_forward = labels.round_trip[tails, states], labels.forward[tails, states]
             rest = criteria.round_trip[arcs] + labels.way_on[node, state]
             largest_loop = np.maximum(labels.loop[tails, states], rest + criteria.loop[arcs])
             late = _is_late(criteria, arcs, before, before_forward, rest, largest_loop) | ~usable[arcs]
+            if criteria.line is not None:
+                late |= _is_late_in_line(criteria.line, arcs, labels.in_line[tails, states], rest, largest_loop)
             best = int(np.argmin(np.where(late, np.inf, before + criteria.round_trip[arcs])))
             path.append(arcs[best])
             node, state = int(self._tail[arcs[best]]), int(states[best])
         return np.array(path[::-1])
 
-    def _levels(self, near: Ints, far: Ints, level: Ints, states: Callable[[Ints], Ints]) -> list[_Level]:
-        order = np.argsort(near, kind="stable")
-        near_levels = level[near[order]]
+    def _levels(self, order: Ints, near: Ints, far: Ints, states: Callable[[Ints], Ints]) -> list[_Level]:
+        near_levels = self._graph.level[near[order]]
         cuts = np.flatnonzero(np.concatenate(([True], near_levels[1:] != near_levels[:-1])))
         return [self._level(arcs, near, far, states) for arcs in np.split(order, cuts[1:])]
 
@@ -197,6 +225,7 @@ class _Labels(NamedTuple):
     round_trip: Floats
     forward: Floats
     loop: Floats
+    in_line: Floats
     way_on: Floats
 
 
@@ -210,3 +239,20 @@ def _is_late(
     late |= before + largest_loop > criteria.latest_turn[arcs]
     late |= before_forward + largest_loop > criteria.latest_late[arcs]
     return late
+
+
+def _is_late_in_line(line: Line, arcs: Ints, waiting: Floats, rest: Floats, largest_loop: Floats) -> Bools:
+    late: Bools = waiting > line.latest_busy[arcs]
+    late |= waiting + rest > line.latest_drain[arcs]
+    late |= waiting + largest_loop > line.latest_late[arcs]
+    return late
+
+
+def _join_line(criteria: Criteria, arcs: Ints, waiting: Floats, before_forward: Floats) -> Floats:
+    """Length after each arc: a restart leaves behind what stood in line."""
+    assert criteria.line is not None
+    line = criteria.line
+    reached: Floats = (
+        np.where(line.restarts[arcs], before_forward, waiting + line.queued[arcs]) + criteria.forward[arcs]
+    )
+    return reached

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
+from planner.cost.plan_costs import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,9 @@ class _Sweep:
     """Arcs grouped by the level and node at one end, in the order in which labels become known."""
 
     order: Ints
-    """Arcs sorted by (level, node) of the labelled end."""
+    """Arcs sorted by the labelled end."""
+    near: Ints
+    """The other end of each arc, in that order."""
     slices: tuple[tuple[int, int, Ints, Ints], ...]
     """Per level: first and last arc of `order`, where each node's arcs begin, and the nodes."""
 
@@ -27,21 +29,53 @@ class LayeredGraph:
         Nodes of each arc, shape (A,).
     level
         Level of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
+    by_head, by_tail
+        Arcs sorted by one end, where that is known.
     """
 
-    def __init__(self, *, tail: Ints, head: Ints, level: Ints) -> None:
+    def __init__(
+        self, *, tail: Ints, head: Ints, level: Ints, by_head: Ints | None = None, by_tail: Ints | None = None
+    ) -> None:
         self.tail, self.head, self.level = tail, head, level
         self.num_nodes = len(level)
-        self._forward = _sweep(head, level, ascending=True)
-        self._backward = _sweep(tail, level, ascending=False)
+        self.by_head = np.argsort(head, kind="stable") if by_head is None else by_head
+        self.by_tail = np.argsort(tail, kind="stable") if by_tail is None else by_tail
+        self._forward = _sweep(self.by_head, head, tail, level, ascending=True)
+        self._backward = _sweep(self.by_tail, tail, head, level, ascending=False)
+
+    def restricted(self, chosen: Bools) -> "LayeredGraph":
+        """The graph of the chosen arcs and the nodes that they touch, numbered anew."""
+        touched = np.zeros(self.num_nodes, dtype=bool)
+        touched[self.tail[chosen]] = touched[self.head[chosen]] = True
+        touched[0] = touched[-1] = True
+        number = np.cumsum(touched, dtype=self.tail.dtype) - 1
+        arc_number = np.cumsum(chosen) - 1
+        return LayeredGraph(
+            tail=number[self.tail[chosen]],
+            head=number[self.head[chosen]],
+            level=self.level[touched],
+            by_head=arc_number[self.by_head[chosen[self.by_head]]],
+            by_tail=arc_number[self.by_tail[chosen[self.by_tail]]],
+        )
 
     def from_source(self, cost: Floats) -> Floats:
         """Length of a shortest path from the source to every node, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self._forward, near=self.tail, start=0)
+        return self._labels(cost, self._forward, start=0)
+
+    def from_restarts(self, cost: Floats, extra: Floats, restarts: Bools, to: Floats) -> Floats:
+        """Least length to every node where `extra` counts since the last restart only; shape (N,).
+
+        Parameters
+        ----------
+        to
+            Lengths without extra, from :meth:`from_source`.
+        """
+        fresh = np.where(restarts, to[self.tail] + cost, np.inf)
+        return self._labels(np.where(restarts, np.inf, cost + extra), self._forward, start=0, also=fresh)
 
     def to_sink(self, cost: Floats) -> Floats:
         """Length of a shortest path from every node to the sink, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self._backward, near=self.head, start=self.num_nodes - 1)
+        return self._labels(cost, self._backward, start=self.num_nodes - 1)
 
     def through(self, cost: Floats) -> Floats:
         """Length of a shortest source-sink path that uses each arc; shape (A,)."""
@@ -49,44 +83,44 @@ class LayeredGraph:
 
     def shortest_path(self, cost: Floats) -> Ints:
         """Arcs of a shortest path from source to sink, in order; empty if there is none."""
-        to_sink = self.to_sink(cost)
+        return self.path_along(cost, self.to_sink(cost))
+
+    def path_along(self, cost: Floats, to_sink: Floats) -> Ints:
+        """A shortest path, given the lengths of shortest paths from every node to the sink."""
         if not np.isfinite(to_sink[0]):
             return np.empty(0, dtype=np.int64)
-        first = np.searchsorted(self.tail[self._by_tail], np.arange(self.num_nodes + 1))
+        sorted_tails = self.tail[self.by_tail]
         path, node = [], 0
         while node != self.num_nodes - 1:
-            arcs = self._by_tail[first[node] : first[node + 1]]
+            first, last = np.searchsorted(sorted_tails, [node, node + 1])
+            arcs = self.by_tail[first:last]
             arc = arcs[np.argmin(cost[arcs] + to_sink[self.head[arcs]])]
             path.append(arc)
-            node = self.head[arc]
-        return np.array(path)
+            node = int(self.head[arc])
+        return np.array(path, dtype=np.int64)
 
-    @property
-    def _by_tail(self) -> Ints:
-        return np.argsort(self.tail, kind="stable")
-
-    def _labels(self, cost: Floats, sweep: _Sweep, *, near: Ints, start: int) -> Floats:
+    def _labels(self, cost: Floats, sweep: _Sweep, *, start: int, also: Floats | None = None) -> Floats:
         labels = np.full(self.num_nodes, np.inf)
         labels[start] = 0.0
-        ordered_cost, ordered_near = cost[sweep.order], near[sweep.order]
+        ordered_cost = cost[sweep.order]
         for first, last, begins, nodes in sweep.slices:
-            lengths = ordered_cost[first:last] + labels[ordered_near[first:last]]
+            lengths = ordered_cost[first:last] + labels[sweep.near[first:last]]
+            if also is not None:
+                lengths = np.minimum(lengths, also[sweep.order[first:last]])
             labels[nodes] = np.minimum.reduceat(lengths, begins)
         return labels
 
 
-def _sweep(far: Ints, level: Ints, *, ascending: bool) -> _Sweep:
-    keys = far if ascending else -far
-    order = np.argsort(keys, kind="stable")
+def _sweep(order: Ints, far: Ints, near: Ints, level: Ints, *, ascending: bool) -> _Sweep:
     nodes = far[order]
     if len(nodes) == 0:
-        return _Sweep(order=order, slices=())
+        return _Sweep(order=order, near=near[order], slices=())
     node_begins = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1])))
     node_levels = level[nodes[node_begins]]
     level_begins = np.flatnonzero(np.concatenate(([True], node_levels[1:] != node_levels[:-1])))
     bounds = [*level_begins.tolist(), len(node_begins)]
     arc_begins = np.append(node_begins, len(nodes))
-    slices = tuple(
+    slices = [
         (
             int(arc_begins[low]),
             int(arc_begins[high]),
@@ -94,5 +128,5 @@ def _sweep(far: Ints, level: Ints, *, ascending: bool) -> _Sweep:
             nodes[node_begins[low:high]],
         )
         for low, high in itertools.pairwise(bounds)
-    )
-    return _Sweep(order=order, slices=slices)
+    ]
+    return _Sweep(order=order, near=near[order], slices=tuple(slices if ascending else slices[::-1]))

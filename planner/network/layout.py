@@ -1,6 +1,6 @@
 """A plan without names: the stages of a pipeline in order, each with its placement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from planner.core.job import Recompute
 from planner.core.placement import Placement
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Variant
-from planner.core.schedule import warmup_depth
+from planner.core.schedule import warmup_depth, warmup_depths
 from planner.cost.cost_model import CostModel
 from planner.network.seating import Seat, seat_stages
 
@@ -30,44 +30,55 @@ Layout = tuple[Block, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """One stage of a plan to be: its layers, its devices, and whether it recomputes."""
+    """One stage of a plan to be: its layers, its devices within the share, and whether it recomputes."""
 
     start: int
     stop: int
+    placement: Placement
     devices: tuple[str, ...]
     recompute: bool
 
 
-def plan_of(variant: Variant, cuts: Sequence[Cut]) -> Plan:
-    """The plan of one pipeline with these stages; the schedule decides their warm-up depths."""
-    stages = tuple(
-        Stage(
-            start=cut.start,
-            stop=cut.stop,
-            devices=cut.devices,
-            replicas=len(cut.devices),
-            recompute=cut.recompute,
-            warmup_depth=warmup_depth(variant.schedule, len(cuts) - index, variant.num_microbatches),
-            forward_micro_batch=variant.micro_batch,
-            backward_micro_batch=variant.micro_batch,
-        )
-        for index, cut in enumerate(cuts)
-    )
+def plan_of(costs: CostModel, variant: Variant, cuts: Sequence[Cut]) -> Plan:
+    """The plan whose pipelines all have these stages; the schedule decides their warm-up depths."""
     return Plan(
         schedule=variant.schedule,
         micro_batch=variant.micro_batch,
         num_microbatches=variant.num_microbatches,
-        pipelines=(Pipeline(stages=stages),),
+        pipelines=tuple(Pipeline(stages=tuple(_stages(variant, cuts, names))) for names in costs.pipeline_names),
+        share=variant.share,
+        chunks=variant.chunks,
     )
+
+
+def _stages(variant: Variant, cuts: Sequence[Cut], names: Mapping[str, str]) -> Iterator[Stage]:
+    """Stages with the devices of one pipeline."""
+    depths = warmup_depths(variant.schedule, len(cuts), variant.num_microbatches, chunks=variant.chunks)
+    for cut, depth in zip(cuts, depths, strict=True):
+        yield Stage(
+            start=cut.start,
+            stop=cut.stop,
+            devices=tuple(names[device] for device in cut.devices),
+            replicas=cut.placement.replicas,
+            tensor_parallel=cut.placement.tensor_parallel,
+            recompute=cut.recompute,
+            warmup_depth=depth,
+            forward_micro_batch=variant.micro_batch,
+            backward_micro_batch=variant.micro_batch,
+        )
 
 
 def assemble(costs: CostModel, variant: Variant, layout: Layout) -> Plan | None:
     """The plan of a layout; None if hosts, devices or memory do not suffice.
 
     Recomputation follows the job: with `auto`, exactly the stages that would not fit otherwise.
+
+    Parameters
+    ----------
+    costs
+        Of the variant's share.
     """
-    cluster = costs.problem.cluster
-    devices = seat_stages(cluster, [Seat(placement=block.placement, opens=block.opens) for block in layout])
+    devices = seat_stages(costs.cluster, [Seat(placement=block.placement, opens=block.opens) for block in layout])
     if devices is None:
         return None
     cuts, start = [], 0
@@ -76,9 +87,9 @@ def assemble(costs: CostModel, variant: Variant, layout: Layout) -> Plan | None:
         recompute = recompute_choice(costs, variant, block.placement, start, block.stop, depth)
         if recompute is None:
             return None
-        cuts.append(Cut(start=start, stop=block.stop, devices=names, recompute=recompute))
+        cuts.append(Cut(start=start, stop=block.stop, placement=block.placement, devices=names, recompute=recompute))
         start = block.stop
-    return plan_of(variant, cuts)
+    return plan_of(costs, variant, cuts)
 
 
 RECOMPUTE_MODES = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}
@@ -98,7 +109,13 @@ def recompute_choice(
 
 
 def layout_of(costs: CostModel, plan: Plan) -> Layout:
-    """The layout of a plan of one pipeline."""
+    """The layout of each pipeline of a plan.
+
+    Parameters
+    ----------
+    costs
+        Of the plan's share.
+    """
     hostings = [costs.hosting(stage) for stage in plan.stages]
     blocks = []
     for index, (stage, hosting) in enumerate(zip(plan.stages, hostings, strict=True)):

@@ -4,8 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from planner.cost.plan_costs import Ints
-from planner.network.arcs import Bools
+from planner.cost.plan_costs import Bools, Ints
 from planner.network.counted_paths import Criteria
 from planner.network.stage_network import StageNetwork
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.core.cluster import Cluster, Link
-from planner.core.job import Job
 from planner.core.placement import Placement
+from planner.core.problem import Problem
 from planner.cost.links import link_between_hosts, link_within_host
+from planner.network.groups import groups_in_host, groups_of_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +68,22 @@ class Places:
     crossings: tuple[Crossing, ...]
 
 
-def build_places(cluster: Cluster, job: Job, *, micro_batch: int) -> Places:
-    """Enumerate entries, exits, options and crossings for one micro-batch size."""
-    openings = [entry for entry in _openings(cluster) if any(_options(cluster, job, entry, micro_batch))]
+def build_places(problem: Problem, cluster: Cluster, *, micro_batch: int) -> Places:
+    """Enumerate entries, exits, options and crossings for one micro-batch size.
+
+    Parameters
+    ----------
+    cluster
+        What one pipeline has.
+    """
+    openings = [entry for entry in _openings(cluster) if any(_options(problem, cluster, entry, micro_batch))]
     entries: dict[Entry, int] = {entry: index for index, entry in enumerate(openings)}
     exits: dict[Exit, int] = {}
     options: list[Option] = []
     todo = list(openings)
     while todo:
         entry = todo.pop(0)
-        for placement, after in _options(cluster, job, entry, micro_batch):
+        for placement, after in _options(problem, cluster, entry, micro_batch):
             if after not in exits:
                 exits[after] = len(exits)
                 for following in _stays(cluster, after):
@@ -109,34 +116,35 @@ def _stays(cluster: Cluster, after: Exit) -> Iterator[Entry]:
             yield Entry(server_class=after.server_class, opened_hosts=0, island=island, before=after)
 
 
-def _options(cluster: Cluster, job: Job, entry: Entry, micro_batch: int) -> Iterator[tuple[Placement, Exit]]:
-    islands = cluster.servers[entry.server_class].islands
-    for island, group in enumerate(islands):
+def _options(problem: Problem, cluster: Cluster, entry: Entry, micro_batch: int) -> Iterator[tuple[Placement, Exit]]:
+    before = entry.before
+    for island, group in enumerate(cluster.servers[entry.server_class].islands):
         if entry.island not in (None, island):
             continue
-        before = entry.before
         used = before.used if before is not None and before.island == island else 0
         visited = before.visited if before is not None else frozenset[int]()
-        for taken in _device_counts(entry, group.count, used):
-            replicas = taken * max(1, entry.opened_hosts)
-            if not job.allows_replicas(replicas, micro_batch):
-                continue
-            num_hosts = max(1, entry.opened_hosts)
+        for placement in _groups(problem, cluster, entry, island, group.count - used, micro_batch):
             yield (
-                Placement(server_class=entry.server_class, island=island, num_hosts=num_hosts, replicas=replicas),
+                placement,
                 Exit(
                     server_class=entry.server_class,
-                    num_hosts=num_hosts,
+                    num_hosts=placement.num_hosts,
                     island=island,
                     visited=visited | {island},
-                    used=used + taken,
+                    used=used + placement.devices_per_host,
                 ),
             )
 
 
-def _device_counts(entry: Entry, count: int, used: int) -> range:
-    """Devices that a stage may take on each host: several hosts are taken whole."""
-    return range(count, count + 1) if entry.opened_hosts > 1 else range(1, count - used + 1)
+def _groups(
+    problem: Problem, cluster: Cluster, entry: Entry, island: int, free: int, micro_batch: int
+) -> Iterator[Placement]:
+    server_class, num_hosts = entry.server_class, entry.opened_hosts
+    if num_hosts > 1:
+        return groups_of_hosts(
+            problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
+        )
+    return groups_in_host(problem, server_class=server_class, island=island, free=free, micro_batch=micro_batch)
 
 
 def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:

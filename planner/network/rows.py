@@ -22,6 +22,7 @@ import numpy as np
 
 from planner.core.schedule import Schedule, pair_loops
 from planner.cost.plan_costs import Floats, Ints
+from planner.network.queues import Queues, build_queues
 from planner.network.stage_network import StageNetwork
 
 SHARED_FAMILIES = ("busy", "fill", "sync")
@@ -68,6 +69,8 @@ class Rows:
     forward: Floats
     """Share of each arc in D, shape (A,)."""
     families: tuple[Family, ...]
+    queues: Queues | None = None
+    """All-reduces in line; known to labels only."""
 
     @property
     def num_targets(self) -> int:
@@ -125,9 +128,21 @@ class Rows:
             halves[family.target] = max(halves[family.target], rows[used].max(initial=-np.inf))
         return float(max(halves[0], halves[1:].sum() if len(halves) > 1 else -np.inf))
 
+    def with_floor(self, bottleneck_s: float) -> "Rows":
+        """The rows of plans whose slowest stage adds at least that much to the total: all their fill rows do."""
+        stages = self.network.arcs.is_stage
+        families = tuple(
+            replace(family, cover=np.where(stages, np.maximum(family.cover, bottleneck_s), 0.0))
+            if family.name == "fill" and family.cover is not None
+            else family
+            for family in self.families
+        )
+        return replace(self, families=families)
+
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":
         """The rows over a network that holds the `kept` arcs of this one."""
-        return self._mapped(network, lambda values: values[kept])
+        queues = None if self.queues is None else self.queues.take(kept)
+        return replace(self._mapped(network, lambda values: values[kept]), queues=queues)
 
     def scaled(self, factor: float) -> "Rows":
         """All times multiplied by `factor`."""
@@ -147,12 +162,14 @@ class Rows:
 
 
 def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
-    """Every family that holds for the network's schedule, or only the shared ones."""
+    """Every family that holds for the network's schedule, or only the shared ones.
+
+    Without positions each row has the warm-up depth that makes it smallest, and there are no pair rows.
+    """
     arcs, micro_batches = network.arcs, network.variant.num_microbatches
     first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
     work_s = arcs.forward_s + arcs.backward_s
-    depth = network.depths[arcs.position]
-    later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (depth - 1) * arcs.forward_s, 0.0)
+    later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (arcs.largest_depth - 1) * arcs.forward_s, 0.0)
     families = [
         Family(name="busy", round_trip_before=1, cover=micro_batches * work_s + first_tail_s),
         Family(name="fill", round_trip_total=1, cover=later_s),
@@ -161,12 +178,16 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
     if not shared_only:
         families.append(_drain(arcs.tail_s - first_tail_s + later_s))
         families.append(_link(network))
-        families.extend(_flush(network) if network.variant.schedule is Schedule.GPIPE else [_pair(network)])
+        if network.variant.schedule is Schedule.GPIPE:
+            families.extend(_flush(network))
+        elif network.has_positions:
+            families.append(_pair(network))
     return Rows(
         network=network,
         round_trip=work_s + first_tail_s + 2 * arcs.transfer_s,
         forward=arcs.forward_s + arcs.transfer_s,
         families=tuple(families),
+        queues=None if shared_only else build_queues(network),
     )
 
 

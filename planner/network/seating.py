@@ -34,7 +34,7 @@ def seat_stages(cluster: Cluster, seats: Sequence[Seat]) -> list[tuple[str, ...]
             opened[placement.server_class] = hosts.stop
             used = {}
         first = used.get(placement.island, 0)
-        last = first + placement.replicas // placement.num_hosts
+        last = first + placement.devices_per_host
         if hosts.stop > server.count or last > server.islands[placement.island].count:
             return None
         used[placement.island] = last

@@ -1,11 +1,16 @@
 """The stage network of one variant: nodes, stage arcs and transfer arcs.
 
-Nodes are (boundary j, stages still to come q, exit) after a stage and (j, q, entry) before one.
-Stage arcs lead from an entry at j to an exit at j' > j and lower q by one; transfer arcs lead
-from an exit to an entry at the same j and may open hosts. A path from source to sink that opens
-no more hosts of a class than there are is a plan, and every plan of the search space is one.
+Nodes are (boundary j, exit) after a stage and (j, entry) before one; with positions, also the
+number of stages still to come. Stage arcs lead from an entry at j to an exit at j' > j, transfer
+arcs from an exit to an entry at the same j, and may open hosts. A path from source to sink that
+opens no more hosts of a class than there are is a plan, and every plan of the search space is one.
+
+Without positions the network is many times smaller. An arc then has the range of positions, and so
+of warm-up depths, that paths through it may give it, and the costs of the smallest: paths cost no
+more than their plans. What is ruled out there need not be built with positions.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +20,10 @@ from planner.core.placement import Placement
 from planner.core.problem import Variant
 from planner.core.schedule import warmup_depth
 from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import Ints
-from planner.network.arcs import Arcs, Bools, Numbering, join_arcs, stage_arcs, transfer_arcs
+from planner.cost.plan_costs import Bools, Floats, Ints
+from planner.network.arcs import Arcs, join_arcs, stage_columns, transfer_columns
 from planner.network.graph import LayeredGraph
+from planner.network.intervals import fit_arcs, quick_intervals
 from planner.network.places import Places, build_places
 
 
@@ -26,60 +32,236 @@ class StageNetwork:
     """The network of one variant of a problem."""
 
     variant: Variant
-    cluster: Cluster
+    costs: CostModel
+    """Of the variant's share."""
     num_layers: int
     depths: Ints
     """Warm-up depth by position, shape (max_stages + 2,); entry 0 is unused."""
     places: Places
     arcs: Arcs
     graph: LayeredGraph
+    has_positions: bool
+    lengths: tuple[int, int]
+    """Fewest and most stages of the plans that are meant."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """What one pipeline has."""
+        return self.costs.cluster
 
     def restricted(self, chosen: Bools) -> tuple["StageNetwork", Ints]:
         """The same network with the chosen arcs only, less those then on no path, and which arcs are kept."""
+        graph = self.graph.restricted(chosen)
         kept = np.flatnonzero(chosen)
-        graph = LayeredGraph(tail=self.arcs.tail[kept], head=self.arcs.head[kept], level=self.graph.level)
         alive = np.isfinite(graph.through(np.zeros(len(kept))))
         if not alive.all():
-            kept = kept[alive]
-            graph = LayeredGraph(tail=self.arcs.tail[kept], head=self.arcs.head[kept], level=self.graph.level)
-        return replace(self, arcs=self.arcs.take(kept), graph=graph), kept
+            kept, graph = kept[alive], graph.restricted(alive)
+        arcs = replace(self.arcs.take(kept), tail=graph.tail, head=graph.head)
+        return replace(self, arcs=arcs, graph=graph), kept
 
     def placement(self, arc: int) -> Placement:
         """Where the stage of a stage arc runs."""
         return self.places.options[int(self.arcs.option[arc])].placement
 
+    def stages_to_come(self) -> tuple[Ints, Ints]:
+        """Fewest and most stages on the way from each node to the sink, shape (nodes,)."""
+        if len(self.arcs) == 0:
+            return np.zeros(self.graph.num_nodes, dtype=np.int64), np.zeros(self.graph.num_nodes, dtype=np.int64)
+        if len(self.arcs) == 0:
+            return (none := np.zeros(self.graph.num_nodes, dtype=np.int64)), none
+        stages, (shortest, longest) = self.arcs.is_stage.astype(float), self.lengths
+        fewest, most = self.graph.to_sink(stages), -self.graph.to_sink(-stages)
+        fewest = np.maximum(fewest, shortest + self.graph.from_source(-stages))
+        most = np.minimum(most, longest - self.graph.from_source(stages))
+        return fewest.astype(np.int64), most.astype(np.int64)
+
+    @property
+    def limits(self) -> Floats:
+        """Hosts there are of each class, and minus the fewest stages: what paths use is at most that."""
+        counts = [server.count for server in self.cluster.servers]
+        return np.array([*counts, -self.lengths[0]], dtype=float)
+
+    def of_lengths(self, shortest: int, longest: int) -> "StageNetwork":
+        """The same network, meant for plans of so many stages only."""
+        return replace(self, lengths=(shortest, longest))
+
 
 def build_network(costs: CostModel, variant: Variant, *, longest_s: float = np.inf) -> StageNetwork:
-    """All arcs whose stage fits in memory and whose M (F + B) does not exceed `longest_s`."""
-    problem = costs.problem
-    places = build_places(problem.cluster, problem.job, micro_batch=variant.micro_batch)
-    numbering = Numbering(
-        num_layers=problem.model.num_layers,
-        max_stages=problem.max_stages,
-        num_exits=len(places.exits),
-        num_entries=len(places.entries),
+    """The network without positions of all stages that may fit in memory and have M (F + B) <= `longest_s`."""
+    costs = costs.of(variant.share)
+    places = build_places(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
+    numbering = _Numbering(
+        num_layers=costs.problem.model.num_layers, num_exits=len(places.exits), num_entries=len(places.entries)
     )
-    depths = depths_by_position(variant, problem.max_stages)
     arcs = join_arcs(
-        [
-            *stage_arcs(costs, variant, places, numbering, depths, longest_s),
-            *transfer_arcs(costs, variant, places, numbering),
-        ]
+        [*_stages(costs, variant, places, numbering, longest_s), *_transfers(costs, variant, places, numbering)]
     )
-    level = numbering.levels()
     network = StageNetwork(
         variant=variant,
-        cluster=problem.cluster,
-        num_layers=problem.model.num_layers,
-        depths=depths,
+        costs=costs,
+        num_layers=numbering.num_layers,
+        depths=depths_by_position(variant, costs.max_stages),
         places=places,
         arcs=arcs,
-        graph=LayeredGraph(tail=arcs.tail, head=arcs.head, level=level),
+        graph=LayeredGraph(tail=arcs.tail, head=arcs.head, level=numbering.levels()),
+        has_positions=False,
+        lengths=(1, costs.max_stages),
     )
-    return network.restricted(np.ones(len(arcs), dtype=bool))[0]
+    network, _ = network.restricted(np.ones(len(arcs), dtype=bool))
+    for _ in range(2):
+        network, _ = with_depths(network, network.stages_to_come(), longest_s=longest_s)
+    return network
+
+
+Ranges = tuple[Ints, Ints]
+"""Fewest and most stages to come at each node, shape (nodes,) each."""
+
+
+def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> tuple[StageNetwork, Ints]:
+    """The network without positions with the warm-up depths that the ranges leave, and the costs of the smallest.
+
+    Returns
+    -------
+    network, kept
+        Without the stages that do not fit then, and which arcs are kept.
+    """
+    if len(network.arcs) == 0:
+        return network, np.empty(0, dtype=np.int64)
+    low, high = _arc_ranges(network, ranges)
+    ranged = replace(
+        network.arcs,
+        least_depth=network.depths[np.clip(low, 0, network.costs.max_stages)],
+        largest_depth=network.depths[np.clip(high, 0, network.costs.max_stages)],
+    )
+    placements = [option.placement for option in network.places.options]
+    ranged, kept = fit_arcs(network.costs, network.variant, placements, ranged, longest_s=longest_s)
+    return replace(network, arcs=ranged).restricted(kept & (low <= high))
+
+
+def num_with_positions(network: StageNetwork, ranges: Ranges) -> int:
+    """Arcs that the network would have with positions, memory aside."""
+    low, high = _arc_ranges(network, ranges)
+    return int(np.maximum(0, high - low + 1).sum())
+
+
+def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longest_s: float = np.inf) -> StageNetwork:
+    """The same plans with every node once for each number of stages to come.
+
+    Parameters
+    ----------
+    ranges
+        Numbers of stages to come that matter; all by default.
+    """
+    if len(network.arcs) == 0:
+        return replace(network, has_positions=True)
+    ranges = ranges or network.stages_to_come()
+    arcs, graph, passing = network.arcs, network.graph, network.arcs.is_stage.astype(np.int64)
+    low, high = _arc_ranges(network, ranges)
+    copies = np.maximum(0, high - low + 1)
+    chosen = np.repeat(np.arange(len(arcs)), copies)
+    position = low[chosen] + np.arange(len(chosen)) - np.repeat(np.cumsum(copies) - copies, copies)
+    fewest, most = ranges[0].copy(), ranges[1].copy()
+    fewest[0] = most[0] = 0
+    widths = np.maximum(0, most - fewest) + 1
+    first = np.cumsum(widths) - widths
+    tail, head = graph.tail[chosen], graph.head[chosen]
+    depth = network.depths[position]
+    expanded = replace(
+        arcs.take(chosen),
+        tail=first[tail] + np.where(tail == 0, 0, position - fewest[tail]),
+        head=first[head] + position - passing[chosen] - fewest[head],
+        position=position,
+        least_depth=depth,
+        largest_depth=depth,
+    )
+    placements = [option.placement for option in network.places.options]
+    expanded, kept = fit_arcs(network.costs, network.variant, placements, expanded, longest_s=longest_s)
+    whole = replace(
+        network,
+        arcs=expanded,
+        graph=LayeredGraph(tail=expanded.tail, head=expanded.head, level=np.repeat(graph.level, widths)),
+        has_positions=True,
+    )
+    return whole.restricted(kept)[0]
+
+
+def _arc_ranges(network: StageNetwork, ranges: Ranges) -> Ranges:
+    """Smallest and largest position of every arc: the stages to come at its tail."""
+    fewest, most = ranges
+    tail, head, passing = network.graph.tail, network.graph.head, network.arcs.is_stage.astype(np.int64)
+    low = np.maximum(fewest[tail], fewest[head] + passing)
+    return low, np.minimum(most[tail], most[head] + passing)
 
 
 def depths_by_position(variant: Variant, max_stages: int) -> Ints:
     """Warm-up depth k of every position q, shape (max_stages + 2,); entry 0 is unused."""
     depths = [warmup_depth(variant.schedule, max(1, q), variant.num_microbatches) for q in range(max_stages + 2)]
     return np.array(depths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbering:
+    """Node numbers: source, then per boundary its exits and its entries, then the sink."""
+
+    num_layers: int
+    num_exits: int
+    num_entries: int
+
+    @property
+    def _width(self) -> int:
+        return self.num_exits + self.num_entries
+
+    def exits(self, boundary: Ints, index: int) -> Ints:
+        """Nodes of an exit at a boundary; the sink after the last layer."""
+        sink = 1 + self.num_layers * self._width
+        return np.where(boundary == self.num_layers, sink, 1 + boundary * self._width + index)
+
+    def entries(self, boundary: Ints, index: int) -> Ints:
+        """Nodes of an entry at a boundary."""
+        return 1 + boundary * self._width + self.num_exits + index
+
+    def levels(self) -> Ints:
+        """Level of every node, source and sink included."""
+        block = np.tile([self.num_exits, self.num_entries], self.num_layers)
+        inner = np.repeat(np.arange(1, 2 * self.num_layers + 1), block)
+        return np.concatenate(([0], inner, [2 * self.num_layers + 1]))
+
+
+def _stages(
+    costs: CostModel, variant: Variant, places: Places, numbering: _Numbering, longest_s: float
+) -> Iterator[Arcs]:
+    """Per option, every stage that is short enough; costs and depths are still to be filled in."""
+    intervals: dict[Placement, tuple[Ints, Ints]] = {}
+    for index, option in enumerate(places.options):
+        if option.placement not in intervals:
+            intervals[option.placement] = quick_intervals(costs, variant, option.placement, longest_s=longest_s)
+        start, stop = intervals[option.placement]
+        yield replace(
+            stage_columns(start, stop),
+            tail=numbering.entries(start, option.entry),
+            head=numbering.exits(stop, option.exit),
+            option=np.full(len(start), index),
+        )
+
+
+def _transfers(costs: CostModel, variant: Variant, places: Places, numbering: _Numbering) -> Iterator[Arcs]:
+    """Per crossing, a transfer at every inner boundary; from the source, the opening of the first hosts."""
+    boundary_bytes = costs.problem.model.boundary_bytes()
+    for crossing in places.crossings:
+        entry = places.entries[crossing.entry]
+        if crossing.exit is None or crossing.link is None:
+            at = tail = np.zeros(1, dtype=np.int64)
+            transfer_s = np.zeros(1)
+        else:
+            at = np.arange(1, numbering.num_layers)
+            tail = numbering.exits(at, crossing.exit)
+            volume_bytes = variant.micro_batch * boundary_bytes[at]
+            transfer_s = crossing.link.latency_s + volume_bytes / crossing.link.bandwidth_bytes_per_s
+        yield transfer_columns(
+            tail,
+            numbering.entries(at, crossing.entry),
+            at,
+            transfer_s=transfer_s,
+            entry=crossing.entry,
+            opens=(entry.opened_hosts, entry.server_class),
+        )

@@ -1,18 +1,16 @@
-"""Gantt chart of one iteration: a row per stage, from the first forward to the last optimizer step."""
+"""Gantt chart of one iteration: a row per device group, from the first forward to the last optimizer step."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.errors import BadInputError
 from planner.core.units import MS, US, format_seconds
+from planner.report.images import ImageFormat, encoded, reproducible
 from planner.report.labels import percent_label
+from planner.report.lanes import lane_labels
 from planner.simulator.program import Kind
 from planner.simulator.timeline import Timeline
 
@@ -28,13 +26,6 @@ FONT_PT, DIGIT_PT = 6.5, 4.2
 EDGE_PT = 2.0
 """Boxes narrower than this get no outline: it would cover them."""
 BUBBLE_COLOUR = "#DDDDDD"
-
-
-class ImageFormat(StrEnum):
-    """Formats a chart can be written in."""
-
-    PNG = "png"
-    SVG = "svg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,34 +46,11 @@ LOOKS = {
 """Colours of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
 
 
-def image_format(path: Path) -> ImageFormat:
-    """The format that a file name asks for.
-
-    Raises
-    ------
-    BadInputError
-        If it is none of ours, or if matplotlib is not installed.
-    """
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in set(ImageFormat):
-        raise BadInputError(f"{path}: a Gantt chart is written as .png or .svg, got suffix {path.suffix!r}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as fault:
-        raise BadInputError("a Gantt chart needs matplotlib: pip install 'stagecut[plot]'") from fault
-    return ImageFormat(suffix)
-
-
 def gantt_bytes(timeline: Timeline, image: ImageFormat, *, stage_labels: Sequence[str] = (), title: str = "") -> bytes:
     """The chart of :func:`draw_gantt` as a file; the same bytes for the same timeline."""
-    from matplotlib import rc_context
-
-    metadata = {"Date": None} if image is ImageFormat.SVG else {"Software": None}
-    buffer = io.BytesIO()
-    with rc_context({"svg.hashsalt": "stagecut", "svg.fonttype": "none", "text.parse_math": False}):
+    with reproducible():
         figure, _ = draw_gantt(timeline, stage_labels=stage_labels, title=title)
-        figure.savefig(buffer, format=image.value, dpi=110, metadata=metadata)
-    return buffer.getvalue()
+        return encoded(figure, image)
 
 
 def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: str = "") -> tuple["Figure", "Axes"]:
@@ -97,7 +65,7 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
     """
     from matplotlib.figure import Figure
 
-    num_rows = timeline.num_stages
+    num_rows = timeline.num_devices
     figure = Figure(figsize=(WIDTH_IN, MARGIN_IN + ROW_IN * num_rows), layout="constrained")
     axes = figure.add_subplot()
     _label_axes(axes, timeline, stage_labels)
@@ -117,11 +85,10 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
 def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -> None:
     """Set both axes up: x ends at the iteration time, the first stage is on top."""
     size, unit = next((pair for pair in ((1.0, "s"), (MS, "ms")) if timeline.iteration_s >= pair[0]), (US, "us"))
-    num_rows = timeline.num_stages
-    names = stage_labels or [f"stage {index}" for index in range(num_rows)]
+    num_rows = timeline.num_devices
     axes.set_xlim(0, timeline.iteration_s or 1.0)
     axes.set_ylim(num_rows - 0.5, -0.5)
-    axes.set_yticks(range(num_rows), names, fontsize=8)
+    axes.set_yticks(range(num_rows), lane_labels(timeline, stage_labels), fontsize=8)
     axes.set_xlabel(f"time ({unit})")
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds / size:.4g}")
     axes.tick_params(axis="y", length=0)
@@ -135,7 +102,7 @@ def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> 
     chosen = _shown(timeline, kind)
     if not len(chosen):
         return
-    left, right, row = timeline.start_s[chosen], timeline.end_s[chosen], timeline.stage[chosen]
+    left, right, row = timeline.start_s[chosen], timeline.end_s[chosen], timeline.device[timeline.stage[chosen]]
     top, bottom = row - BAR / 2, row + BAR / 2
     corners = np.stack([np.column_stack(pair) for pair in ((left, top), (right, top), (right, bottom), (left, bottom))])
     width_pt = (right - left) / timeline.iteration_s * WIDTH_IN * 72
@@ -156,7 +123,7 @@ def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
     from matplotlib.collections import LineCollection
 
     tasks = [task for task in timeline.critical_path if timeline.kind[task] in LOOKS]
-    below = timeline.stage[tasks] + BAR / 2 + 0.05
+    below = timeline.device[timeline.stage[tasks]] + BAR / 2 + 0.05
     ends = [np.column_stack((times_s[tasks], below)) for times_s in (timeline.start_s, timeline.end_s)]
     segments = list(np.stack(ends, axis=1))
     line = LineCollection(segments, colors="black", linewidths=1.6, label="critical path", zorder=3)
@@ -179,7 +146,7 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
             if (end_s - start_s) * pt_per_s >= widest_pt:
                 axes.text(
                     (start_s + end_s) / 2,
-                    timeline.stage[index],
+                    timeline.device[timeline.stage[index]],
                     str(timeline.lo[index] // micro_batch),
                     fontsize=FONT_PT,
                     ha="center",

@@ -5,6 +5,8 @@ from itertools import groupby
 
 from planner.core.model import ModelProfile
 from planner.core.plan import Plan
+from planner.core.result import Result, Status
+from planner.core.share import Share
 from planner.core.units import format_bytes, format_seconds
 
 UNKNOWN = "-"
@@ -33,13 +35,40 @@ def stage_labels(plan: Plan) -> tuple[str, ...]:
     return tuple(f"{index}  {device_label(stage.devices)}" for index, stage in enumerate(plan.stages))
 
 
-def plan_label(plan: Plan) -> str:
-    """The choices that hold for a whole plan, in one line."""
-    stages = sum(pipeline.num_stages for pipeline in plan.pipelines)
-    return (
-        f"{plan.schedule}, {_counted(stages, 'stage')}, "
-        f"{_counted(plan.num_microbatches, 'micro-batch', 'micro-batches')} of {_counted(plan.micro_batch, 'sample')}"
-    )
+def plan_label(plan: Plan, *, zero1: bool = False) -> str:
+    """The choices that hold for a whole plan, in one line.
+
+    Parameters
+    ----------
+    zero1
+        Whether optimizer state is divided among replicas and pipelines.
+    """
+    each = " each" if len(plan.pipelines) > 1 else ""
+    batches = _counted(plan.num_microbatches, "micro-batch", "micro-batches")
+    parts = [
+        str(plan.schedule),
+        *([share_label(plan.share)] if each else []),
+        _counted(len(plan.stages), "stage") + (f" in {plan.chunks} chunks" if plan.chunks > 1 else "") + each,
+        f"{batches} of {_counted(plan.micro_batch, 'sample')}{each}",
+        *(["ZeRO-1"] if zero1 else []),
+    ]
+    return ", ".join(parts)
+
+
+def share_label(share: Share) -> str:
+    """How many pipelines divide the cluster, and what each has, for example `2 pipelines on whole servers`."""
+    number = share.num_pipelines
+    if set(share.host_splits) <= {number}:
+        return f"{_counted(number, 'pipeline')} on whole servers"
+    if set(share.host_splits) == {1}:
+        return f"{number} pipelines on 1/{number} of every server"
+    return f"{number} pipelines on equal parts of servers"
+
+
+def status_label(result: Result) -> str:
+    """How a search ended, and the limit that ended it, for example `feasible (time limit)`."""
+    cut = result.stopped_by is not None and result.status is not Status.INTERRUPTED
+    return f"{result.status} ({result.stopped_by})" if cut else str(result.status)
 
 
 def seconds_label(seconds: float | None) -> str:

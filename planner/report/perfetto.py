@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from planner.core.units import US
+from planner.report.lanes import lane_labels
 from planner.simulator.program import Kind
 from planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2
-"""Process numbers: one process holds the lanes of the stages, the other those of the links."""
+"""Process numbers: one process holds the lanes of the device groups, the other those of the links."""
 GRID_PER_US = 8
 """Times lie on a grid of 1/8 us, the finest that is both exact in binary and whole in nanoseconds: a slice ends
 exactly where the next one begins, however the reader rounds."""
@@ -26,7 +27,7 @@ Event = dict[str, object]
 
 
 def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, object]:
-    """Chrome trace events: a lane per stage and per link direction, memory as counters.
+    """Chrome trace events: a lane per device group and per link direction, memory as counters.
 
     Parameters
     ----------
@@ -38,10 +39,9 @@ def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, 
     Slices of one lane never overlap. A transfer is drawn on every link it occupies, and on a lane of
     its own boundary and direction where it shares no link.
     """
-    labels = list(stage_labels) or [f"stage {stage}" for stage in range(timeline.num_stages)]
     links = _link_lanes(timeline)
     events = [
-        *_process(DEVICES, "stages", labels),
+        *_process(DEVICES, "stages", lane_labels(timeline, stage_labels)),
         *_process(LINKS, "links", links),
         *_stage_slices(timeline),
         *_link_slices(timeline, links),
@@ -60,10 +60,10 @@ def _process(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
 
 
 def _stage_slices(timeline: Timeline) -> Iterator[Event]:
-    """Forwards, backwards, all-reduces and optimizer steps, on the lanes of their stages."""
+    """Forwards, backwards, all-reduces and optimizer steps, on the lanes of their device groups."""
     for task in range(len(timeline.kind)):
         if timeline.kind[task] not in SENDS:
-            yield from _slice(timeline, task, process=DEVICES, lane=int(timeline.stage[task]))
+            yield from _slice(timeline, task, process=DEVICES, lane=int(timeline.device[timeline.stage[task]]))
 
 
 def _link_slices(timeline: Timeline, lanes: Sequence[str]) -> Iterator[Event]:
@@ -107,16 +107,16 @@ def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterato
 
 
 def _memory_counters(timeline: Timeline) -> Iterator[Event]:
-    """Memory of each device of a stage, one counter track per stage."""
-    for stage, curve in enumerate(timeline.memory):
+    """Memory of each device of a device group, one counter track per group."""
+    for lane, (name, curve) in enumerate(zip(lane_labels(timeline), timeline.memory, strict=True)):
         steps = {_grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
         for ts, num_bytes in steps.items():
             yield {
                 "ph": "C",
                 "pid": DEVICES,
-                "tid": stage,
+                "tid": lane,
                 "ts": ts,
-                "name": f"memory of stage {stage}",
+                "name": f"memory of {name}",
                 "args": {"bytes": float(num_bytes)},
             }
 

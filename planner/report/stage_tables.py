@@ -14,14 +14,16 @@ from planner.simulator.timeline import Timeline
 Row = dict[str, str]
 """Cells by their column."""
 
-TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", "recompute"})
+SHARED = frozenset({"tensor parallel", "tp"})
+"""Columns about devices that share a replica, left out where none do."""
+TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", *SHARED, "recompute"})
 """Columns aligned to the left; the others are numbers."""
 WIDE = (
-    *("stage", "layers", "device type", "devices", "replicas", "recompute"),
+    *("stage", "layers", "device type", "devices", "replicas", "tensor parallel", "recompute"),
     *("F", "B", "transfer", "memory used", "limit", "busy"),
 )
-MEDIUM = ("stage", "layers", "devices", "r", "recompute", "F", "B", "transfer", "memory / limit", "busy")
-NARROW = ("layers", "devices", "r", "recompute", "F", "B", "memory / limit", "busy")
+MEDIUM = ("stage", "layers", "devices", "r", "tp", "recompute", "F", "B", "transfer", "memory / limit", "busy")
+NARROW = ("layers", "devices", "r", "tp", "recompute", "F", "B", "memory / limit", "busy")
 
 
 def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> tuple[Table, ...]:
@@ -36,7 +38,7 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     -------
     The table with everything first, then the same in fewer and fewer columns, from wide to narrow.
     The narrow ones give the numbers of layers without their names, and say nothing of recomputation
-    where no stage recomputes.
+    where no stage recomputes. Of several pipelines the first is shown: they differ in devices only.
     """
     types = {device.name: device.device_type for device in problem.cluster.devices()}
     rows = [
@@ -52,9 +54,10 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     numbered = [
         row | {"layers": run_label(stage.start, stage.stop)} for row, stage in zip(rows, plan.stages, strict=True)
     ]
-    unused = frozenset() if any(stage.recompute for stage in plan.stages) else frozenset({"recompute"})
+    alone = SHARED if all(stage.tensor_parallel == 1 for stage in plan.stages) else frozenset()
+    unused = alone if any(stage.recompute for stage in plan.stages) else alone | {"recompute"}
     return (
-        _table(rows, WIDE),
+        _table(rows, WIDE, without=alone),
         _table(rows, MEDIUM, without=unused),
         _table(numbered, MEDIUM, without=unused),
         _table(numbered, NARROW, without=unused),
@@ -67,6 +70,7 @@ def _choices(stage: Stage) -> Row:
         "devices": device_label(stage.devices),
         "replicas": str(stage.replicas),
         "r": str(stage.replicas),
+        **dict.fromkeys(SHARED, str(stage.tensor_parallel)),
         "recompute": "yes" if stage.recompute else "no",
     }
 

@@ -30,6 +30,7 @@ def result_summary(result: Result, *, plan: Tree | None, provenance: Tree) -> di
         **comparison_row(result),
         "row_bound_s": result.row_bound_s,
         "counts": dict(result.counts),
+        "step_seconds": dict(result.step_seconds),
         "history": [_history_point(point) for point in result.history],
         "shortages": [_shortage(shortage) for shortage in result.shortages],
         "plan": plan,
@@ -51,6 +52,7 @@ def comparison_row(result: Result) -> dict[str, object]:
     return {
         "solver": result.solver,
         "status": str(result.status),
+        "stopped_by": None if result.stopped_by is None else str(result.stopped_by),
         "objective_s": result.objective_s,
         "bound_s": result.bound_s,
         "gap": result.gap,
@@ -64,6 +66,8 @@ def simulation_summary(plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> d
         "schema": SCHEMA,
         "iteration_s": timeline.iteration_s,
         "bubble_fraction": timeline.bubble_fraction,
+        "pipelines": len(plan.pipelines),
+        "chunks": plan.chunks,
         "stages": [_stage(plan, costs, timeline, index) for index in range(costs.num_stages)],
         "critical_path": [_task(timeline, task) for task in timeline.critical_path],
     }
@@ -76,6 +80,7 @@ def _stage(plan: Plan, costs: PlanCosts, timeline: Timeline, index: int) -> dict
         "layers": [stage.start, stage.stop],
         "devices": list(stage.devices),
         "replicas": stage.replicas,
+        "tensor_parallel": stage.tensor_parallel,
         "recompute": stage.recompute,
         "forward_s": float(costs.forward_s[index]),
         "backward_s": float(costs.backward_s[index]),

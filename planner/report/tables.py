@@ -16,6 +16,7 @@ from planner.report.labels import (
     layer_label,
     percent_label,
     seconds_label,
+    status_label,
 )
 from planner.report.text_table import add_row, text_table
 from planner.report.verdict import time_ratio
@@ -53,7 +54,7 @@ def comparison_table(results: Sequence[Result]) -> Table:
         add_row(
             table,
             result.solver,
-            result.status,
+            status_label(result),
             seconds_label(result.objective_s),
             seconds_label(result.bound_s),
             percent_label(result.gap),

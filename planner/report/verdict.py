@@ -2,7 +2,7 @@
 
 import math
 
-from planner.core.result import Result, Status
+from planner.core.result import Result, Status, StopCause
 from planner.core.units import format_bytes, format_seconds
 from planner.report.labels import run_label
 
@@ -10,6 +10,8 @@ EXACT_GAP = 1e-9
 """Gaps up to this one are rounding."""
 SMALL_GAP = 1e-4
 """Largest gap at which a plan may be called optimal without saying more."""
+LIMITS = frozenset({StopCause.TIME, StopCause.MEMORY})
+"""What a search may have reached; an interruption has words of its own."""
 
 
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:
@@ -24,7 +26,8 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     if result.objective_s is None:
         return _without_plan(result)
     head = "interrupted: " if result.status is Status.INTERRUPTED else ""
-    sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}"
+    end = f" when the {result.stopped_by} was reached" if result.stopped_by in LIMITS else ""
+    sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}{end}"
     compared = "" if even_split_s is None else f"; {speed_against_even_split(result.objective_s, even_split_s)}"
     return sentence + compared
 
@@ -71,8 +74,9 @@ def _without_plan(result: Result) -> str:
     if result.status is Status.INFEASIBLE:
         return f"infeasible: {_nearest_miss(result)}"
     if result.status is Status.INTERRUPTED:
-        return "interrupted before a plan was found"
-    return "no plan found within the budget, and no proof that there is none"
+        return "interrupted: no plan yet, and no proof that there is none"
+    found = f"no plan yet when the {result.stopped_by} was reached" if result.stopped_by in LIMITS else "no plan found"
+    return f"{found}, and no proof that there is none"
 
 
 def _nearest_miss(result: Result) -> str:

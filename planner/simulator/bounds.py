@@ -21,14 +21,22 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - late, stages s <= e with M > k_s:  PF_e + F_e + total - PF_s - PB_s + (M - k_s - 1)(F_s + B_s) + k_e B_e
   + max(g_e, PB_e + g_0). Stage s starts its last forward after M - k_s backwards; once that micro-batch
   has come to stage e, k_e backwards are still to do there.
+- queue, per stage whose all-reduce takes shared links: the latest of PF_s + M (F_s + B_s),
+  total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M) in the late row, + the all-reduces
+  of the stages a <= s on the same links + the step of the first of them. They are served one after
+  another, none before stage s is done, the first stage's last.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
+
+Interleaved plans have rows of their own, see :mod:`planner.simulator.interleaved_bounds`.
 """
 
 import numpy as np
 
 from planner.core.schedule import Schedule, pair_loops
 from planner.cost.plan_costs import Floats, PlanCosts
+from planner.simulator.chains import Chains, chains_of
+from planner.simulator.interleaved_bounds import interleaved_rows
 
 
 def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
@@ -39,12 +47,24 @@ def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
     dict
         By family: one value per stage, per boundary, or for the whole plan (shape (1,)).
     """
+    order = costs.interleaving
+    return _plain_rows(costs) if order is None else interleaved_rows(costs, order)
+
+
+def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None) -> float:
+    """The largest row of the named families, of all of them by default."""
+    rows = bound_rows(costs)
+    chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
+    return max(float(values.max()) for values in chosen.values() if len(values))
+
+
+def _plain_rows(costs: PlanCosts) -> dict[str, Floats]:
+    """Rows where every stage has devices of its own."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
     forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
-    tail_s = costs.sync_s + costs.update_s
-    forward_before = _exclusive_sums(forward_s[:-1] + transfer_s)
-    backward_before = _exclusive_sums(backward_s[:-1] + transfer_s)
-    total = float(np.sum(forward_s + backward_s) + 2 * np.sum(transfer_s))
+    chains = chains_of(costs)
+    forward_before, backward_before, total = chains.forward_before, chains.backward_before, chains.total
+    tail_s = chains.tail_s
     work_s = micro_batches * (forward_s + backward_s)
     later_s = (micro_batches - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
     rows = {
@@ -55,18 +75,15 @@ def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
         "pair": total + _pair_loops(costs) + tail_s[0],
         "link": total + (micro_batches - 1) * transfer_s + tail_s[0],
     }
-    rows["late"] = _late(costs, forward_before, backward_before, total)
+    last_forward_s = _last_forwards(costs, chains)
+    late_end_s = last_forward_s + depth * backward_s
+    rows["late"] = late_end_s + np.maximum(tail_s, backward_before + tail_s[0])
+    end_s = np.maximum(np.maximum(forward_before + work_s, total - backward_before + later_s), late_end_s)
+    rows["queue"] = end_s + _queued(costs)
     if costs.variant.schedule is Schedule.GPIPE:
         slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
         rows["flush"] = np.array([total + (micro_batches - 1) * slowest + tail_s[0]])
     return rows
-
-
-def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None) -> float:
-    """The largest row of the named families, of all of them by default."""
-    rows = bound_rows(costs)
-    chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
-    return max(float(values.max()) for values in chosen.values() if len(values))
 
 
 def _pair_loops(costs: PlanCosts) -> Floats:
@@ -81,17 +98,26 @@ def _pair_loops(costs: PlanCosts) -> Floats:
     return extra_s
 
 
-def _late(costs: PlanCosts, forward_before: Floats, backward_before: Floats, total: float) -> Floats:
-    """The largest row of each stage e over the stages s before it, and itself."""
+def _last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
+    """End of the last forward of each stage e, the largest over the stages s before it, and itself."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
-    tail_s = costs.sync_s + costs.update_s
+    forward_before, backward_before = chains.forward_before, chains.backward_before
     work_s = costs.forward_s + costs.backward_s
-    loop_s = total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
+    loop_s = chains.total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
     largest_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf))
-    last_forward_s = forward_before + costs.forward_s + largest_s
-    rows: Floats = last_forward_s + depth * costs.backward_s + np.maximum(tail_s, backward_before + tail_s[0])
-    return rows
+    last_forward_s: Floats = forward_before + costs.forward_s + largest_s
+    return last_forward_s
 
 
-def _exclusive_sums(values: Floats) -> Floats:
-    return np.concatenate(([0.0], np.cumsum(values)))
+def _queued(costs: PlanCosts) -> Floats:
+    """All-reduces of each stage and those before it on the same links, and the step after the last of them."""
+    sums: dict[tuple[str, ...], float] = {}
+    queued = np.full(costs.num_stages, -np.inf)
+    for stage, route in enumerate(costs.sync_links):
+        if not route:
+            continue
+        if route not in sums:
+            sums[route] = float(costs.update_s[stage]) if costs.backward_s[stage] > 0 else 0.0
+        sums[route] += float(costs.sync_s[stage])
+        queued[stage] = sums[route]
+    return queued

@@ -10,21 +10,26 @@ import numpy as np
 from planner.core.errors import BadInputError
 from planner.cost.plan_costs import Ints
 from planner.simulator.program import NONE, Kind, Program
-from planner.simulator.schedules import Action, Op, pipeline_actions
+from planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Actions:
-    """Action lists as columns, stage after stage."""
+    """Action lists as columns, device group after device group."""
 
-    num_stages: int
+    device: Ints
+    """Device group of each stage."""
     samples: int
     kind: Ints
     stage: Ints
     lo: Ints
     hi: Ints
     last: Ints
-    """Last action of each stage."""
+    """Last action of each device group."""
+
+    @property
+    def num_stages(self) -> int:
+        return len(self.device)
 
     def of(self, kind: Kind, stage: int) -> Ints:
         """Actions of one stage and kind, by first sample."""
@@ -53,8 +58,14 @@ def scheduled_program(warmup_depth: tuple[int, ...], num_microbatches: int, micr
     return compile_program(pipeline_actions(warmup_depth, num_microbatches, micro_batch))
 
 
+@lru_cache(maxsize=128)
+def interleaved_program(num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1) -> Program:
+    """Program of interleaved 1F1B; see :func:`interleaved_actions`."""
+    return compile_program(interleaved_actions(num_devices, chunks, num_microbatches, micro_batch))
+
+
 def compile_program(lists: Sequence[Sequence[Action]]) -> Program:
-    """Compile one action list per stage, first stage first.
+    """Compile one action list per device group; all actions of a stage stand in one list.
 
     A message is the part of an action's samples that one action of the next stage (for gradients:
     of the previous stage) takes, so equal micro-batches travel as one message each. Messages of a
@@ -63,8 +74,9 @@ def compile_program(lists: Sequence[Sequence[Action]]) -> Program:
     Raises
     ------
     BadInputError
-        If the forwards or the backwards of a stage do not cover the same samples exactly once, if a
-        backward stands before a forward of its samples, or if stages wait for each other forever.
+        If a stage stands in two lists, if its forwards or its backwards do not cover the same samples
+        exactly once, if a backward stands before a forward of its samples, or if device groups wait for
+        each other forever.
     """
     actions = _columns(lists)
     messages = _messages(actions)
@@ -80,11 +92,12 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
     lengths = [len(actions) for actions in lists]
     if not lengths or min(lengths) == 0:
         raise BadInputError("schedule: every stage must have actions, and there must be a stage")
+    stages = np.array([action.stage for action in flat], dtype=np.int64)
     actions = _Actions(
-        num_stages=len(lists),
+        device=_devices(stages, np.repeat(np.arange(len(lists)), lengths)),
         samples=max(action.hi for action in flat),
         kind=np.array([Kind.BACKWARD if action.op is Op.BACKWARD else Kind.FORWARD for action in flat], dtype=np.int64),
-        stage=np.repeat(np.arange(len(lists)), lengths),
+        stage=stages,
         lo=np.array([action.lo for action in flat], dtype=np.int64),
         hi=np.array([action.hi for action in flat], dtype=np.int64),
         last=np.cumsum(lengths) - 1,
@@ -94,6 +107,16 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
             _check_coverage(actions, stage, kind)
         _check_forward_first(actions, stage)
     return actions
+
+
+def _devices(stage: Ints, device: Ints) -> Ints:
+    """Device group of each stage, from the stage and device group of each action."""
+    devices = np.zeros(stage.max() + 1, dtype=np.int64)
+    devices[stage] = device
+    torn = stage[devices[stage] != device]
+    if len(torn):
+        raise BadInputError(f"schedule: the actions of stage {torn[0]} must stand in one list")
+    return devices
 
 
 def _check_coverage(actions: _Actions, stage: int, kind: Kind) -> None:
@@ -149,17 +172,19 @@ def _program(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints
     """Append messages, all-reduces and optimizer steps to the actions."""
     num_actions, num_messages = len(actions.kind), len(messages.producer)
     stages = np.arange(actions.num_stages)
-    nothing = np.full(actions.num_stages, NONE)
+    nothing = np.full_like(stages, NONE)
     start, stop = np.zeros_like(stages), np.full_like(stages, actions.samples)
     kind, sender = actions.kind[messages.producer], actions.stage[messages.producer]
     flow = np.where(kind == Kind.FORWARD, sender, actions.num_stages - 2 + sender)
-    first_sync = num_actions + num_messages
+    tail = _tail(actions, num_actions + num_messages)
     predecessors = (
-        np.concatenate((before, messages.producer, actions.last, first_sync + stages)),
-        np.concatenate((need, _previous_of_flow(flow, num_actions), nothing, nothing)),
+        np.concatenate((before, messages.producer, tail)),
+        np.concatenate((need, _previous(flow, num_actions), nothing, nothing)),
     )
     return Program(
         num_stages=actions.num_stages,
+        num_devices=len(actions.last),
+        device=actions.device,
         num_actions=num_actions,
         num_messages=num_messages,
         kind=np.concatenate((actions.kind, kind + 2, np.full_like(stages, 4), np.full_like(stages, 5))),
@@ -172,36 +197,48 @@ def _program(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints
     )
 
 
-def _previous_of_flow(flow: Ints, first_message: int) -> Ints:
-    """Number of the message before each message in its flow."""
-    order = np.argsort(flow, kind="stable")
-    previous = np.full(len(flow), NONE)
-    same = flow[order[1:]] == flow[order[:-1]]
-    previous[order[1:][same]] = first_message + order[:-1][same]
+def _tail(actions: _Actions, first_sync: int) -> Ints:
+    """What each all-reduce and then each optimizer step follows."""
+    device, first_update = actions.device, first_sync + actions.num_stages
+    last_sync = np.zeros_like(actions.last)
+    np.maximum.at(last_sync, device, first_sync + np.arange(actions.num_stages))
+    sync, update = _previous(device, first_sync), _previous(device, first_update)
+    return np.concatenate(
+        (np.where(sync == NONE, actions.last[device], sync), np.where(update == NONE, last_sync[device], update))
+    )
+
+
+def _previous(group: Ints, first: int) -> Ints:
+    """Number of the task before each task in its group, for tasks numbered from `first`."""
+    order = np.argsort(group, kind="stable")
+    previous = np.full(len(group), NONE)
+    same = group[order[1:]] == group[order[:-1]]
+    previous[order[1:][same]] = first + order[:-1][same]
     return previous
 
 
 def _levels(actions: _Actions, messages: _Messages, need: Ints) -> Ints:
-    """Longest chains of actions: each stage plays its list until it waits for another stage."""
+    """Longest chains of actions: each device group plays its list until it waits for another one."""
     num_actions = len(need)
     source = np.concatenate((np.arange(num_actions), messages.producer, [NONE]))[need].tolist()
     level = [NONE] * num_actions + [0]  # level[NONE] is that of "waits for nobody"
     cursor, stop = np.append(0, actions.last[:-1] + 1).tolist(), (actions.last + 1).tolist()
-    depth = [0] * actions.num_stages
+    depth = [0] * len(stop)
     waiting: dict[int, int] = {}
-    runnable = list(range(actions.num_stages))
+    runnable = list(range(len(stop)))
     while runnable:
-        stage = runnable.pop()
-        task = cursor[stage]
-        while task < stop[stage] and level[source[task]] != NONE:
-            depth[stage] = level[task] = max(depth[stage], level[source[task]]) + 1
+        device = runnable.pop()
+        task = cursor[device]
+        while task < stop[device] and level[source[task]] != NONE:
+            depth[device] = level[task] = max(depth[device], level[source[task]]) + 1
             if task in waiting:
                 runnable.append(waiting.pop(task))
             task += 1
-        cursor[stage] = task
-        if task < stop[stage]:
-            waiting[source[task]] = stage
+        cursor[device] = task
+        if task < stop[device]:
+            waiting[source[task]] = device
     if waiting:
-        stuck = [f"stage {stage} at the {actions.name(cursor[stage])}" for stage in sorted(waiting.values())]
+        tasks = [cursor[device] for device in sorted(waiting.values())]
+        stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in tasks]
         raise BadInputError(f"schedule: stages wait for each other forever: {', '.join(stuck)}")
     return np.array(level[:-1])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from planner.core.errors import BadInputError
 from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.compilation import scheduled_program
+from planner.simulator.compilation import interleaved_program, scheduled_program
 from planner.simulator.levels import evaluate, layout_of
 from planner.simulator.program import Program, duration_table
 from planner.simulator.queues import serve, served_in_order
@@ -75,6 +75,9 @@ def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = No
 
 def program_of(costs: PlanCosts, *, micro_batch: int = 1) -> Program:
     """Program of a plan's schedule with so many samples to a micro-batch."""
+    order = costs.interleaving
+    if order is not None:
+        return interleaved_program(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
     return scheduled_program(tuple(costs.warmup_depth.tolist()), costs.variant.num_microbatches, micro_batch)
 
 

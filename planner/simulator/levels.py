@@ -108,10 +108,11 @@ def _sort_keys(program: Program) -> tuple[Ints, Ints, Ints]:
     sends = np.bincount(producer, minlength=program.num_actions)
     first_message = np.cumsum(sends) - sends
     number = np.arange(program.num_messages) - first_message[producer] + 1
-    last = program.level.max()
+    sync = program.level.max() + 1 + program.turn
+    update = sync + program.turn.max() + 1
     tail = np.zeros(program.num_stages, dtype=np.int64)
     return (
-        np.concatenate((program.level, program.level[producer], tail + last + 1, tail + last + 2)),
+        np.concatenate((program.level, program.level[producer], sync, update)),
         np.concatenate((np.zeros_like(sends), number, tail, tail)),
         np.concatenate((sends, sends[producer], tail, tail)),
     )

@@ -2,10 +2,13 @@
 
 Tasks are numbered so that the number is also the rank that breaks ties in a queue:
 
-1. actions by (stage, position in the stage's list),
+1. actions by (device group, position in its list),
 2. messages by (producing action, first sample),
 3. the gradient all-reduce of each stage,
 4. the optimizer step of each stage.
+
+Most schedules give every stage a device group of its own. Stages that share one do their
+all-reduces one after another, lowest stage first, and then their optimizer steps in the same order.
 
 A *flow* is a sequence of tasks that use the same links: the activations over one boundary, the
 gradients over one boundary, or the all-reduce of one stage.
@@ -36,9 +39,12 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """Tasks of one iteration of one pipeline of S stages, n in all."""
+    """Tasks of one iteration of one pipeline of S stages on D device groups, n in all."""
 
     num_stages: int
+    num_devices: int
+    device: Ints
+    """Device group of each stage, shape (S,)."""
     num_actions: int
     num_messages: int
     kind: Ints
@@ -50,14 +56,20 @@ class Program:
     hi: Ints
     """One past the last sample, shape (n,)."""
     predecessors: Ints
-    """Shape (n, 2), `NONE` where there is none. Action: the action before it on its stage; of the messages
-    it needs, the one sent last. Message: its action; the message before it in its flow. All-reduce: the
-    last action of its stage. Optimizer step: the all-reduce."""
+    """Shape (n, 2), `NONE` where there is none. Action: the action before it on its device group; of
+    the messages it needs, the one sent last. Message: its action; the message before it in its flow.
+    All-reduce: that of the stage before it on the device group, or the last action. Optimizer step: that
+    of the stage before it on the device group, or the last all-reduce."""
     flow: Ints
     """Flow of each message and all-reduce, `NONE` for other tasks, shape (n,). Activations over boundary s
     are flow s, gradients over it S - 1 + s, the all-reduce of stage s is flow 2 (S - 1) + s."""
     level: Ints
     """Actions in the longest chain of actions that an action ends, shape (num_actions,)."""
+
+    @property
+    def turn(self) -> Ints:
+        """Earlier stages on the device group of each stage, shape (S,)."""
+        return np.array([int(np.sum(self.device[:stage] == self.device[stage])) for stage in range(self.num_stages)])
 
     @property
     def num_tasks(self) -> int:

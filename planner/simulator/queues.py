@@ -32,13 +32,15 @@ class _Tables:
     """A program as Python lists, which single look-ups read faster than arrays."""
 
     actions: list[range]
-    """By stage."""
+    """By device group."""
+    syncs: list[list[int]]
+    """All-reduces by device group, in their order."""
     need: list[int]
     """By action: the message it waits for."""
     sends: list[tuple[int, ...]]
     """By action: the messages it sends."""
     receiver: list[int]
-    """By task: the stage a message goes to."""
+    """By task: the device group that may wait for it, which is where a message goes."""
     previous: list[int]
     """By task: the message before it in its flow."""
 
@@ -57,11 +59,11 @@ class _Play:
     ends: list[float]
     """By task; the entry at `NONE` is zero."""
     waiting: list[int]
-    """By stage: the message it waits for."""
+    """By device group: the message or all-reduce it waits for."""
     requests: list[tuple[float, int]] = field(default_factory=list)
     """Heap of (ready time, task)."""
     runnable: list[int] = field(default_factory=list)
-    """Stages whose message has arrived."""
+    """Device groups that need not wait any longer."""
 
 
 def served_in_order(program: Program, routes: Routes, rows_s: Floats) -> list[bool]:
@@ -103,12 +105,12 @@ def serve(program: Program, routes: Routes, durations_s: Floats) -> tuple[list[f
         Start time of every task that used a shared link, zero for the others; end time of every task.
     """
     play = _begin(program, routes, durations_s)
-    resume = [_stage(play, stage).__next__ for stage in range(program.num_stages)]
+    resume = [_device(play, device).__next__ for device in range(program.num_devices)]
     for start in resume:
         start()
     _grant_all(play, resume, num_links(routes))
-    for update in range(program.first_update, program.num_tasks):
-        play.ends[update] = play.ends[update - program.num_stages] + play.durations[update]
+    for update, before in enumerate(program.predecessors[program.first_update :, 0].tolist(), program.first_update):
+        play.ends[update] = play.ends[before] + play.durations[update]
     return play.starts, play.ends[:-1]
 
 
@@ -120,20 +122,20 @@ def _begin(program: Program, routes: Routes, durations_s: Floats) -> _Play:
         lines=_lines(program, routes),
         starts=[0.0] * program.num_tasks,
         ends=[UNKNOWN] * program.num_tasks + [0.0],
-        waiting=[NONE] * program.num_stages,
+        waiting=[NONE] * program.num_devices,
     )
 
 
-def _stage(play: _Play, stage: int) -> Iterator[None]:
-    """Play the actions of a stage, pausing whenever a message has not been granted yet."""
+def _device(play: _Play, device: int) -> Iterator[None]:
+    """Play the actions and all-reduces of a device group, pausing for what has not been granted yet."""
     tables, durations, lines, ends = play.tables, play.durations, play.lines, play.ends
     requests, waiting, runnable = play.requests, play.waiting, play.runnable
     need, sends, receiver, previous = tables.need, tables.sends, tables.receiver, tables.previous
     now = 0.0
-    for action in tables.actions[stage]:
+    for action in tables.actions[device]:
         arrival = ends[need[action]]
         if arrival < 0.0:
-            waiting[stage] = need[action]
+            waiting[device] = need[action]
             yield
             arrival = ends[need[action]]
         now = (arrival if arrival > now else now) + durations[action]
@@ -146,16 +148,19 @@ def _stage(play: _Play, stage: int) -> Iterator[None]:
             ends[message] = (before if before > now else now) + durations[message]
             if waiting[receiver[message]] == message:
                 runnable.append(receiver[message])
-    sync = play.program.first_sync + stage
-    if lines[sync]:
-        heappush(requests, (now, sync))
-    else:
-        ends[sync] = now + durations[sync]
+    for sync in tables.syncs[device]:
+        if lines[sync]:
+            heappush(requests, (now, sync))
+            waiting[device] = sync
+            yield
+        else:
+            ends[sync] = now + durations[sync]
+        now = ends[sync]
     yield
 
 
 def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> None:
-    """Serve one request after another, letting stages run as far as they can in between."""
+    """Serve one request after another, letting device groups run as far as they can in between."""
     durations, lines, starts, ends = play.durations, play.lines, play.starts, play.ends
     requests, waiting, runnable, receiver = play.requests, play.waiting, play.runnable, play.tables.receiver
     free = [0.0] * links
@@ -183,12 +188,13 @@ def _tables(program: Program) -> _Tables:
     producer = program.predecessors[num_actions:first_sync, 0]
     cuts = (num_actions + np.searchsorted(producer, np.arange(num_actions + 1))).tolist()
     step = np.select([program.kind == Kind.SEND_FORWARD, program.kind == Kind.SEND_BACKWARD], [1, -1])
-    stops = (program.predecessors[first_sync : program.first_update, 0] + 1).tolist()
+    starts = np.searchsorted(program.device[program.stage[:num_actions]], np.arange(program.num_devices + 1)).tolist()
     return _Tables(
-        actions=[range(first, stop) for first, stop in itertools.pairwise([0, *stops])],
+        actions=[range(first, stop) for first, stop in itertools.pairwise(starts)],
+        syncs=[(first_sync + np.flatnonzero(program.device == d)).tolist() for d in range(program.num_devices)],
         need=program.predecessors[:num_actions, 1].tolist(),
         sends=[tuple(range(first, stop)) for first, stop in itertools.pairwise(cuts)],
-        receiver=(program.stage + step).tolist(),
+        receiver=program.device[program.stage + step].tolist(),
         previous=program.predecessors[:, 1].tolist(),
     )
 

@@ -1,4 +1,4 @@
-"""Action lists: what each stage runs, in which order.
+"""Action lists: what each device group runs, in which order.
 
 An action is the forward or backward of a range of samples [lo, hi) of the pipeline's share of the
 global batch on one stage. Ranges make equal micro-batches, halved warm-up micro-batches and stages
@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from planner.core.checks import require_count
+from planner.core.interleaving import Interleaving
 
 
 class Op(StrEnum):
@@ -68,6 +69,37 @@ def pipeline_actions(warmup_depth: Sequence[int], num_microbatches: int, micro_b
     require_count("schedule", "micro_batch", micro_batch)
     sizes = [micro_batch] * num_microbatches
     return [stage_actions(s, sizes, sizes, depth=int(k) * micro_batch) for s, k in enumerate(warmup_depth)]
+
+
+def interleaved_actions(
+    num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1
+) -> list[list[Action]]:
+    """Actions of every device group under interleaved 1F1B, see :mod:`planner.core.interleaving`.
+
+    Parameters
+    ----------
+    chunks
+        Stages of each device group; stage s runs on device group s mod `num_devices`.
+    num_microbatches
+        A multiple of `num_devices`.
+    """
+    require_count("schedule", "micro_batch", micro_batch)
+    order = Interleaving(num_devices=num_devices, chunks=chunks, num_microbatches=num_microbatches)
+    return [_interleave(order, device, micro_batch) for device in range(num_devices)]
+
+
+def _interleave(order: Interleaving, device: int, micro_batch: int) -> list[Action]:
+    """Warm-up forwards, forward and backward in turn, remaining backwards."""
+    warmup = int(order.warmup[device])
+    forwards, backwards = [], []
+    for number in range(order.num_forwards):
+        chunk, index = order.action(number)
+        lo, hi = index * micro_batch, (index + 1) * micro_batch
+        mirrored = order.chunks - 1 - chunk
+        forwards.append(Action(Op.FORWARD, chunk * order.num_devices + device, lo, hi))
+        backwards.append(Action(Op.BACKWARD, mirrored * order.num_devices + device, lo, hi))
+    turns = itertools.zip_longest(forwards[warmup:], backwards)
+    return forwards[:warmup] + [action for turn in turns for action in turn if action is not None]
 
 
 def _actions(op: Op, stage: int, sizes: Sequence[int]) -> list[Action]:

@@ -12,7 +12,7 @@ from planner.simulator.routes import RouteNames, flow_routes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryCurve:
-    """Memory of each device of one stage: a step function."""
+    """Memory of each device of one device group: a step function."""
 
     time_s: Floats
     """Where it changes, ascending."""
@@ -22,11 +22,14 @@ class MemoryCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timeline:
-    """One iteration of a pipeline of S stages, n tasks.
+    """One iteration of a pipeline of S stages on D device groups, n tasks.
 
-    Tasks are actions stage by stage in the order they run, then messages, then gradient
+    Tasks are actions by device group in the order they run, then messages, then gradient
     all-reduces, then optimizer steps.
     """
+
+    device: Ints
+    """Device group of each stage, shape (S,)."""
 
     kind: Ints
     """Values of :class:`planner.simulator.program.Kind`, shape (n,)."""
@@ -46,9 +49,9 @@ class Timeline:
     busy_s: Floats
     """Forward and backward time of each stage, shape (S,)."""
     memory: tuple[MemoryCurve, ...]
-    """By stage."""
+    """By device group."""
     memory_high_water_bytes: Floats
-    """Shape (S,)."""
+    """Of the devices of each stage, shape (S,)."""
     critical_path: tuple[int, ...]
     """Tasks from the start to the end of the iteration, each starting when the one before ends."""
 
@@ -58,14 +61,21 @@ class Timeline:
         return len(self.busy_s)
 
     @property
+    def num_devices(self) -> int:
+        """D."""
+        return len(self.memory)
+
+    @property
     def busy_share(self) -> Floats:
         """Share of the iteration that each stage computes, shape (S,)."""
-        return self.busy_s / self.iteration_s if self.iteration_s > 0 else np.ones_like(self.busy_s)
+        if self.iteration_s > 0:
+            return self.busy_s / self.iteration_s
+        return np.full_like(self.busy_s, self.num_devices / self.num_stages)
 
     @property
     def bubble_fraction(self) -> float:
-        """Share of all stages' time in which they compute nothing."""
-        return 1.0 - float(self.busy_share.mean())
+        """Share of all device groups' time in which they compute nothing."""
+        return 1.0 - float(self.busy_share.sum()) / self.num_devices
 
 
 def simulate(costs: PlanCosts) -> Timeline:
@@ -76,11 +86,13 @@ def simulate(costs: PlanCosts) -> Timeline:
     start_s, end_s = (times_s[:, 0] for times_s in run(program, durations_s, routes=routes))
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
     links = tuple(by_flow[flow] for flow in program.flow.tolist())
-    memory = tuple(_memory_curve(program, costs, stage, start_s, end_s) for stage in range(program.num_stages))
+    memory = tuple(_memory_curve(program, costs, device, start_s, end_s) for device in range(program.num_devices))
+    high_water_bytes = np.array([curve.memory_bytes.max() for curve in memory])
     actions = slice(program.num_actions)
     busy_s: Floats = np.zeros(program.num_stages)
     np.add.at(busy_s, program.stage[actions], durations_s[actions, 0])
     return Timeline(
+        device=program.device,
         kind=program.kind,
         stage=program.stage,
         lo=program.lo,
@@ -91,28 +103,31 @@ def simulate(costs: PlanCosts) -> Timeline:
         iteration_s=float(end_s.max()),
         busy_s=busy_s,
         memory=memory,
-        memory_high_water_bytes=np.array([curve.memory_bytes.max() for curve in memory]),
+        memory_high_water_bytes=high_water_bytes[program.device],
         critical_path=_critical_path(program, links, start_s, end_s),
     )
 
 
-def _memory_curve(program: Program, costs: PlanCosts, stage: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
+def _memory_curve(program: Program, costs: PlanCosts, device: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
     """Static + saved for each micro-batch from the start of its forward to the end of its backward + working.
 
-    The working set is there while the stage computes. The curve has one step at the start and one
-    at the end of each action.
+    Static bytes are those of all stages of the device group; the working set of a stage is there
+    while that stage computes. The curve has one step at the start and one at the end of each action.
     """
-    tasks = np.flatnonzero(program.stage[: program.num_actions] == stage)
+    stages = np.flatnonzero(program.device == device)
+    tasks = np.flatnonzero(np.isin(program.stage[: program.num_actions], stages))
     samples = program.hi[tasks] - program.lo[tasks]
     forward = program.kind[tasks] == Kind.FORWARD
-    after = np.cumsum(np.where(forward, samples, -samples))
-    during = np.where(forward, after, after + samples)
-    in_flight = np.stack((during, after), axis=1).ravel() / costs.variant.micro_batch
-    working_bytes = np.tile([costs.working_bytes[stage], 0.0], len(tasks))
-    held_bytes = costs.static_bytes[stage] + in_flight * costs.saved_bytes[stage] + working_bytes
+    own = program.stage[tasks, None] == stages
+    after = np.cumsum(own * np.where(forward, samples, -samples)[:, None], axis=0)
+    during = after + own * np.where(forward, 0, samples)[:, None]
+    in_flight = np.stack((during, after), axis=1).reshape(-1, len(stages)) / costs.variant.micro_batch
+    static_bytes = costs.static_bytes[stages].sum()
+    working_bytes = np.stack((costs.working_bytes[program.stage[tasks]], np.zeros(len(tasks))), axis=1).ravel()
+    held_bytes = static_bytes + in_flight @ costs.saved_bytes[stages] + working_bytes
     return MemoryCurve(
         time_s=np.concatenate(([0.0], np.stack((start_s[tasks], end_s[tasks]), axis=1).ravel())),
-        memory_bytes=np.concatenate(([costs.static_bytes[stage]], held_bytes)),
+        memory_bytes=np.concatenate(([static_bytes], held_bytes)),
     )
 
 

@@ -1,100 +1,82 @@
 """Layers for a given sequence of device groups, so that the slowest stage is as fast as possible."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from planner.core.placement import Placement
-from planner.core.problem import Variant
-from planner.core.schedule import warmup_depth
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import Floats
-from planner.cost.stage_costs import StageCosts
-from planner.network.layout import RECOMPUTE_MODES, Block, Layout
-from planner.network.seating import Seat
+from planner.core.schedule import Schedule
+from planner.cost.plan_costs import Floats, Ints
+from planner.solvers.seated import SeatedStages
 
-BISECTIONS = 40
-"""Halvings of the range of the slowest stage's time: to one part in 10^12."""
+ROUNDS, ATTEMPTS = 4, 32
+"""Limits are tried 32 at once, four times over, from even shares to all layers on the slowest group."""
+TOLERANCE = 1e-12
+"""Relative to the work of all layers: sums of the same layers in another order."""
 
 
-class Balancer:
-    """Cuts the layers of one variant for any sequence of seats.
+def balanced(seated: SeatedStages) -> Ints | None:
+    """Stops of the balanced cut, shape (S,); None if memory or layers do not suffice for all stages.
 
-    Every group is filled up to a common time limit per micro-batch, or up to its memory; the
-    smallest limit with which the last group ends at the last layer is found by bisection. So groups
-    get layers in proportion to their speed, and less where memory is short.
+    From the last stage to the first, every one is filled up to a common limit of its time per
+    micro-batch, or up to its memory; the smallest limit with which the first one comes to layer 0
+    is found by trying. So stages get layers in proportion to their speed, and less where memory is
+    short.
     """
-
-    def __init__(self, costs: CostModel, variant: Variant) -> None:
-        self._costs, self.variant = costs, variant
-        self._num_layers = costs.problem.model.num_layers
-        start, stop = np.triu_indices(self._num_layers + 1, k=1)
-        self._start, self._stop = start, stop
-        self._intervals: dict[tuple[Placement, bool], StageCosts] = {}
-        self._work: dict[tuple[Placement, int], Floats] = {}
-
-    def layout(self, seats: Sequence[Seat]) -> Layout | None:
-        """The balanced layout; None if memory or the number of layers does not allow one stage per seat."""
-        tables = [self._work_s(seat.placement, len(seats) - index) for index, seat in enumerate(seats)]
-        high = float(np.finfo(float).max)
-        stops = self._stops(tables, high)
+    all_s = np.maximum(seated.work_s[:, -1], np.finfo(float).tiny)
+    low_s, high_s = 1 / np.sum(1 / all_s), 2 * float(all_s.max()) + 2 * float(seated.transfer_s.sum())
+    best, _ = _smallest(seated, np.array([np.inf]))
+    for _ in range(ROUNDS if best is not None else 0):
+        limits_s = np.geomspace(low_s, high_s, ATTEMPTS)
+        stops, index = _smallest(seated, limits_s)
         if stops is None:
-            return None
-        low, high = 0.0, self._slowest_s(tables, stops)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            tighter = self._stops(tables, middle)
-            if tighter is None:
-                low = middle
-            else:
-                stops, high = tighter, self._slowest_s(tables, tighter)
-        return tuple(
-            Block(stop=stop, placement=seat.placement, opens=seat.opens)
-            for stop, seat in zip(stops, seats, strict=True)
+            break
+        best, low_s, high_s = stops, limits_s[max(0, index - 1)], limits_s[index]
+    return best
+
+
+def work_limits(schedule: Schedule, limits_s: Floats, transfer_s: Floats) -> Floats:
+    """How long stages may compute per micro-batch that each have a message of so many seconds to send.
+
+    From the pair rows of :mod:`planner.simulator.bounds` for stages that take equally long, w each,
+    and send messages of c seconds: w + c per micro-batch under 1F1B, max(w, c, 2/3 (w + c)) under
+    eager 1F1B; and from the flush row at least max(w, 2 c) under GPipe. Shapes by broadcasting,
+    negative where the message alone takes too long.
+    """
+    if schedule is Schedule.ONE_F_ONE_B:
+        return limits_s - transfer_s
+    if schedule is Schedule.EAGER_ONE_F_ONE_B:
+        return np.where(transfer_s <= limits_s, np.minimum(limits_s, 1.5 * limits_s - transfer_s), -1.0)
+    return np.where(2 * transfer_s <= limits_s, limits_s, -1.0)
+
+
+def _smallest(seated: SeatedStages, limits_s: Floats) -> tuple[Ints | None, int]:
+    """Stops under the smallest limit that suffices, and which one that is."""
+    cuts = _filled(seated, limits_s)
+    good = np.flatnonzero((cuts[0] == 0) & (np.diff(cuts, axis=0) > 0).all(axis=0))
+    return (cuts[1:, good[0]], int(good[0])) if len(good) else (None, 0)
+
+
+def _filled(seated: SeatedStages, limits_s: Floats) -> Ints:
+    """Boundaries between stages under each limit, shape (S + 1, limits).
+
+    Every stage leaves a layer for each of those before it. Where a limit is too small, the first
+    boundary is above 0 or a stage is empty.
+    """
+    cuts = np.full((seated.num_stages + 1, len(limits_s)), seated.num_layers)
+    for stage in range(seated.num_stages - 1, -1, -1):
+        stop = cuts[stage + 1]
+        sends = stage < seated.num_stages - 1
+        transfer_s = seated.transfer_s[stage].take(stop) if sends else np.zeros(len(limits_s))
+        limit_s = work_limits(seated.variant.schedule, limits_s, transfer_s)
+        plain = _first_starts(seated.work_s[stage], stop, limit_s)
+        recomputing = _first_starts(seated.work_s[stage] + seated.forward_s[stage], stop, limit_s)
+        start = np.minimum(
+            np.maximum(plain, seated.plain_start[stage].take(stop)),
+            np.maximum(recomputing, seated.recomputing_start[stage].take(stop)),
         )
+        cuts[stage] = np.clip(start, min(stage, seated.num_layers), stop)
+    return cuts
 
-    def _stops(self, tables: list[Floats], limit_s: float) -> list[int] | None:
-        """Fill one group after another, leaving a layer for each of those to come."""
-        stops, start = [], 0
-        for index, table in enumerate(tables):
-            furthest = int(np.searchsorted(table[start], limit_s, side="right")) - 1
-            stop = min(furthest, self._num_layers - (len(tables) - 1 - index))
-            if stop <= start:
-                return None
-            stops.append(stop)
-            start = stop
-        return stops if start == self._num_layers else None
 
-    def _slowest_s(self, tables: list[Floats], stops: list[int]) -> float:
-        starts = [0, *stops]
-        return max(float(table[i, j]) for table, i, j in zip(tables, starts, stops, strict=False))
-
-    def _work_s(self, placement: Placement, position: int) -> Floats:
-        """F + B of every stage [i, j), infinite where it does not fit in memory; shape (L + 1, L + 1), rows rising."""
-        depth = warmup_depth(self.variant.schedule, position, self.variant.num_microbatches)
-        if (placement, depth) not in self._work:
-            self._work[placement, depth] = self._table(placement, depth)
-        return self._work[placement, depth]
-
-    def _table(self, placement: Placement, depth: int) -> Floats:
-        limit_bytes = self._costs.stages.device_type(placement).memory_bytes
-        work_s = np.full(len(self._start), np.inf)
-        for recompute in reversed(RECOMPUTE_MODES[self._costs.problem.job.recompute]):
-            stage = self._stages(placement, recompute=recompute)
-            fits = stage.memory_bytes(np.array(depth)) <= limit_bytes
-            work_s[fits] = (stage.forward_s + stage.backward_s)[fits]
-        table = np.full((self._num_layers + 1, self._num_layers + 1), -np.inf)
-        table[self._start, self._stop] = work_s
-        return table
-
-    def _stages(self, placement: Placement, *, recompute: bool) -> StageCosts:
-        key = (placement, recompute)
-        if key not in self._intervals:
-            self._intervals[key] = self._costs.stages.stages(
-                placement,
-                micro_batch=self.variant.micro_batch,
-                recompute=recompute,
-                start=self._start,
-                stop=self._stop,
-            )
-        return self._intervals[key]
+def _first_starts(work_s: Floats, stop: Ints, limit_s: Floats) -> Ints:
+    """The first layer from which the work up to each stop keeps to each limit."""
+    starts: Ints = np.searchsorted(work_s, work_s[stop] - limit_s - TOLERANCE * work_s[-1])
+    return starts

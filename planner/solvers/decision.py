@@ -13,18 +13,28 @@ X = (M - 1)(F + B) under GPipe.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.arcs import Bools
-from planner.network.counted_paths import CountedPaths, Criteria
+from planner.cost.plan_costs import Bools, Floats, Ints
+from planner.network.counted_paths import CountedPaths, Criteria, Line
 from planner.network.pareto_paths import pareto_path
-from planner.network.rows import Family, Rows
+from planner.network.pruning import cover_of, starting_of
+from planner.network.queues import Queues
+from planner.network.rows import Rows
+
+StopCheck = Callable[[], bool]
 
 TOLERANCE = 1e-12
 """Sums from the two ends of a path differ by their rounding."""
+FLOOR_PRECISION = 1e-3
+"""Width at which the search for the least bottleneck ends, as a share of T."""
+
+
+class StoppedError(Exception):
+    """The question was stopped before it was answered."""
 
 
 class Decision:
@@ -36,20 +46,22 @@ class Decision:
         With the shared families only, the answer is exact. With further families, they are used
         as far as single arcs show them: a path found may still break one of them, but where none
         is found there is none.
+    stop
+        Whether to give up.
     """
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, rows: Rows, *, stop: StopCheck = lambda: False) -> None:
+        self.rows, self._stop = rows, stop
         families = {family.name: family for family in rows.families}
-        self._busy, self._sync = _cover(families["busy"]), _cover(families["sync"])
-        self._bottleneck = _cover(families["fill"])
-        self._drain = _cover(families["drain"]) if "drain" in families else None
+        self._busy, self._sync = cover_of(families["busy"]), cover_of(families["sync"])
+        self._bottleneck = cover_of(families["fill"])
+        self._drain = cover_of(families["drain"]) if "drain" in families else None
         self._exact = self._drain is None
         self._last = _last_forwards(rows) if "drain" in families else None
         if "link" in families:
-            self._bottleneck = np.maximum(self._bottleneck, _starting(families["link"]))
+            self._bottleneck = np.maximum(self._bottleneck, starting_of(families["link"]))
         if "flush forward" in families:
-            both = _cover(families["flush forward"]) + _cover(families["flush backward"])
+            both = cover_of(families["flush forward"]) + cover_of(families["flush backward"])
             self._bottleneck = np.maximum(self._bottleneck, both)
         self._paths = CountedPaths(rows.network)
 
@@ -60,10 +72,13 @@ class Decision:
         ------
         TooManyLabelsError
             If the question needs exact Pareto sets and they outgrow what is sensible.
+        StoppedError
+            If `stop` says so before there is an answer.
         """
         criteria = self._criteria(limit_s)
         bottleneck_s, pareto = math.inf, False
         while True:
+            self._check()
             usable = self._bottleneck <= bottleneck_s
             path = self._cheapest(criteria, usable, pareto=pareto)
             if path is None:
@@ -74,6 +89,45 @@ class Decision:
             if pareto or not self._exact or self._in_time(path, criteria):
                 return path
             pareto = True
+
+    def bottleneck_floor(self, limit_s: float, low_s: float, high_s: float) -> float:
+        """A value that the bottleneck of every plan below the limit reaches, by bisection between two others.
+
+        Parameters
+        ----------
+        low_s
+            Such a value.
+        high_s
+            Bottleneck of a path below the limit.
+
+        Raises
+        ------
+        StoppedError
+            If `stop` says so before there is an answer.
+        """
+        criteria = self._criteria(limit_s)
+        while high_s - low_s > FLOOR_PRECISION * limit_s:
+            self._check()
+            middle_s = (low_s + high_s) / 2
+            path = self._paths.cheapest(criteria, self._bottleneck <= middle_s)
+            if path is None:
+                low_s = middle_s
+            else:
+                high_s = float(self._bottleneck[path].max())
+        return low_s
+
+    def bottleneck_of(self, path: Ints) -> float:
+        """The largest term of a path's rows beside its round trip."""
+        return float(self._bottleneck[path].max())
+
+    def _check(self) -> None:
+        if self._stop():
+            raise StoppedError
+
+    @property
+    def possible(self) -> Bools:
+        """Which arcs the plans below the latest limit may use, by the latest labels."""
+        return self._paths.possible
 
     def _criteria(self, limit_s: float) -> Criteria:
         rows = self.rows
@@ -88,6 +142,7 @@ class Decision:
             loop=-unlimited if self._last is None else self._last.loop,
             latest_turn=unlimited if self._last is None else limit_s * (1 + TOLERANCE) - self._last.turn,
             latest_late=unlimited if self._last is None else limit_s * (1 + TOLERANCE) - self._last.late,
+            line=None if rows.queues is None else _line(rows.queues, limit_s * (1 + TOLERANCE)),
         )
 
     def _cheapest(self, criteria: Criteria, usable: Bools, *, pareto: bool) -> Ints | None:
@@ -98,6 +153,16 @@ class Decision:
     def _in_time(self, path: Ints, criteria: Criteria) -> bool:
         forward_before = np.cumsum(self.rows.forward[path]) - self.rows.forward[path]
         return bool((forward_before <= criteria.latest_forward[path]).all())
+
+
+def _line(queues: Queues, limit_s: float) -> Line:
+    return Line(
+        queued=queues.queued_s,
+        restarts=queues.restarts,
+        latest_busy=limit_s - queues.after_busy_s,
+        latest_drain=limit_s - queues.after_drain_s,
+        latest_late=limit_s - queues.after_late_s,
+    )
 
 
 class _LastForwards(NamedTuple):
@@ -113,23 +178,12 @@ class _LastForwards(NamedTuple):
 
 def _last_forwards(rows: Rows) -> _LastForwards:
     arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
-    depth = rows.network.depths[arcs.position]
-    loops = arcs.is_stage & (micro_batches > depth)
+    loops = arcs.is_stage & (micro_batches > arcs.largest_depth)
     first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
-    loop_s = (micro_batches - depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
-    turn = np.where(arcs.is_stage, arcs.forward_s + depth * arcs.backward_s, -np.inf)
+    loop_s = (micro_batches - arcs.largest_depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
+    turn = np.where(arcs.is_stage, arcs.forward_s + arcs.least_depth * arcs.backward_s, -np.inf)
     return _LastForwards(
         loop=np.where(loops, loop_s, -np.inf),
         turn=turn + first_tail_s,
         late=turn + arcs.tail_s,
     )
-
-
-def _cover(family: Family) -> Floats:
-    assert family.cover is not None
-    return family.cover
-
-
-def _starting(family: Family) -> Floats:
-    assert family.starting is not None
-    return family.starting

@@ -1,36 +1,52 @@
 """Dynamic programme over the stage network, exact for the shared rows (busy, fill and sync).
 
 The optimum of the rows by bisection over T; :mod:`planner.solvers.decision` answers for each T.
-Labels are (node, hosts opened per class): exponential in the number of classes.
+Labels are (node, hosts opened per class): exponential in the number of classes. Bisection without
+positions comes first: what it proves leaves few arcs to be built with positions.
 """
 
 import math
+from contextlib import suppress
 
+from planner.core.errors import UnsupportedError
+from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
+from planner.core.schedule import Schedule
+from planner.cost.plan_costs import Ints
 from planner.network.counted_paths import CountedPaths
 from planner.network.decode import decode_path
-from planner.network.lagrangian import price, single_family
 from planner.network.pareto_paths import TooManyLabelsError
+from planner.network.pruning import arc_prices, position_ranges
 from planner.network.rows import SHARED_FAMILIES, Rows, build_rows
-from planner.network.stage_network import build_network
+from planner.network.stage_network import build_network, with_positions
 from planner.simulator.bounds import lower_bound
 from planner.solvers import greedy
 from planner.solvers.decision import Decision
 from planner.solvers.search import ROUNDING, Search
 from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
+from planner.solvers.sieve import Sieve
 
 NARROW = 1e-3
 """Relative width of the interval from which the best value is worth trying to beat outright."""
-WORTHWHILE = 0.8
-"""Share of the arcs below which leaving out the others pays for setting up the labels anew."""
+FIRST_STEP, STEP_GROWTH = 4e-3, 4.0
+"""How far above what is proven without positions to look first, relative, and further each time."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
     """Best plan of the shared rows over all variants; the value of its rows is the bound.
 
     Where the labels would not fit in memory, or the budget ends, the bound is what was proven by then.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans.
     """
+    if Schedule.INTERLEAVED in problem.job.schedules:
+        raise UnsupportedError(
+            f"solver 'dp': its labels know no schedule {Schedule.INTERLEAVED}; leave that schedule out, or use 'milp'"
+        )
     greedy.solve(problem, search)
     optimum = RowOptimum(search)
     floor_s = min(optimum.improve(variant) for variant in promising_first(problem, search))
@@ -57,8 +73,9 @@ class RowOptimum:
 
     def __init__(self, search: Search) -> None:
         self._search = search
-        plan = search.best_plan
-        self.value_s = math.inf if plan is None else lower_bound(search.costs.plan(plan), SHARED_FAMILIES)
+        self.value_s = math.inf
+        if search.best_plan is not None:
+            self.meet(search.best_plan)
 
     def improve(self, variant: Variant) -> float:
         """Find the optimum of the variant's rows if it is below `value_s`.
@@ -68,48 +85,108 @@ class RowOptimum:
         float
             No plan of the variant has smaller rows, save those found.
         """
-        network = build_network(self._search.costs, variant, longest_s=self.value_s)
-        rows, low_s = build_rows(network, shared_only=True), 0.0
-        for name in ("busy", "fill"):
-            rows, proven_s = self._without_slow_arcs(rows, name)
-            low_s = max(low_s, proven_s)
-        if len(rows.network.arcs) == 0:
-            return self.value_s
-        if not CountedPaths.fit(rows.network):
-            return low_s
-        try:
-            return self._bisect(rows, low_s)
-        except TooManyLabelsError:
-            return low_s
+        bisection = _Bisection(self._search, self)
+        with suppress(TooManyLabelsError):
+            bisection.run(variant)
+        return bisection.low_s
 
-    def _without_slow_arcs(self, rows: Rows, family: str) -> tuple[Rows, float]:
-        """Leave out arcs that no plan below `value_s` uses; also a bound on all such plans."""
-        priced = price(rows, single_family(rows, family))
-        network, kept = rows.network.restricted(priced.through_s <= self.value_s)
-        return rows.restricted(network, kept), min(priced.bound_s, self.value_s)
+    def meet(self, plan: Plan) -> None:
+        """Note the rows of a plan."""
+        self.value_s = min(self.value_s, lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES))
 
-    def _bisect(self, rows: Rows, low_s: float) -> float:
-        """First try to beat the best value outright, then halve the interval; near its end do both in turn."""
-        search, decision = self._search, Decision(rows)
-        outright = True
-        while low_s < self.value_s * (1 - ROUNDING) or math.isinf(self.value_s):
-            if search.out_of_budget:
-                break
-            attempt_s = self.value_s * (1 - ROUNDING) if outright else (low_s + self.value_s) / 2
-            path = decision.path_below(attempt_s)
-            search.count("decisions")
-            if path is None:
-                low_s = attempt_s
-                outright = self.value_s - low_s <= NARROW * self.value_s
-                if math.isinf(attempt_s):
-                    break
-                continue
-            outright = False
-            self.value_s = rows.value(path)
-            plan = decode_path(rows.network, path)
-            assert plan is not None
-            search.offer([plan])
-            fewer, _ = self._without_slow_arcs(rows, "fill")
-            if len(fewer.network.arcs) < WORTHWHILE * len(rows.network.arcs):
-                rows, decision = fewer, Decision(fewer)
-        return low_s
+
+class _Bisection:
+    """The search over T for one variant.
+
+    Attributes
+    ----------
+    low_s
+        No plan of the variant has smaller rows, save those met.
+    """
+
+    def __init__(self, search: Search, optimum: RowOptimum) -> None:
+        self.low_s = 0.0
+        self._search, self._optimum = search, optimum
+        self._sieve = Sieve(len(search.problem.cluster.servers), lambda: search.out_of_budget)
+
+    def run(self, variant: Variant) -> None:
+        """Raise `low_s` to the best value met, as far as budget and memory go.
+
+        Raises
+        ------
+        TooManyLabelsError
+            Where the labels would not fit in memory.
+        """
+        if self._search.out_of_budget:
+            return
+        network = build_network(self._search.costs, variant, longest_s=self._optimum.value_s)
+        rows, _ = self._sieve.survivors(build_rows(network, shared_only=True), self._optimum.value_s)
+        self._bisect_without_positions(rows)
+        step_s = FIRST_STEP * self.low_s
+        while self._may_improve:
+            target_s = self.low_s + step_s if 0 < step_s < self.low_s else math.inf
+            self._bisect(rows, min(target_s, self._optimum.value_s))
+            step_s *= STEP_GROWTH
+
+    @property
+    def _may_improve(self) -> bool:
+        return self.low_s < self._optimum.value_s * (1 - ROUNDING) and not self._search.out_of_budget
+
+    def _bisect_without_positions(self, rows: Rows) -> None:
+        """Halve the interval until it is narrow; where labels do not fit in memory, single arcs are the only proof."""
+        high_s = self._optimum.value_s
+        if math.isinf(high_s):
+            high_s = rows.value(rows.network.graph.shortest_path(rows.round_trip))
+        while high_s - self.low_s > NARROW * high_s and self._may_improve:
+            middle_s = (self.low_s + high_s) / 2
+            found = self._below(rows, middle_s, must_fit=False)
+            if found is None:
+                self.low_s = middle_s
+            else:
+                rows, path = found
+                high_s = min(middle_s, rows.value(path))
+
+    def _bisect(self, rows: Rows, target_s: float) -> None:
+        """Ask at the upper end first, then halve the interval; near its end do both in turn."""
+        rows, outright = self._with_positions(rows, target_s), True
+        while self.low_s < target_s and self._may_improve:
+            high_s = min(target_s, self._optimum.value_s * (1 - ROUNDING))
+            attempt_s = high_s if outright else (self.low_s + high_s) / 2
+            found = self._below(rows, attempt_s, must_fit=True)
+            if found is None:
+                self.low_s = attempt_s
+                outright = high_s - attempt_s <= NARROW * high_s
+            else:
+                (rows, _), outright = found, False
+
+    def _with_positions(self, rows: Rows, target_s: float) -> Rows:
+        """The rows of plans below a target."""
+        rows, kept = self._sieve.survivors(rows, target_s)
+        if len(kept) == 0:
+            return rows
+        ranges = position_ranges(rows, self._sieve.prices, target_s)
+        network = with_positions(rows.network, ranges=ranges, longest_s=target_s)
+        self._search.count("arcs with positions", len(network.arcs))
+        return build_rows(network, shared_only=True)
+
+    def _below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> tuple[Rows, Ints] | None:
+        """The rows over the arcs that plans below the limit may use, and a path over them, which is tried."""
+        rows, kept = self._sieve.survivors(rows, limit_s)
+        if len(kept) == 0:
+            return None
+        path = self._path_below(rows, limit_s, must_fit=must_fit)
+        if path is None:
+            return None
+        plan = decode_path(rows.network, path)
+        if plan is not None:
+            self._search.offer([plan])
+            self._optimum.meet(plan)
+        return rows, path
+
+    def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
+        self._search.count("decisions")
+        if CountedPaths.fit(rows.network):
+            return Decision(rows).path_below(limit_s)
+        if must_fit:
+            raise TooManyLabelsError
+        return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._sieve.prices))

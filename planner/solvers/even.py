@@ -1,60 +1,114 @@
-"""Equal layer counts on one device after another: what people do by hand.
+"""Equal layer counts on one device group after another: what people do by hand.
 
-For every variant: each stage takes the smallest allowed number of replicas (one, as a rule), the
-device groups are used in the cluster's order, and the layers are split into as many equal runs as
-there are groups, the remainder spread over the pipeline. Where a stage does not fit in memory,
-one group fewer is tried, down to a single one. The best variant by simulation is returned.
+For every variant: all stages take the fewest replicas (one, as a rule) and the smallest degree of
+tensor parallelism with which everything fits in memory; the device groups are used in the cluster's
+order, and the layers are split into as many equal runs as there are groups, the remainder spread
+over the pipeline. Where nothing fits, half as many groups are tried, down to a single one. Under
+`interleaved` the same goes for groups that are alike, those of the first island of the cluster. The
+best variant by simulation is returned.
 """
 
-import numpy as np
-
+from planner.core.cluster import Cluster
 from planner.core.placement import Placement
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
+from planner.core.schedule import Schedule
 from planner.network.layout import Block, Layout, assemble
 from planner.network.seating import Seat
+from planner.simulator.bounds import lower_bound
+from planner.solvers.interleaved_shapes import Shape, interleaved_plan, shapes_of
 from planner.solvers.search import Search
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """The best even split over the allowed schedules and micro-batch sizes; proves nothing."""
-    plans = (_even_plan(search, variant) for variant in problem.variants)
-    search.offer([plan for plan in plans if plan is not None])
+    """The best even split over the variants; proves nothing.
+
+    Plans are simulated in the order of their lower bounds, while these are below the best time.
+    """
+    bounded: list[tuple[float, int, Plan]] = []
+    for variant in problem.variants:
+        plan = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_plan)(search, variant)
+        if plan is not None:
+            bounded.append((lower_bound(search.costs.plan(plan)), len(bounded), plan))
+        if search.out_of_budget:
+            break
+    for bound_s, _, plan in sorted(bounded):
+        if bound_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
+            break
+        search.offer([plan])
     return search.result("even", proves=False)
 
 
 def even_layout(num_layers: int, seats: tuple[Seat, ...]) -> Layout:
     """One stage per seat, layer counts equal up to one."""
-    stops = np.arange(1, len(seats) + 1) * num_layers // len(seats)
     return tuple(
-        Block(stop=int(stop), placement=seat.placement, opens=seat.opens)
-        for stop, seat in zip(stops, seats, strict=True)
+        Block(stop=stop, placement=seat.placement, opens=seat.opens)
+        for stop, seat in zip(_even_stops(num_layers, len(seats)), seats, strict=True)
     )
 
 
+def _even_stops(num_layers: int, num_stages: int) -> list[int]:
+    return [stage * num_layers // num_stages for stage in range(1, num_stages + 1)]
+
+
 def _even_plan(search: Search, variant: Variant) -> Plan | None:
-    problem = search.problem
-    seats = _seats_in_order(problem, variant.micro_batch)
-    for num_stages in range(min(problem.model.num_layers, len(seats)), 0, -1):
-        plan = assemble(search.costs, variant, even_layout(problem.model.num_layers, seats[:num_stages]))
-        if plan is not None:
-            return plan
+    problem, costs = search.problem, search.costs.of(variant.share)
+    num_layers = problem.model.num_layers
+    choices = [
+        seats
+        for replicas in range(1, variant.micro_batch + 1)
+        for degree in sorted(problem.tensor_parallel_degrees)
+        if problem.job.allows_replicas(replicas, variant.micro_batch)
+        and (seats := _seats_in_order(costs.cluster, replicas, degree))
+    ]
+    most = num_layers
+    while most > 0 and not search.out_of_budget:
+        for seats in choices:
+            plan = assemble(costs, variant, even_layout(num_layers, seats[:most]))
+            if plan is not None:
+                return plan
+        most = min(most, max(map(len, choices), default=0)) // 2
     return None
 
 
-def _seats_in_order(problem: Problem, micro_batch: int) -> tuple[Seat, ...]:
-    """Groups of the smallest allowed number of devices, host after host."""
-    largest = max(island.count for server in problem.cluster.servers for island in server.islands)
-    replicas = next((r for r in range(1, largest + 1) if problem.job.allows_replicas(r, micro_batch)), None)
-    if replicas is None:
-        return ()
+def _even_chunks(search: Search, variant: Variant) -> Plan | None:
+    costs, num_layers = search.costs.of(variant.share), search.problem.model.num_layers
+    shapes = sorted(shapes_of(costs, variant), key=_plainest_first)
+    most = num_layers
+    while most > 0 and not search.out_of_budget:
+        fewer = [shape for shape in shapes if shape.num_groups <= most]
+        for shape in _largest_of_each(fewer):
+            plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
+            if plan is not None:
+                return plan
+        most = min(most, max((shape.num_groups for shape in fewer), default=0)) // 2
+    return None
+
+
+def _plainest_first(shape: Shape) -> tuple[int, ...]:
+    """Few replicas, a small degree of tensor parallelism, islands in the cluster's order, many groups."""
+    placement = shape.placement
+    island = (placement.server_class, placement.island, placement.num_hosts)
+    return (placement.replicas, placement.tensor_parallel, *island, -shape.num_groups)
+
+
+def _largest_of_each(shapes: list[Shape]) -> list[Shape]:
+    """Of every placement the shape that comes first."""
+    first: dict[Placement, Shape] = {}
+    for shape in shapes:
+        first.setdefault(shape.placement, shape)
+    return list(first.values())
+
+
+def _seats_in_order(cluster: Cluster, replicas: int, tensor_parallel: int) -> tuple[Seat, ...]:
+    """Groups of so many devices, host after host."""
     seats = []
-    for index, server in enumerate(problem.cluster.servers):
+    for index, server in enumerate(cluster.servers):
         groups = [
-            Placement(server_class=index, island=island, replicas=replicas)
+            Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=tensor_parallel)
             for island, group in enumerate(server.islands)
-            for _ in range(group.count // replicas)
+            for _ in range(group.count // (replicas * tensor_parallel))
         ]
         host = [Seat(placement=placement, opens=number == 0) for number, placement in enumerate(groups)]
         seats.extend(host * server.count)

@@ -1,7 +1,6 @@
 """Whether any plan fits, whatever its time."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +14,13 @@ from planner.network.decode import decode_path
 from planner.network.rows import Rows, build_rows
 from planner.network.stage_network import build_network
 from planner.solvers.highs import Outcome, StopCheck, solve_integer
+from planner.solvers.interleaved_proof import InterleavedProof
+from planner.solvers.options import SolveOptions
+from planner.solvers.search import Search
 from planner.solvers.stage_program import path_of, stage_program
 
 EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIPE)
-"""By warm-up depth, and so by memory."""
+"""By warm-up depth, and so by memory; stages have devices of their own."""
 
 
 class UndecidedError(Exception):
@@ -37,18 +39,35 @@ def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan |
     for variant in _worth_asking(problem):
         if stop():
             raise UndecidedError
-        plan = _fitting_plan(costs, variant, stop)
+        interleaved = variant.schedule is Schedule.INTERLEAVED
+        plan = _fitting_interleaved_plan(problem, variant, stop) if interleaved else _fitting_plan(costs, variant, stop)
         if plan is not None:
             return plan
     return None
 
 
-def _worth_asking(problem: Problem) -> Iterable[Variant]:
-    """Variants, those of least memory first; a single sample on a single device is easiest of all."""
-    job = problem.job
-    ordered = sorted(problem.variants, key=lambda item: (EASIEST_FIRST.index(item.schedule), item.micro_batch))
-    alone = job.replicas is None or 1 in job.replicas
-    return ordered[:1] if alone and ordered[0].micro_batch == 1 else ordered
+def _worth_asking(problem: Problem) -> list[Variant]:
+    """Variants, small micro-batches first.
+
+    Where every stage has devices of its own, what fits under a schedule also fits under one of smaller
+    depths, so one of these schedules is enough. Nothing else is easiest of all: more pipelines or
+    replicas may divide the optimizer state, and fewer micro-batches mean fewer in flight.
+    """
+    schedules = problem.job.schedules
+    easiest = [schedule for schedule in EASIEST_FIRST if schedule in schedules][:1]
+    asked = [variant for variant in problem.variants if variant.schedule in (*easiest, Schedule.INTERLEAVED)]
+    return sorted(asked, key=lambda variant: (variant.schedule is Schedule.INTERLEAVED, variant.micro_batch))
+
+
+def _fitting_interleaved_plan(problem: Problem, variant: Variant, stop: StopCheck) -> Plan | None:
+    """The first plan that the search for a fast one meets."""
+    search = Search(problem, SolveOptions(time_limit_s=None))
+    proof = InterleavedProof(search, variant)
+    while search.best_plan is None and proof.bound_s < math.inf:
+        if stop() or proof.stalled:
+            raise UndecidedError
+        proof.advance()
+    return search.best_plan
 
 
 def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan | None:

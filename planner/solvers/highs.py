@@ -102,6 +102,7 @@ def solve_integer(
     threads: int,
     seed: int,
     gap: float,
+    max_nodes: int | None = None,
 ) -> IntegerAnswer:
     """Solve a mixed-integer program by branch and cut.
 
@@ -111,6 +112,8 @@ def solve_integer(
         Called with the columns of every improving solution, while the solve goes on.
     gap
         Relative gap at which to stop.
+    max_nodes
+        Of the tree, at which to stop; None: no limit.
     """
     highs = _load(program, time_limit_s=time_limit_s, stop=stop)
     for option, value in (
@@ -123,6 +126,7 @@ def solve_integer(
         ("dual_feasibility_tolerance", 1e-9),
         ("threads", threads),
         ("random_seed", seed),
+        ("mip_max_nodes", 2**31 - 1 if max_nodes is None else max_nodes),
     ):
         highs.setOptionValue(option, value)
     highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))

@@ -1,142 +1,112 @@
-"""Descent over neighbouring layouts, judged by the simulator.
+"""Descent over neighbouring layouts.
 
-Lower bounds are cheap and close to the simulated times, so they decide which neighbours are
-simulated first, and which not at all.
+Estimates are cheap, many at a time, and close to the simulated times: they lead the way, decide
+which neighbours are simulated first, and which not at all.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from planner.core.plan import Plan
+import numpy as np
+
 from planner.core.problem import Variant
+from planner.cost.plan_costs import Floats, Ints
 from planner.network.layout import Layout, assemble
-from planner.simulator.bounds import lower_bound
+from planner.network.seating import Seat
+from planner.solvers.estimate import estimated_times
+from planner.solvers.moves import neighbouring_cuts
 from planner.solvers.search import Search
+from planner.solvers.seated import SeatedStages
+from planner.solvers.stage_tables import StageTables
 
-Move = Callable[[Layout], Iterator[Layout]]
-"""All neighbours of a layout; whether they fit is checked by the search."""
-
-BATCH = 16
-"""Layouts simulated in one call, those of the smallest lower bound first."""
+BATCH, BATCH_ACTIONS = 16, 200_000
+"""Cuts simulated in one call, those of the smallest estimate first; fewer where that were too many actions."""
 PATIENCE = 3
 """Calls without an improvement after which a neighbourhood is given up."""
-POLISHED = 3
-"""Neighbours with other groups in which layers are moved before they are judged."""
 LEAST_GAIN = 1e-4
-"""Relative gain of a step of layers that is worth taking; for a step of groups it is ten times that."""
+"""Relative gain of a simulated step that is worth taking."""
+LEAST_ESTIMATED_GAIN = 1e-6
+"""The same for a step that is estimated only."""
+
+
+def descend(seated: SeatedStages, stops: Ints) -> tuple[Ints, float]:
+    """Go to the neighbouring cut of the smallest estimate until none is better.
+
+    Returns
+    -------
+    stops, seconds
+        The last cut, shape (S,), and its estimated time.
+    """
+    seconds = float(estimated_times(seated, stops[None])[0])
+    while True:
+        cuts = neighbouring_cuts(stops)
+        times_s = estimated_times(seated, cuts)
+        if not len(cuts) or times_s.min() >= seconds * (1 - LEAST_ESTIMATED_GAIN):
+            return stops, seconds
+        stops, seconds = cuts[np.argmin(times_s)], float(times_s.min())
 
 
 def improve(
-    search: Search, variant: Variant, layout: Layout, seconds: float, *, moves: Sequence[Move]
+    search: Search, variant: Variant, layout: Layout, seconds: float, *, tables: StageTables | None = None
 ) -> tuple[Layout, float]:
-    """Go to a better neighbour until none is found or the budget is spent.
+    """Move layers between the stages of a layout: see :func:`move_layers`.
 
     Parameters
     ----------
-    layout, seconds
-        Where to start, and its simulated iteration time.
-    moves
-        Neighbourhoods; one is tried only where those before it have nothing better.
-
-    Returns
-    -------
-    layout, seconds
-        The last layout and its simulated iteration time.
+    tables
+        Those of the problem, if they are there already.
     """
-    index = 0
-    while index < len(moves) and not search.out_of_budget:
-        better = _first_better(search, variant, moves[index](layout), seconds * (1 - LEAST_GAIN))
-        if better is None:
-            index += 1
-        else:
-            (layout, seconds), index = better, 0
-    return layout, seconds
+    seated, stops = seated_layout(tables or StageTables(search.costs), variant, layout)
+    stops, seconds = move_layers(search, seated, stops, seconds)
+    return seated.layout(stops), seconds
 
 
-def restructure(
-    search: Search,
-    variant: Variant,
-    layout: Layout,
-    seconds: float,
-    *,
-    groups: Sequence[Move],
-    layers: Sequence[Move],
-) -> tuple[Layout, float]:
-    """Descent over changes of device groups, each judged after its layers have been moved.
+def seated_layout(tables: StageTables, variant: Variant, layout: Layout) -> tuple[SeatedStages, Ints]:
+    """The seats of a layout and its cut, shape (S,)."""
+    seats = [Seat(placement=block.placement, opens=block.opens) for block in layout]
+    return SeatedStages(tables, variant, seats), np.array([block.stop for block in layout])
+
+
+def move_layers(search: Search, seated: SeatedStages, stops: Ints, seconds: float) -> tuple[Ints, float]:
+    """Go to better neighbouring cuts while the simulated time falls and the budget lasts.
 
     Parameters
     ----------
-    layout, seconds
+    stops, seconds
         Where to start, and its simulated iteration time.
-    groups, layers
-        Moves of device groups and of layers: :mod:`planner.solvers.moves`.
 
     Returns
     -------
-    layout, seconds
-        The last layout and its simulated iteration time.
+    stops, seconds
+        The last cut, shape (S,), and its simulated iteration time.
     """
-    polished: set[Layout] = set()
-    while not search.out_of_budget:
-        neighbours = (neighbour for move in groups for neighbour in move(layout) if neighbour not in polished)
-        starts = fastest(search, variant, neighbours, count=POLISHED)
-        polished.update(start for start, _ in starts)
-        ends = [improve(search, variant, start, start_s, moves=layers) for start, start_s in starts]
-        best = min(ends, key=lambda end: end[1], default=(layout, seconds))
-        if best[1] >= seconds * (1 - 10 * LEAST_GAIN):
-            return min(best, (layout, seconds), key=lambda end: end[1])
-        layout, seconds = best
-    return layout, seconds
+    better: tuple[Ints, float] | None = (stops, seconds)
+    while better is not None:
+        stops, seconds = better
+        better = _first_better(search, seated, stops, seconds * (1 - LEAST_GAIN))
+    return stops, seconds
 
 
-def fastest(search: Search, variant: Variant, layouts: Iterable[Layout], *, count: int) -> list[tuple[Layout, float]]:
-    """The `count` fastest of the layouts that fit, with their simulated iteration times."""
-    found: list[tuple[Layout, float]] = []
-    candidates = _by_bound(search, variant, layouts)
-    for first in range(0, len(candidates), BATCH):
-        limit_s = found[count - 1][1] if len(found) >= count else math.inf
-        if search.out_of_budget or candidates[first].bound_s >= limit_s:
-            break
-        found += _simulated(search, candidates[first : first + BATCH])
-        found.sort(key=lambda item: item[1])
-    return found[:count]
+def simulated(search: Search, seated: SeatedStages, cuts: Ints) -> Floats:
+    """Simulated iteration times of cuts, shape (n,); infinite where one is not a legal plan."""
+    costs = search.costs.of(seated.variant.share)
+    plans = [assemble(costs, seated.variant, seated.layout(stops)) for stops in cuts]
+    times_s = iter(search.offer([plan for plan in plans if plan is not None]))
+    return np.array([math.inf if plan is None else next(times_s) for plan in plans])
 
 
-def _first_better(
-    search: Search, variant: Variant, layouts: Iterable[Layout], below_s: float
-) -> tuple[Layout, float] | None:
-    """The best of the first batch that has a layout faster than that."""
-    candidates = [candidate for candidate in _by_bound(search, variant, layouts) if candidate.bound_s < below_s]
-    for first in range(0, min(len(candidates), PATIENCE * BATCH), BATCH):
+def _first_better(search: Search, seated: SeatedStages, stops: Ints, below_s: float) -> tuple[Ints, float] | None:
+    """The best of the first batch of neighbours that has one faster than that."""
+    cuts = neighbouring_cuts(stops)
+    estimates_s = estimated_times(seated, cuts)
+    order = np.argsort(estimates_s, kind="stable")[: np.count_nonzero(estimates_s < below_s)]
+    actions = 2 * seated.num_stages * seated.variant.num_microbatches
+    size = max(1, min(BATCH, BATCH_ACTIONS // actions))
+    for first in range(0, min(len(order), PATIENCE * size), size):
         if search.out_of_budget:
             break
-        best = min(_simulated(search, candidates[first : first + BATCH]), key=lambda item: item[1])
-        if best[1] < below_s:
-            return best
+        batch = cuts[order[first : first + size]]
+        times_s = simulated(search, seated, batch)
+        best = int(np.argmin(times_s))
+        if times_s[best] < below_s:
+            return batch[best], float(times_s[best])
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A layout that fits."""
-
-    bound_s: float
-    layout: Layout
-    plan: Plan
-
-
-def _by_bound(search: Search, variant: Variant, layouts: Iterable[Layout]) -> list[_Candidate]:
-    """The layouts that fit, the smallest lower bound first."""
-    candidates = []
-    for layout in dict.fromkeys(layouts):
-        plan = assemble(search.costs, variant, layout)
-        if plan is not None:
-            bound_s = lower_bound(search.costs.plan(plan))
-            candidates.append(_Candidate(bound_s=bound_s, layout=layout, plan=plan))
-    return sorted(candidates, key=lambda candidate: candidate.bound_s)
-
-
-def _simulated(search: Search, candidates: Sequence[_Candidate]) -> list[tuple[Layout, float]]:
-    times_s = search.offer([candidate.plan for candidate in candidates])
-    return [(candidate.layout, seconds) for candidate, seconds in zip(candidates, times_s, strict=True)]

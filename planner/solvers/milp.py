@@ -1,29 +1,38 @@
-"""The mixed-integer program over the stage network, solved by HiGHS on the arcs not yet ruled out.
+"""The mixed-integer program over the stage network, on the arcs that no bound rules out.
 
-From the plan of `greedy`, always the variant (schedule and micro-batch size) with the lowest bound next:
+From the plan of `greedy`, always the variant (schedule, micro-batch size, share of the cluster) with
+the lowest bound next:
 
-1. build the stage network, without the stages that alone exceed the best plan known;
-2. bound the variant by labels, and branch on stages while too many arcs are left for the MIP;
-3. find multipliers on the bound rows: another bound on the variant, and one for every arc;
-4. keep the arcs whose bound is below a cutoff, and solve the MIP on them: either no plan's rows
-   stay below the cutoff, which raises the variant's bound to it, or the best such plan is found;
-5. simulate that plan, exclude it, and go on until the bound of every variant meets the best
-   simulated time within the gap asked for.
+1. build the stage network without positions, and sieve it: arcs that no plan below the limit uses
+   are left out, by labels with prices on hosts;
+2. raise the bound by labels that count hosts, divide the plans by their number of stages, give the
+   network positions where few enough arcs are left, and branch on stages;
+3. once a few thousand arcs are left, find multipliers on the bound rows and fix arcs by them;
+4. solve the MIP on the rest with HiGHS: either no plan's rows stay below the cutoff, or the best
+   such plan is simulated and excluded;
+5. go on until the bound of every variant meets the best simulated time within the gap asked for.
 
-The mathematics: the rows in :mod:`planner.simulator.bounds`, the MIP in :mod:`planner.network.program`,
-the labels in :mod:`planner.solvers.decision`, the multipliers in :mod:`planner.network.lagrangian`.
+The limit is the best simulated time, less the gap, so each improvement makes all that follows easier.
+
+The mathematics: rows in :mod:`planner.simulator.bounds`, the sieve in :mod:`planner.network.pruning`,
+labels in :mod:`planner.solvers.decision`, multipliers in :mod:`planner.network.lagrangian`, the MIP in
+:mod:`planner.network.program`.
 """
 
 import math
 
-from planner.core.problem import Problem
+from planner.core.problem import Problem, Variant
 from planner.core.result import Result
+from planner.core.schedule import Schedule
 from planner.solvers import greedy
 from planner.solvers.dp import promising_first
+from planner.solvers.interleaved_proof import InterleavedProof
 from planner.solvers.options import RowChoice
 from planner.solvers.search import Search
 from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
 from planner.solvers.variant_proof import VariantProof
+
+Proof = VariantProof | InterleavedProof
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -31,9 +40,10 @@ def solve(problem: Problem, search: Search) -> Result:
 
     In the shared rows the bound is their optimum and nothing more: no plan is excluded.
     """
-    greedy.solve(problem, search)
-    proofs = [VariantProof(search, variant) for variant in promising_first(problem, search)]
-    for proof in (*proofs, proofs[0]):
+    with search.step("greedy"):
+        greedy.solve(problem, search)
+    proofs = [_proof(search, variant) for variant in promising_first(problem, search)]
+    for proof in proofs:
         if not search.out_of_budget:
             proof.advance()
     while not search.out_of_budget:
@@ -55,7 +65,11 @@ def solve(problem: Problem, search: Search) -> Result:
     )
 
 
-def _enough(search: Search, weakest: VariantProof) -> bool:
+def _proof(search: Search, variant: Variant) -> Proof:
+    return (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
+
+
+def _enough(search: Search, weakest: Proof) -> bool:
     """Whether the gap asked for is reached; in the shared rows, whether their optimum is known."""
     if weakest.bound_s == math.inf:
         return True
@@ -64,7 +78,7 @@ def _enough(search: Search, weakest: VariantProof) -> bool:
     return search.closed
 
 
-def _row_bound(proofs: list[VariantProof]) -> float | None:
+def _row_bound(proofs: list[Proof]) -> float | None:
     """Least value of the rows over all variants, where it is known to be the least."""
     least = min((proof.row_bound_s for proof in proofs if proof.row_bound_s is not None), default=None)
     if least is None or any(proof.row_floor_s < least for proof in proofs):

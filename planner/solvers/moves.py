@@ -1,64 +1,56 @@
-"""Neighbourhoods of a layout: layers moved between stages, and device groups changed.
-
-Moves of layers keep the groups. Moves of groups change the sequence of seats, and cut the layers
-anew by :class:`planner.solvers.balance.Balancer`.
-"""
+"""Neighbourhoods: layers moved between stages, and device groups changed."""
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
+import numpy as np
+
+from planner.core.cluster import Cluster
 from planner.core.placement import Placement
-from planner.core.problem import Problem, Variant
-from planner.network.layout import Layout
-from planner.network.seating import Seat, seat_stages
-from planner.solvers.balance import Balancer
-from planner.solvers.local_search import Move
+from planner.core.problem import Problem
+from planner.cost.plan_costs import Ints
+from planner.network.groups import groups_in_host, groups_of_hosts
+from planner.network.seating import Seat
 
-SHIFTS = (1, 2, 4, 8)
+LARGE_SHIFTS = (2, 4, 8)
 Run = tuple[Placement, ...]
 """Placements of consecutive stages on one host, or of one stage on several hosts."""
 
 
-def shift_boundary(layout: Layout) -> Iterator[Layout]:
-    """One boundary moved by 1, 2, 4 or 8 layers either way."""
-    for index in range(len(layout) - 1):
-        for shift in SHIFTS:
-            yield from _moved(layout, index, index + 1, shift)
-            yield from _moved(layout, index, index + 1, -shift)
+def neighbouring_cuts(stops: Ints) -> Ints:
+    """Cuts with consecutive boundaries moved by one layer, or one boundary by 2, 4 or 8, either way.
+
+    Moving the boundaries after stages a .. b - 1 takes a layer from one of the stages a and b to the
+    other. Empty stages are left out.
+
+    Parameters
+    ----------
+    stops
+        Shape (S,); the last one stays.
+
+    Returns
+    -------
+    array
+        Shape (n, S).
+    """
+    num_boundaries = len(stops) - 1
+    first, last = np.triu_indices(num_boundaries)
+    boundary = np.arange(len(stops))
+    ranges = (first[:, None] <= boundary) & (boundary <= last[:, None])
+    single = np.eye(num_boundaries, len(stops), dtype=bool)
+    shifts = np.concatenate([ranges, *(shift * single for shift in LARGE_SHIFTS)])
+    cuts = stops + np.concatenate([shifts, -shifts])
+    rising: Ints = cuts[(np.diff(cuts, axis=1, prepend=0) > 0).all(axis=1)]
+    return rising
 
 
-def shift_two_boundaries(layout: Layout) -> Iterator[Layout]:
-    """One layer from any stage to any other, the stages between shifted along."""
-    for first, last in itertools.combinations(range(len(layout)), 2):
-        if last > first + 1:
-            yield from _moved(layout, first, last, 1)
-            yield from _moved(layout, first, last, -1)
-
-
-LAYER_MOVES: tuple[Move, ...] = (shift_boundary, shift_two_boundaries)
-
-
-def group_moves(problem: Problem, variant: Variant, balancer: Balancer) -> tuple[Move, ...]:
-    """Moves that change which device groups are used, in which order."""
-
-    def move(layout: Layout) -> Iterator[Layout]:
-        for runs in dict.fromkeys(_neighbouring_runs(problem, variant, runs_of(layout))):
-            seats = seats_of(runs)
-            balanced = balancer.layout(seats) if seats and seat_stages(problem.cluster, seats) else None
-            if balanced is not None:
-                yield balanced
-
-    return (move,)
-
-
-def runs_of(layout: Layout) -> tuple[Run, ...]:
-    """The placements of a layout, host by host."""
+def runs_of(seats: tuple[Seat, ...]) -> tuple[Run, ...]:
+    """The placements of a pipeline, host by host."""
     runs: list[list[Placement]] = []
-    for block in layout:
-        if block.opens:
+    for seat in seats:
+        if seat.opens:
             runs.append([])
-        runs[-1].append(block.placement)
+        runs[-1].append(seat.placement)
     return tuple(tuple(run) for run in runs)
 
 
@@ -67,22 +59,22 @@ def seats_of(runs: tuple[Run, ...]) -> tuple[Seat, ...]:
     return tuple(Seat(placement=placement, opens=number == 0) for run in runs for number, placement in enumerate(run))
 
 
-def _moved(layout: Layout, first: int, last: int, layers: int) -> Iterator[Layout]:
-    """The boundaries after stages first .. last - 1 moved by that many layers, if every stage keeps one."""
-    blocks = (
-        replace(block, stop=block.stop + layers) if first <= index < last else block
-        for index, block in enumerate(layout)
-    )
-    changed = tuple(blocks)
-    stops = [0, *(block.stop for block in changed)]
-    if all(before < after for before, after in itertools.pairwise(stops)):
-        yield changed
+def neighbouring_runs(
+    problem: Problem, cluster: Cluster, micro_batch: int, runs: tuple[Run, ...]
+) -> Iterator[tuple[Run, ...]]:
+    """Sequences of runs that differ in one run, in the order of two, or in the place of one.
 
+    Whether there are hosts and devices enough is not looked at.
 
-def _neighbouring_runs(problem: Problem, variant: Variant, runs: tuple[Run, ...]) -> Iterator[tuple[Run, ...]]:
+    Parameters
+    ----------
+    cluster
+        What one pipeline has.
+    """
+    groups = _Groups(problem, cluster, micro_batch)
     for index, run in enumerate(runs):
         yield (*runs[:index], *runs[index + 1 :])
-        yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in _changed_run(problem, variant, run))
+        yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in groups.changed_runs(run))
     for first, second in itertools.combinations(range(len(runs)), 2):
         swapped = list(runs)
         swapped[first], swapped[second] = runs[second], runs[first]
@@ -90,54 +82,56 @@ def _neighbouring_runs(problem: Problem, variant: Variant, runs: tuple[Run, ...]
     for source, target in itertools.permutations(range(len(runs)), 2):
         others = [*runs[:source], *runs[source + 1 :]]
         yield (*others[:target], runs[source], *others[target:])
-    yield from _with_fresh_host(problem, variant, runs)
+    for run in groups.fresh_runs(runs):
+        for place in range(len(runs) + 1):
+            yield (*runs[:place], run, *runs[place:])
 
 
-def _changed_run(problem: Problem, variant: Variant, run: Run) -> Iterator[Run]:
-    """Turned around; or one or two neighbours in an island replaced by up to two stages of any replicas."""
-    if run[0].num_hosts > 1:
-        return
-    yield run[::-1]
-    for width, index in itertools.product((1, 2), range(len(run))):
-        window = run[index : index + width]
-        if len(window) == width and len({placement.island for placement in window}) == 1:
-            for stages in _restaged(problem, variant, window[0]):
-                changed = (*run[:index], *stages, *run[index + width :])
-                if changed:
-                    yield changed
+class _Groups:
+    """Runs on the hosts of one cluster."""
 
+    def __init__(self, problem: Problem, cluster: Cluster, micro_batch: int) -> None:
+        self._problem, self._cluster, self._micro_batch = problem, cluster, micro_batch
 
-def _restaged(problem: Problem, variant: Variant, placement: Placement) -> Iterator[Run]:
-    """No stage, one, or two on the island of a placement."""
-    count = problem.cluster.servers[placement.server_class].islands[placement.island].count
-    yield ()
-    for replicas in _allowed(problem, variant, count):
-        first = replace(placement, replicas=replicas)
-        yield (first,)
-        for others in _allowed(problem, variant, count - replicas):
-            yield (first, replace(placement, replicas=others))
+    def changed_runs(self, run: Run) -> Iterator[Run]:
+        """Turned around; or one or two neighbours in an island replaced by up to two stages on any groups."""
+        if run[0].num_hosts > 1:
+            return
+        yield run[::-1]
+        for width, index in itertools.product((1, 2), range(len(run))):
+            window = run[index : index + width]
+            if len(window) == width and len({placement.island for placement in window}) == 1:
+                for stages in self._restaged(window[0]):
+                    if changed := (*run[:index], *stages, *run[index + width :]):
+                        yield changed
 
+    def fresh_runs(self, runs: tuple[Run, ...]) -> Iterator[Run]:
+        """One more host with equal groups, or several whole ones as one stage."""
+        for index, server in enumerate(self._cluster.servers):
+            left = server.count - sum(run[0].num_hosts for run in runs if run[0].server_class == index)
+            for island, group in enumerate(server.islands if left else ()):
+                for placement in self._on_island(index, island, group.count):
+                    yield (placement,) * (group.count // placement.devices_per_host)
+            for num_hosts in range(2, left + 1):
+                for placement in groups_of_hosts(
+                    self._problem,
+                    self._cluster,
+                    server_class=index,
+                    num_hosts=num_hosts,
+                    micro_batch=self._micro_batch,
+                ):
+                    yield (placement,)
 
-def _with_fresh_host(problem: Problem, variant: Variant, runs: tuple[Run, ...]) -> Iterator[tuple[Run, ...]]:
-    """One more host, or several whole ones as one stage, anywhere in the pipeline."""
-    for index, server in enumerate(problem.cluster.servers):
-        used = sum(run[0].num_hosts for run in runs if run[0].server_class == index)
-        fresh = [
-            (Placement(server_class=index, island=island, replicas=replicas),) * (group.count // replicas)
-            for island, group in enumerate(server.islands)
-            for replicas in _allowed(problem, variant, group.count)
-            if used < server.count
-        ]
-        if len(server.islands) == 1:
-            fresh += [
-                (Placement(server_class=index, island=0, num_hosts=hosts, replicas=hosts * server.num_devices),)
-                for hosts in range(2, server.count - used + 1)
-                if problem.job.allows_replicas(hosts * server.num_devices, variant.micro_batch)
-            ]
-        for run in fresh:
-            for place in range(len(runs) + 1):
-                yield (*runs[:place], run, *runs[place:])
+    def _restaged(self, placement: Placement) -> Iterator[Run]:
+        """No stage, one, or two on the island of a placement."""
+        where = placement.server_class, placement.island
+        count = self._cluster.servers[placement.server_class].islands[placement.island].count
+        yield ()
+        for first in self._on_island(*where, count):
+            yield (first,)
+            yield from ((first, second) for second in self._on_island(*where, count - first.devices_per_host))
 
-
-def _allowed(problem: Problem, variant: Variant, most: int) -> list[int]:
-    return [count for count in range(1, most + 1) if problem.job.allows_replicas(count, variant.micro_batch)]
+    def _on_island(self, server_class: int, island: int, free: int) -> Iterator[Placement]:
+        return groups_in_host(
+            self._problem, server_class=server_class, island=island, free=free, micro_batch=self._micro_batch
+        )

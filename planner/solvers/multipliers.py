@@ -6,8 +6,7 @@ ones known, all arcs are priced at once (:mod:`planner.network.lagrangian`), and
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.arcs import Bools
+from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.lagrangian import Multipliers, Priced, price
 from planner.network.rows import Rows
 from planner.solvers.highs import Outcome, StopCheck, solve_linear

@@ -23,6 +23,8 @@ class SolveOptions:
     """Relative gap at which a plan counts as optimal."""
     time_limit_s: float | None = 60.0
     """None: no limit."""
+    memory_limit_bytes: float | None = None
+    """Resident memory of the whole process; None: no limit."""
     seed: int = 0
     threads: int = 1
     rows: RowChoice = RowChoice.ALL
@@ -32,4 +34,6 @@ class SolveOptions:
         require(self.gap < 1, "options", "gap", "below 1", self.gap)
         if self.time_limit_s is not None:
             require_positive("options", "time_limit_s", self.time_limit_s)
+        if self.memory_limit_bytes is not None:
+            require_positive("options", "memory_limit_bytes", self.memory_limit_bytes)
         require_count("options", "threads", self.threads)

@@ -2,14 +2,17 @@
 
 import difflib
 import importlib
+import math
 import threading
 from collections.abc import Callable
 from typing import cast
 
 from planner.core.errors import BadInputError
+from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import Result
-from planner.solvers.options import SolveOptions
+from planner.core.schedule import Schedule
+from planner.solvers.options import RowChoice, SolveOptions
 from planner.solvers.search import Observer, Search
 
 Solver = Callable[[Problem, Search], Result]
@@ -24,6 +27,25 @@ SOLVERS = {
     "textbook-milp-cbc": "planner.solvers.textbook_milp:solve_with_cbc",
 }
 """Name -> `module:function`."""
+AUTO = "auto"
+"""Stands for the solver that :func:`choose` picks."""
+MOST_STATES = 100
+"""Vectors of opened hosts per class up to which `dp` is quick."""
+
+
+def choose(problem: Problem, rows: RowChoice) -> str:
+    """`dp` where only the shared rows count, it knows all schedules and its labels are few; else `milp`.
+
+    With all rows `milp` proves more about faster plans, whatever the size: the table in docs/solver.md.
+    """
+    states = math.prod(server.count + 1 for server in problem.cluster.servers)
+    known = Schedule.INTERLEAVED not in problem.job.schedules
+    return "dp" if rows is RowChoice.SHARED and known and states <= MOST_STATES else "milp"
+
+
+def solver_for(name: str, problem: Problem, *, rows: RowChoice = RowChoice.ALL) -> str:
+    """The name of a solver; `auto` is settled for the problem and the rows that count."""
+    return choose(problem, rows) if name == AUTO else name
 
 
 def load(solver_name: str) -> Solver:
@@ -47,6 +69,7 @@ def run(
     *,
     observer: Observer | None = None,
     cancelled: threading.Event | None = None,
+    start: Plan | None = None,
 ) -> Result:
     """Solve a problem with the named solver.
 
@@ -56,14 +79,24 @@ def run(
         Called with every improvement of plan or bound.
     cancelled
         Set by the caller, from any thread, to stop the search; the best plan is kept.
+    start
+        A plan to begin from; passed over where it is none of the search space.
 
     Raises
     ------
     BadInputError
-        If there is no solver of that name, or if it cannot express the problem.
+        If there is no solver of that name, if it cannot express the problem, or if the options ask
+        for something that this system does not have.
     """
     solve = load(solver_name)
-    return solve(problem, Search(problem, options, observer=observer, cancelled=cancelled))
+    search = Search(problem, options, observer=observer, cancelled=cancelled)
+    try:
+        if start is not None:
+            search.begin_from(start)
+        return solve(problem, search)
+    except MemoryError:
+        search.run_out_of_memory()
+        return search.result(solver_name, proves=True)
 
 
 def _unknown(solver_name: str) -> str:

@@ -4,13 +4,17 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from planner.core.plan import Plan
 from planner.core.problem import Problem
-from planner.core.result import HistoryPoint, Result, Shortage, Status, relative_gap
+from planner.core.result import HistoryPoint, Result, Shortage, Status, StopCause, relative_gap
 from planner.cost.cost_model import CostModel
+from planner.cost.legality import faults
 from planner.simulator.engine import iteration_times
 from planner.solvers.options import SolveOptions
+from planner.solvers.resident_memory import MemoryWatch
+from planner.solvers.step_clock import StepClock
 
 ROUNDING = 5e-10
 """Relative error up to which two times count as equal: sums of the same terms in another order."""
@@ -27,6 +31,11 @@ class Search:
         Called with every improvement of plan or bound.
     cancelled
         Set by the caller, from any thread, to stop the search; the best plan is kept.
+
+    Raises
+    ------
+    UnsupportedError
+        If the options limit the memory, and this system does not tell how much is in use.
     """
 
     def __init__(
@@ -45,19 +54,29 @@ class Search:
         self.bound_s = 0.0
         self._observer = observer
         self._cancelled = cancelled or threading.Event()
+        limit_bytes = options.memory_limit_bytes
+        self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
+        self._ran_out_of_memory = False
         self._started = time.perf_counter()
         self._history: list[HistoryPoint] = []
         self._counts: dict[str, int] = {}
+        self._clock = StepClock()
 
     def offer(self, plans: Sequence[Plan]) -> list[float]:
         """Simulate plans, keep the best, return their iteration times in order."""
-        times = [float(t) for t in iteration_times([self.costs.plan(plan) for plan in plans])]
+        with self.step("simulation"):
+            times = [float(t) for t in iteration_times([self.costs.plan(plan) for plan in plans])]
         self.count("plans simulated", len(plans))
         for plan, seconds in zip(plans, times, strict=True):
             if seconds < self.best_s:
                 self.best_plan, self.best_s = plan, seconds
                 self._record()
         return times
+
+    def begin_from(self, plan: Plan) -> None:
+        """Take a plan known from elsewhere as the best one so far, if the search space has it."""
+        if not faults(self.costs, plan):
+            self.offer([plan])
 
     def raise_bound(self, bound_s: float) -> None:
         """Note a proof that no plan is faster; never lowers the bound."""
@@ -69,6 +88,10 @@ class Search:
     def count(self, what: str, how_many: int = 1) -> None:
         """Add to a counter shown with the result."""
         self._counts[what] = self._counts.get(what, 0) + how_many
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Count the seconds inside for a step of the search; of nested steps the inner one counts."""
+        return self._clock.step(name)
 
     @property
     def seconds(self) -> float:
@@ -84,7 +107,7 @@ class Search:
     def stop_after(self, seconds: float) -> Callable[[], bool]:
         """A check that says stop once cancelled, or that many seconds from now."""
         deadline_s = self.seconds + seconds
-        return lambda: self.cancelled or self.seconds > deadline_s
+        return lambda: self.cancelled or self._too_much_memory or self.seconds > deadline_s
 
     @property
     def cancelled(self) -> bool:
@@ -93,8 +116,25 @@ class Search:
 
     @property
     def out_of_budget(self) -> bool:
-        """Whether to stop now: cancelled, or out of time."""
-        return self.cancelled or self.seconds_left <= 0
+        """Whether to stop now: cancelled, or out of time or memory."""
+        return self.stop_cause is not None
+
+    @property
+    def stop_cause(self) -> StopCause | None:
+        """Why to stop now; None if there is no reason."""
+        if self.cancelled:
+            return StopCause.USER
+        if self._too_much_memory:
+            return StopCause.MEMORY
+        return StopCause.TIME if self.seconds_left <= 0 else None
+
+    def run_out_of_memory(self) -> None:
+        """Note that the system gave no more memory: a reason to stop, whatever the limit."""
+        self._ran_out_of_memory = True
+
+    @property
+    def _too_much_memory(self) -> bool:
+        return self._ran_out_of_memory or (self._memory is not None and self._memory.exceeded)
 
     @property
     def gap(self) -> float:
@@ -124,9 +164,11 @@ class Search:
         exhausted
             Whether the whole search space was covered, so that having no plan means there is none.
         """
+        cause = self.stop_cause
+        status = self._status(proves=proves, exhausted=exhausted, cause=cause)
         bound_s = min(self.bound_s, self.best_s) if proves and (self.bound_s > 0 or self.best_s == 0) else None
         return Result(
-            status=self._status(proves=proves, exhausted=exhausted),
+            status=status,
             solver=solver,
             seconds=self.seconds,
             plan=self.best_plan,
@@ -134,16 +176,18 @@ class Search:
             bound_s=_finite(bound_s),
             row_bound_s=row_bound_s,
             counts=tuple(sorted(self._counts.items())),
+            step_seconds=self._clock.seconds,
             history=tuple(self._history),
             shortages=shortages,
+            stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
         )
 
-    def _status(self, *, proves: bool, exhausted: bool) -> Status:
+    def _status(self, *, proves: bool, exhausted: bool, cause: StopCause | None) -> Status:
         if self.best_plan is None and exhausted:
             return Status.INFEASIBLE
         if proves and self.closed:
             return Status.OPTIMAL
-        if self.cancelled:
+        if cause is StopCause.USER:
             return Status.INTERRUPTED
         return Status.FEASIBLE if self.best_plan is not None else Status.NO_PLAN
 

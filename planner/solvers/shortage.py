@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
-from planner.core.job import Recompute
+from planner.core.cluster import Cluster
+from planner.core.errors import BadInputError
+from planner.core.job import Job, Recompute
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import Shortage
@@ -34,7 +37,7 @@ def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tupl
     if nearest is None:
         return ()
     factor, plan = nearest
-    costs = CostModel(problem)
+    costs = CostModel(problem).of(plan.share)
     numbers = costs.plan(plan)
     remedy = _remedy(problem, factor, stop)
     short = [
@@ -87,17 +90,37 @@ def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:
 
 
 def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
-    job = problem.job
-    if job.recompute is Recompute.NEVER:
-        yield "allow recomputation (--recompute auto)", replace(problem, job=replace(job, recompute=Recompute.AUTO))
-    if Schedule.ONE_F_ONE_B not in job.schedules:
-        yield "schedule 1f1b", replace(problem, job=replace(job, schedules=(Schedule.ONE_F_ONE_B,)))
-    for size in sorted((size for size in range(1, min(job.micro_batches))), reverse=True):
-        if job.global_batch % size == 0:
-            yield f"micro-batches of {size}", replace(problem, job=replace(job, micro_batches=(size,)))
+    """Problems changed a little, with the change in words; one that makes no sense is left out."""
+    for text, job in _other_jobs(problem):
+        yield from _sensible(text, problem, job=job)
     for extra in (1, 2, 4, 8):
         for index, server in enumerate(problem.cluster.servers):
             grown = replace(server, count=server.count + extra)
             servers = (*problem.cluster.servers[:index], grown, *problem.cluster.servers[index + 1 :])
             hosts = "one more server" if extra == 1 else f"{extra} more servers"
-            yield f"{hosts} {server.name!r}", replace(problem, cluster=replace(problem.cluster, servers=servers))
+            yield from _sensible(f"{hosts} {server.name!r}", problem, cluster=replace(problem.cluster, servers=servers))
+
+
+def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
+    job = problem.job
+    if job.recompute is Recompute.NEVER:
+        yield "allow recomputation (--recompute auto)", replace(job, recompute=Recompute.AUTO)
+    if not job.zero1:
+        yield "divide the optimizer state (--zero1)", replace(job, zero1=True)
+    if job.tensor_parallel is not None:
+        yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
+    if job.pipelines is not None and job.pipelines != (1,):
+        yield "a single pipeline (--pipelines 1)", replace(job, pipelines=(1,))
+    if Schedule.ONE_F_ONE_B not in job.schedules:
+        yield "schedule 1f1b", replace(job, schedules=(Schedule.ONE_F_ONE_B,))
+    for size in range(min(job.micro_batches) - 1, 0, -1):
+        if job.global_batch % size == 0:
+            yield f"micro-batches of {size}", replace(job, micro_batches=(size,))
+
+
+def _sensible(
+    text: str, problem: Problem, *, job: Job | None = None, cluster: Cluster | None = None
+) -> Iterator[tuple[str, Problem]]:
+    """The change, unless the parts of the changed problem contradict each other."""
+    with suppress(BadInputError):
+        yield text, replace(problem, job=job or problem.job, cluster=cluster or problem.cluster)

@@ -17,6 +17,7 @@ from planner.core.errors import UnsupportedError
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
+from planner.core.schedule import Schedule
 from planner.network.layout import Block, assemble
 from planner.network.rows import SHARED_FAMILIES
 from planner.simulator.bounds import lower_bound
@@ -56,7 +57,13 @@ Engine = Callable[[TextbookModel, Search, float], tuple[Outcome, float]]
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """Least shared rows over all plans, by HiGHS."""
+    """Least shared rows over all plans, by HiGHS.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans.
+    """
     return _solve_variants(problem, search, name="textbook-milp", engine=_run_highs)
 
 
@@ -66,12 +73,17 @@ def solve_with_cbc(problem: Problem, search: Search) -> Result:
     Raises
     ------
     UnsupportedError
-        If there is no CBC for this platform.
+        If the job allows interleaved plans, or there is no CBC for this platform.
     """
     return _solve_variants(problem, search, name="textbook-milp-cbc", engine=_run_cbc)
 
 
 def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engine) -> Result:
+    if Schedule.INTERLEAVED in problem.job.schedules:
+        raise UnsupportedError(
+            f"solver {name!r}: its program gives every stage devices of its own, and knows no schedule "
+            f"{Schedule.INTERLEAVED}; leave that schedule out"
+        )
     best_s, bound_s, proven = math.inf, math.inf, True
     for number, variant in enumerate(problem.variants):
         if search.out_of_budget:
@@ -92,7 +104,7 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
 
 
 def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds: float) -> Answer:
-    model = TextbookModel(search.costs, variant)
+    model = TextbookModel(search.costs.of(variant.share), variant)
     outcome, dual_bound = engine(model, search, min(seconds, search.seconds_left))
     search.count("programs solved")
     if outcome is Outcome.INFEASIBLE:

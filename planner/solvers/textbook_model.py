@@ -1,10 +1,12 @@
 """The assignment formulation that people usually write, for one variant, in PuLP.
 
+The cluster is the share of one pipeline; all pipelines are alike.
+
 Sets
     l in 0 .. L-1           layers
     q in 1 .. Q             positions, 1 for the last stage; Q = min(L, devices)
     h                       groups: an island of one host, or m >= 2 consecutive whole hosts of a class
-    o in O                  options: r devices of a group; k(o) its placement, h(o) its group
+    o in O                  options: r replicas of tp devices of a group; k(o) its placement, h(o) its group
     k in K                  placements: options up to the renaming of hosts
 
 Parameters; in the program, times are divided by `scale_s` and bytes by their largest value
@@ -13,7 +15,8 @@ Parameters; in the program, times are divided by `scale_s` and bytes by their la
     M, d[q]                 micro-batches; warm-up depth of a position
     alpha[h,h'], beta[h,h'] latency (s) and bandwidth (bytes/s) of the link between two groups
     e[j]                    bytes of one micro-batch over boundary j
-    static[k,l], saved[k,l], work[l], limit[k]   memory (bytes)
+    static[k,l], saved[k,l], limit[k]            memory (bytes)
+    work[l,tp], act[l,tp]                        working and saved bytes of a layer on one of tp devices, per sample
 
 Variables
     x[l,q] binary           layer l is in the stage of position q
@@ -22,7 +25,7 @@ Variables
     F[q], B[q], G[q] >= 0   its forward, backward, all-reduce + step (s)
     C[q], E[q] >= 0         transfer (s) and bytes between positions q + 1 and q
     cut[j,q] >= 0           boundary j lies between positions q + 1 and q
-    P[q], V[q] >= 0         largest working bytes, and largest saved bytes, of a layer in the stage (per sample)
+    P[q,tp], V[q,tp] >= 0   largest work, and largest act, of a layer in the stage
     G1 >= 0, T >= 0         G of the first stage; the iteration time's lower bound
 
 Objective: min T. The constraint families are the functions of this module; those of T are the
@@ -37,13 +40,14 @@ from dataclasses import dataclass
 import numpy as np
 import pulp
 
-from planner.core.cluster import Cluster, Link
+from planner.core.cluster import Cluster, Link, Server
 from planner.core.job import Recompute
 from planner.core.placement import Placement
 from planner.core.problem import Problem, Variant
 from planner.core.schedule import warmup_depth
 from planner.cost.collectives import ring_all_reduce_s, ring_link
 from planner.cost.cost_model import CostModel
+from planner.cost.layer_times import parts
 from planner.cost.links import link_between_hosts, link_within_host
 from planner.cost.plan_costs import Floats
 from planner.cost.stage_costs import StageCosts
@@ -76,7 +80,7 @@ class Option:
     @property
     def devices_per_host(self) -> int:
         """Devices taken on each host of the group."""
-        return self.placement.replicas // len(self.group.hosts)
+        return self.placement.devices_per_host
 
     def shares_host(self, other: "Option") -> bool:
         """Whether both take devices of the same single host."""
@@ -90,8 +94,8 @@ class TextbookModel:
     def __init__(self, costs: CostModel, variant: Variant) -> None:
         self.costs, self.variant = costs, variant
         self.num_layers = costs.problem.model.num_layers
-        self.positions = range(1, costs.problem.max_stages + 1)
-        self.options = tuple(_options(costs.problem, variant.micro_batch))
+        self.positions = range(1, costs.max_stages + 1)
+        self.options = tuple(_options(costs.problem, costs.cluster, variant.micro_batch))
         self.groups = tuple(dict.fromkeys(option.group for option in self.options))
         self.placements = tuple(dict.fromkeys(option.placement for option in self.options))
         self.scale_s = self._typical_s()
@@ -110,8 +114,9 @@ class TextbookModel:
         self.first_tail = self._number("G1")
         self.transfer = self._numbers("C")
         self.crossing = self._numbers("E")
-        self.working = self._numbers("P")
-        self.largest_saved = self._numbers("V")
+        degrees = sorted({placement.tensor_parallel for placement in self.placements})
+        self.working = {degree: self._numbers(f"P_{degree}") for degree in degrees}
+        self.largest_saved = {degree: self._numbers(f"V_{degree}") for degree in degrees}
         self.program += self.time
         for family in FAMILIES:
             family(self)
@@ -156,7 +161,7 @@ class TextbookModel:
         alone = [self.per_layer(placement, recompute=False) for placement in self.placements]
         times_s = [self.variant.num_microbatches * float(np.sum(cost.forward_s + cost.backward_s)) for cost in alone]
         positive = [time_s for time_s in times_s if time_s > 0]
-        return min(positive, default=1.0) / self.costs.problem.cluster.num_devices
+        return min(positive, default=1.0) / self.costs.cluster.num_devices
 
     def _chosen(self, position: int, mask: list[bool]) -> pulp.LpAffineExpression:
         return pulp.lpSum(self.option_at[position, o] for o, chosen in enumerate(mask) if chosen)
@@ -171,30 +176,44 @@ class TextbookModel:
         return {q: self._number(f"{name}_{q}") for q in self.positions}
 
 
-def _options(problem: Problem, micro_batch: int) -> Iterator[Option]:
-    """Every device group with every allowed number of replicas.
+def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[Option]:
+    """Every device group with every allowed number of replicas and degree of tensor parallelism.
 
     Hosts of a class are alike, so they can be numbered in the order in which a plan uses them:
     several hosts of one stage are then consecutive.
     """
-    job = problem.job
-    for index, server in enumerate(problem.cluster.servers):
+    for index, server in enumerate(cluster.servers):
         for host in range(server.count):
             for island, devices in enumerate(server.islands):
                 group = Group(server_class=index, hosts=(host,), island=island)
-                for replicas in range(1, devices.count + 1):
-                    if job.allows_replicas(replicas, micro_batch):
-                        yield Option(
-                            group=group, placement=Placement(server_class=index, island=island, replicas=replicas)
-                        )
-        for num_hosts in range(2, server.count + 1 if len(server.islands) == 1 else 0):
-            replicas = num_hosts * server.num_devices
-            if not job.allows_replicas(replicas, micro_batch):
+                for replicas, degree in _splits(problem, micro_batch, devices.count):
+                    placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
+                    yield Option(group=group, placement=placement)
+        if len(server.islands) == 1:
+            yield from _whole_hosts(problem, micro_batch, index, server)
+
+
+def _splits(problem: Problem, micro_batch: int, most: int) -> Iterator[tuple[int, int]]:
+    """Allowed replicas and degrees on at most so many devices."""
+    for degree in problem.tensor_parallel_degrees:
+        for replicas in range(1, most // degree + 1):
+            if problem.job.allows_replicas(replicas, micro_batch):
+                yield replicas, degree
+
+
+def _whole_hosts(problem: Problem, micro_batch: int, server_class: int, server: Server) -> Iterator[Option]:
+    """All devices of two or more hosts; a replica stays on one host."""
+    for num_hosts in range(2, server.count + 1):
+        num_devices = num_hosts * server.num_devices
+        for replicas, degree in _splits(problem, micro_batch, num_devices):
+            if replicas * degree < num_devices or server.num_devices % degree:
                 continue
-            whole = Placement(server_class=index, island=0, num_hosts=num_hosts, replicas=replicas)
+            whole = Placement(
+                server_class=server_class, island=0, num_hosts=num_hosts, replicas=replicas, tensor_parallel=degree
+            )
             for first in range(server.count - num_hosts + 1):
                 hosts = tuple(range(first, first + num_hosts))
-                yield Option(group=Group(server_class=index, hosts=hosts, island=0), placement=whole)
+                yield Option(group=Group(server_class=server_class, hosts=hosts, island=0), placement=whole)
 
 
 def one_position_per_layer(model: TextbookModel) -> None:
@@ -221,7 +240,7 @@ def one_option_per_stage(model: TextbookModel) -> None:
 
 def device_counts(model: TextbookModel) -> None:
     """For every island of every host: the sum of devices taken by all stages is at most its count."""
-    for index, server in enumerate(model.costs.problem.cluster.servers):
+    for index, server in enumerate(model.costs.cluster.servers):
         for host in range(server.count):
             for island, devices in enumerate(server.islands):
                 taken = [
@@ -238,7 +257,7 @@ def contiguous_hosts(model: TextbookModel) -> None:
 
     With u[q] = sum of z[q,o] over the options on it: run[q] >= u[q] - u[q-1], sum over q of run[q] <= 1.
     """
-    for index, server in enumerate(model.costs.problem.cluster.servers):
+    for index, server in enumerate(model.costs.cluster.servers):
         for host in range(server.count):
             inside = [group for group in model.groups if _touches(group, index, host)]
             _one_run(model, inside, f"{index}_{host}")
@@ -280,7 +299,7 @@ def tails(model: TextbookModel) -> None:
     """
     largest = 0.0
     for placement in model.placements:
-        latency_s = _all_reduce_latency_s(model.costs.problem.cluster, placement) / model.scale_s
+        latency_s = _all_reduce_latency_s(model.costs, placement) / model.scale_s
         alone = model.per_layer(placement, recompute=False)
         per_layer = (alone.sync_s + alone.update_s) / model.scale_s - latency_s
         largest = max(largest, latency_s + float(per_layer.sum()))
@@ -313,7 +332,7 @@ def transfers(model: TextbookModel) -> None:
     largest_bytes = model.variant.micro_batch * float(model.costs.problem.model.boundary_bytes().max())
     for sender in model.groups:
         for receiver in model.groups:
-            link = _link(model.costs.problem.cluster, sender, receiver)
+            link = _link(model.costs.cluster, sender, receiver)
             if link is None:
                 continue
             latency_s = link.latency_s / model.scale_s
@@ -329,13 +348,14 @@ def transfers(model: TextbookModel) -> None:
 def memory(model: TextbookModel) -> None:
     """What a stage keeps fits on its devices, without and with recomputation.
 
-    P[q] >= work[l] x[l,q], V[q] >= saved[l] x[l,q] for every layer;
-    sum over l of (static + d[q] saved)[k,l] x[l,q] + samples[k] (P[q] (+ V[q] with recompute))
+    P[q,tp] >= work[l,tp] x[l,q], V[q,tp] >= act[l,tp] x[l,q] for every layer; with tp and samples those of k,
+    sum over l of (static + d[q] saved)[k,l] x[l,q] + samples (P[q,tp] (+ V[q,tp] with recompute))
     <= limit[k] + bigM x (1 - on[q,k] + w[q])  or, with recompute,  (2 - on[q,k] - w[q]).
     """
     for q in model.positions:
-        _peak(model, model.working[q], q, [layer.working_bytes for layer in model.costs.problem.model.layers])
-        _peak(model, model.largest_saved[q], q, [layer.saved_bytes for layer in model.costs.problem.model.layers])
+        for degree in model.working:
+            _peak(model, model.working[degree][q], q, _working_bytes(model, degree))
+            _peak(model, model.largest_saved[degree][q], q, _saved_bytes(model, degree))
         for placement in model.placements:
             on = model.on_placement(q, placement)
             _fits(model, q, placement, recompute=False, off=1 - on + model.recompute[q])
@@ -420,32 +440,42 @@ def _fits(
     model: TextbookModel, position: int, placement: Placement, *, recompute: bool, off: pulp.LpAffineExpression
 ) -> None:
     limit_bytes = model.costs.stages.device_type(placement).memory_bytes * (1 + MEMORY_SLACK)
-    layers = model.costs.problem.model.layers
-    samples = model.variant.micro_batch / placement.replicas
+    degree, samples = placement.tensor_parallel, model.variant.micro_batch / placement.replicas
     stage = model.per_layer(placement, recompute=recompute)
     kept = stage.static_bytes + model.depth(position) * stage.saved_bytes
-    working_bytes = samples * max(layer.working_bytes for layer in layers)
-    again_bytes = samples * max(layer.saved_bytes for layer in layers) if recompute else 0.0
+    working_bytes = samples * float(_working_bytes(model, degree).max())
+    again_bytes = samples * float(_saved_bytes(model, degree).max()) if recompute else 0.0
     largest_bytes = float(kept.sum()) + working_bytes + again_bytes
     if largest_bytes <= limit_bytes:
         return
-    peak = working_bytes / limit_bytes * model.working[position]
-    peak += again_bytes / limit_bytes * model.largest_saved[position]
+    peak = working_bytes / limit_bytes * model.working[degree][position]
+    peak += again_bytes / limit_bytes * model.largest_saved[degree][position]
     needed = model.weighted(position, kept / limit_bytes) + peak
     model.program += needed <= 1 + (largest_bytes / limit_bytes - 1) * off
 
 
-def _peak(model: TextbookModel, peak: pulp.LpVariable, position: int, values: list[float]) -> None:
+def _working_bytes(model: TextbookModel, degree: int) -> Floats:
+    profile = model.costs.problem.model
+    return np.array([layer.working_bytes for layer in profile.layers]) / parts(profile, degree)
+
+
+def _saved_bytes(model: TextbookModel, degree: int) -> Floats:
+    profile = model.costs.problem.model
+    return np.array([layer.saved_bytes for layer in profile.layers]) / parts(profile, degree)
+
+
+def _peak(model: TextbookModel, peak: pulp.LpVariable, position: int, values: Floats) -> None:
     """Peak >= value[l] x[l,q] for every layer, as a share of the largest value."""
-    largest = max(values)
+    largest = float(values.max())
     for layer in model.layers_at(position):
         if values[layer] > 0:
-            model.program += peak >= values[layer] / largest * model.layer_at[layer, position]
+            model.program += peak >= float(values[layer]) / largest * model.layer_at[layer, position]
 
 
-def _all_reduce_latency_s(cluster: Cluster, placement: Placement) -> float:
-    nothing = np.zeros(1)
-    return float(ring_all_reduce_s(nothing, placement.replicas, ring_link(cluster, placement))[0])
+def _all_reduce_latency_s(costs: CostModel, placement: Placement) -> float:
+    """Of the replicas in all pipelines."""
+    ranks = placement.replicas * costs.share.num_pipelines
+    return float(ring_all_reduce_s(np.zeros(1), ranks, ring_link(costs.cluster, placement, costs.share))[0])
 
 
 def _crossing_shares(model: TextbookModel) -> Floats:

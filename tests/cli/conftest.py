@@ -35,8 +35,9 @@ def plan_json(plan):
 
 @pytest.fixture(scope="session")
 def tiny():
-    """Arguments that make the problem of examples/tiny: two fast and two slow devices, 32 samples."""
-    return "--model", TINY / "profile.yaml", "--cluster", TINY / "cluster.yaml", "--job", TINY / "job.yaml"
+    """Arguments that make the problem of examples/tiny: two fast and two slow devices, 32 samples, one pipeline."""
+    files = ("--model", TINY / "profile.yaml", "--cluster", TINY / "cluster.yaml", "--job", TINY / "job.yaml")
+    return *files, "--pipelines", "1"
 
 
 @pytest.fixture(scope="session")

@@ -111,14 +111,18 @@ def test_huge_file_folder_and_missing_file_are_told(plan, tiny, tmp_path, option
 
 
 def test_output_that_cannot_be_written_is_told_before_the_search(plan, tiny, tmp_path):
-    existing = tmp_path / "old.json"
+    existing = tmp_path / "old.svg"
     existing.write_text("old")
-    for option in ("-o", "--trace"):
+    for option in ("-o", "--trace", "--convergence"):
         refused(plan("solve", *tiny, option, existing), "--force")
-        refused(plan("solve", *tiny, option, tmp_path), "is a folder")
-        refused(plan("solve", *tiny, option, tmp_path / "none" / "plan.json"), "there is no folder")
-        refused(plan("solve", *tiny, option, existing / "plan.json"), "folder")
+        refused(plan("solve", *tiny, option, tmp_path / "none" / "plan.svg"), "there is no folder")
+        refused(plan("solve", *tiny, option, existing / "plan.svg"), "folder")
     assert existing.read_text() == "old"
+
+
+def test_folder_is_no_output(plan, tiny, tmp_path):
+    for option in ("-o", "--trace"):
+        refused(plan("solve", *tiny, option, tmp_path), "is a folder")
 
 
 def test_one_file_cannot_be_two_outputs(plan, tiny, tmp_path):
@@ -128,7 +132,8 @@ def test_one_file_cannot_be_two_outputs(plan, tiny, tmp_path):
 
 
 def test_chart_of_an_unknown_format_is_told(plan, tiny, tmp_path):
-    refused(plan("solve", *tiny, "--gantt", tmp_path / "chart.pdf"), ".png or .svg")
+    for option in ("--gantt", "--convergence"):
+        refused(plan("solve", *tiny, option, tmp_path / "chart.pdf"), ".png or .svg")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +151,7 @@ def test_chart_of_an_unknown_format_is_told(plan, tiny, tmp_path):
         (("--gap", "1"), "gap"),
         (("--time-limit", "-1"), "time_limit_s"),
         (("--time-limit", "nan"), "time_limit_s"),
+        (("--memory-limit", "0GB"), "memory_limit_bytes"),
     ],
 )
 def test_option_out_of_range_is_bad_input(plan, tiny, options, words):
@@ -165,6 +171,10 @@ def test_option_out_of_range_is_bad_input(plan, tiny, options, words):
         ("--replicas", "some"),
         ("--gap", "small"),
         ("--time-limit", "soon"),
+        ("--memory-limit", "little"),
+        ("--memory-limit", "4"),
+        ("--memory-limit", "-4GiB"),
+        ("--memory-limit", "4gb"),
         ("--solver", "best"),
         ("--seed", "-1"),
         ("--threads", "0"),
@@ -191,7 +201,7 @@ def test_unknown_names_are_told(plan, name):
     refused(plan("solve", "--model", "vgg16", "--cluster", name, *options), "unknown cluster", "no such file")
 
 
-@pytest.mark.parametrize("command", ["check", "simulate"])
+@pytest.mark.parametrize("command", ["check", "simulate", "explain"])
 def test_broken_plan_files_are_told(plan, changed_plan, command):
     path = changed_plan(lambda tree: tree["plan"]["pipelines"][0]["stages"][0].update(devices=["nowhere/0"]))
     refused(plan(command, path), "'nowhere/0' is no device of cluster")

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from planner.cli.cancellable import run_cancellable
+from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.faults import exit_code_of
 from planner.cli.lazy_group import LazyCommand, LazyGroup
 from planner.core.errors import BadInputError, OutputError, StagecutError
@@ -71,20 +71,22 @@ def test_closed_pipe_is_left_to_click():
 
 
 def test_work_returns_its_value_and_raises_its_fault():
-    assert run_cancellable(lambda cancelled: cancelled.is_set()) is False
-    with pytest.raises(BadInputError, match="no good"):
-        run_cancellable(lambda cancelled: (_ for _ in ()).throw(BadInputError("no good")))
+    with stop_requests() as requested:
+        assert run_cancellable(requested.is_set, requested) is False
+        with pytest.raises(BadInputError, match="no good"):
+            run_cancellable(lambda: (_ for _ in ()).throw(BadInputError("no good")), requested)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_asks_the_work_to_stop_and_keeps_what_it_has(number, capsys):
     before = signal.getsignal(number)
 
-    def work(cancelled):
+    def work(requested):
         os.kill(os.getpid(), number)
-        return "best so far" if cancelled.wait(30) else "never asked"
+        return "best so far" if requested.wait(30) else "never asked"
 
-    assert run_cancellable(work) == "best so far"
+    with stop_requests() as requested:
+        assert run_cancellable(lambda: work(requested), requested) == "best so far"
     assert signal.getsignal(number) is before
 
 
@@ -93,14 +95,17 @@ def test_second_signal_ends_the_program_at_once():
     code = (
         "import click, os, signal, threading\n"
         "from planner.cli.main import main\n"
-        "from planner.cli.cancellable import run_cancellable\n"
-        "def work(cancelled):\n"
+        "from planner.cli.cancellable import run_cancellable, stop_requests\n"
+        "def work(requested):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    cancelled.wait()\n"
+        "    requested.wait()\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    threading.Event().wait()\n"
+        "def run():\n"
+        "    with stop_requests() as requested:\n"
+        "        run_cancellable(lambda: work(requested), requested)\n"
         "def command(ctx, name):\n"
-        "    return click.Command(name, callback=lambda: run_cancellable(work))\n"
+        "    return click.Command(name, callback=run)\n"
         "main.get_command = command\n"
         "main(['solve'])\n"
     )

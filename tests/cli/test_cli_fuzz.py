@@ -22,7 +22,7 @@ def places(tree, prefix=()):
         yield from places(child, (*prefix, step))
 
 
-@pytest.mark.parametrize("command", ["check", "simulate"])
+@pytest.mark.parametrize("command", [("check",), ("simulate",), ("explain", "--what-if", "nic", "--solver", "even")])
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_changed_plan_file_is_played_or_refused(plan, plan_file, tmp_path_factory, command, data):
@@ -35,6 +35,6 @@ def test_a_changed_plan_file_is_played_or_refused(plan, plan_file, tmp_path_fact
         parent[last] = data.draw(VALUES)
     path = tmp_path_factory.getbasetemp() / "fuzzed.json"
     path.write_text(json.dumps(tree))
-    done = plan(command, path)
+    done = plan(*command, path)
     assert done.exit_code in {0, 3, 6}, done.output
     assert "Traceback" not in done.output

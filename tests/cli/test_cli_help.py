@@ -32,7 +32,7 @@ def section(name):
     """The part of the page about a command; options that commands share have sections of their own."""
     own = PAGE.partition(f"\n## plan {name.partition(' ')[0]}\n")[2].partition("\n## ")[0]
     shared = PAGE.partition("\n## What holds for every command\n")[2].partition("\n## plan solve\n")[0]
-    return own, shared if name in ("solve", "compare") else shared.partition("\n## ")[0]
+    return own, shared if name in ("solve", "compare", "explain") else shared.partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -77,6 +77,7 @@ def test_keys_of_json_answers_are_on_the_page(plan_json, plan_file, tiny):
         "solve": plan_json("solve", *tiny),
         "compare": plan_json("compare", *tiny, "--solvers", "even"),
         "simulate": plan_json("simulate", plan_file),
+        "explain": plan_json("explain", plan_file, "--what-if", "nic"),
         "check": plan_json("check", plan_file),
         "models": plan_json("models"),
         "clusters": plan_json("clusters"),

@@ -32,7 +32,8 @@ def test_json_numbers_agree_with_one_another(plan_json, tiny):
     assert 0 <= answer["gap"] <= 1e-4
     assert answer["even_split_s"] > answer["objective_s"]
     assert answer["history"][-1]["objective_s"] == answer["objective_s"]
-    assert answer["plan"]["micro_batch"] * answer["plan"]["num_microbatches"] == 32
+    plan = answer["plan"]
+    assert plan["micro_batch"] * plan["num_microbatches"] * len(plan["pipelines"]) == 32
     assert answer["provenance"]["options"]["solver"] == "milp"
     assert answer["problem"]["devices"] == 4
 
@@ -75,18 +76,81 @@ def test_options_go_before_the_job_file(plan_json, tiny):
     problem = plan_json("solve", *tiny, "--dry-run")["problem"]
     assert {variant["micro_batch"] for variant in problem["variants"]} == {1, 2, 4}
     assert {variant["schedule"] for variant in problem["variants"]} == {"1f1b", "eager-1f1b"}
-    options = ("--global-batch", 12, "--micro-batch", "3", "--schedule", "gpipe")
+    options = ("--global-batch", 12, "--micro-batch", "3", "--schedule", "gpipe", "--pipelines", "1")
     changed = plan_json("solve", *tiny, *options, "--dry-run")["problem"]
     variant = {"schedule": "gpipe", "micro_batch": 3, "num_microbatches": 4}
     assert [{key: found[key] for key in variant} for found in changed["variants"]] == [variant]
     assert changed["global_batch"] == 12
 
 
-def test_without_a_job_file_every_schedule_is_allowed(plan_json):
+def test_without_a_job_file_every_schedule_but_interleaved_is_allowed(plan_json):
     arguments = ("--model", "vgg16", "--cluster", "cpu-2", "--global-batch", 6)
     problem = plan_json("solve", *arguments, "--dry-run")["problem"]
     found = {(variant["schedule"], variant["micro_batch"]) for variant in problem["variants"]}
     assert found == {(schedule, size) for schedule in ("gpipe", "1f1b", "eager-1f1b") for size in (1, 2)}
+
+
+def variants(plan_json, *arguments):
+    return plan_json("solve", *arguments, "--dry-run")["problem"]["variants"]
+
+
+def test_allowed_pipelines_are_kept(plan_json, tiny):
+    """Two devices in each of two servers: one pipeline, or one on each half; 32 samples allow every size for both."""
+    assert {variant["pipelines"] for variant in variants(plan_json, *tiny)} == {1}
+    assert {variant["pipelines"] for variant in variants(plan_json, *tiny, "--pipelines", "auto")} == {1, 2}
+    only_two = variants(plan_json, *tiny, "--pipelines", "2")
+    assert {(variant["pipelines"], *variant["host_splits"]) for variant in only_two} == {(2, 1, 1)}
+    assert all(variant["num_microbatches"] * variant["micro_batch"] == 16 for variant in only_two)
+
+
+def test_plan_of_two_pipelines_is_told_and_checks(plan, tiny, tmp_path):
+    """Each runs on one device of both servers; the table shows the first."""
+    path = tmp_path / "plan.json"
+    done = plan("solve", *tiny, "--pipelines", "2", "-o", path)
+    assert done.exit_code == 0
+    assert "2 pipelines on 1/2 of every server" in done.stdout
+    assert "the first of 2 pipelines" in done.stdout
+    assert len(json.loads(path.read_text())["plan"]["pipelines"]) == 2
+    assert plan("check", path).exit_code == 0
+    assert plan("explain", path, "--what-if", "nic").exit_code == 0
+
+
+def test_number_of_pipelines_without_equal_shares_is_refused(plan, tiny):
+    done = plan("solve", *tiny, "--pipelines", "3")
+    assert done.exit_code == 3
+    assert "pipelines" in done.stderr
+
+
+def test_chunks_are_for_the_interleaved_schedule(plan, plan_json, tiny):
+    found = variants(plan_json, *tiny, "--schedule", "interleaved", "--chunks", "2,3")
+    assert {(variant["schedule"], variant["chunks"]) for variant in found} == {("interleaved", 2), ("interleaved", 3)}
+    assert {variant["chunks"] for variant in variants(plan_json, *tiny)} == {1}
+    done = plan("solve", *tiny, "--chunks", "2")
+    assert done.exit_code == 2
+    assert "interleaved" in done.stderr
+
+
+def test_tensor_parallelism_makes_more_groups(plan_json, plan):
+    """One replica of the model on 1, 2, 4 or all 8 devices; 3 is no power of two."""
+    arguments = ("--model", "gpt2-345m", "--cluster", "h100-8", "--global-batch", 4)
+    narrow = ("--micro-batch", "1", "--schedule", "1f1b", "--pipelines", "1", "--replicas", "1")
+    for options, groups in ((("--tensor-parallel", "1"), 1), (("--tensor-parallel", "2,4"), 2), ((), 4)):
+        (variant,) = variants(plan_json, *arguments, *narrow, *options)
+        assert variant["device_groups"] == groups
+    assert plan("solve", *arguments, "--tensor-parallel", "3").exit_code == 3
+
+
+def test_zero1_is_asked_for_or_not(plan, tiny, tiny_folder, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text((tiny_folder / "job.yaml").read_text() + "zero1: true\n")
+    stated = (*tiny[:4], "--job", job)
+    for arguments, said in (
+        (tiny, False),
+        ((*tiny, "--zero1"), True),
+        (stated, True),
+        ((*stated, "--no-zero1"), False),
+    ):
+        assert ("ZeRO-1" in plan("solve", *arguments, "--dry-run").stdout) == said
 
 
 def test_allowed_replicas_are_kept(plan_json, tiny):
@@ -98,8 +162,9 @@ def test_allowed_replicas_are_kept(plan_json, tiny):
 def test_auto_replicas_undo_the_job_file(plan_json, tiny, tiny_folder, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text((tiny_folder / "job.yaml").read_text() + "replicas: [1]\n")
-    narrow = plan_json("solve", *tiny[:4], "--job", job)
-    wide = plan_json("solve", *tiny[:4], "--job", job, "--replicas", "auto")
+    stated = (*tiny[:4], "--job", job, "--pipelines", "1")
+    narrow = plan_json("solve", *stated)
+    wide = plan_json("solve", *stated, "--replicas", "auto")
     assert wide["objective_s"] < narrow["objective_s"]
 
 
@@ -208,3 +273,45 @@ def test_shared_rows_give_the_bound_of_the_dp(plan_json, tiny):
         for solver in ("milp", "dp")
     ]
     assert math.isclose(*bounds, rel_tol=1e-9)
+
+
+def test_limit_that_ended_the_search_is_told(plan, plan_json, tiny):
+    """No program holds less than a megabyte."""
+    done = plan("solve", *tiny, "--memory-limit", "1MB")
+    assert done.exit_code == 5
+    assert "no plan yet when the memory limit was reached" in done.stdout
+    answer = plan_json("solve", *tiny, "--memory-limit", "1 MiB", exit_code=5)
+    assert (answer["status"], answer["stopped_by"]) == ("no-plan-in-budget", "memory limit")
+    assert answer["provenance"]["options"]["memory_limit_bytes"] == 2**20
+    assert plan_json("solve", *tiny, "--time-limit", "1e-9", exit_code=5)["stopped_by"] == "time limit"
+
+
+@pytest.mark.parametrize(("written", "meant"), [("none", None), ("0.5TB", 5e11), ("64GiB", 2**36), ("900000 MB", 9e11)])
+def test_memory_limit_has_a_unit(plan_json, tiny, written, meant):
+    answer = plan_json("solve", *tiny, "--memory-limit", written)
+    assert answer["provenance"]["options"]["memory_limit_bytes"] == meant
+    assert (answer["status"], answer["stopped_by"]) == ("optimal", None)
+
+
+def test_history_is_in_the_answer(plan_json, tiny):
+    answer = plan_json("solve", *tiny)
+    for point in answer["history"]:
+        assert point.keys() == {"seconds", "objective_s", "bound_s"}
+    assert answer["history"][-1]["seconds"] <= answer["seconds"]
+
+
+def test_convergence_is_drawn(plan, tiny, tmp_path):
+    path = tmp_path / "search.svg"
+    done = plan("solve", *tiny, "--convergence", path)
+    assert done.exit_code == 0
+    assert f"wrote {path}" in done.stderr
+    assert "tiny-6 on tiny-2x2: milp, gap 0" in path.read_text()
+    assert plan("solve", *tiny, "--convergence", path).exit_code == 3
+    assert plan("solve", *tiny, "--convergence", path, "--force").exit_code == 0
+
+
+def test_search_without_a_plan_is_drawn_too(plan, tiny, tmp_path):
+    path, plan_path = tmp_path / "search.svg", tmp_path / "plan.json"
+    assert plan("solve", *tiny, "--time-limit", "1e-9", "--convergence", path, "-o", plan_path).exit_code == 5
+    assert "no plan" in path.read_text()
+    assert not plan_path.exists()

@@ -3,6 +3,8 @@
 All numbers come from small grids, so that ties and exactly full memories occur.
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, NetworkOverride, Server
@@ -13,6 +15,8 @@ from planner.core.problem import Problem
 from planner.core.schedule import Schedule
 
 TYPE_NAMES = ("fast", "slow", "odd")
+SCHEDULES = tuple(schedule for schedule in Schedule if schedule is not Schedule.INTERLEAVED)
+"""Those that every solver knows."""
 SECONDS = st.sampled_from((0.0, 1.0, 2.0, 3.0, 5.0))
 BYTES = st.sampled_from((0.0, 1.0, 2.0, 4.0))
 
@@ -34,11 +38,12 @@ def links(draw):
 
 
 @st.composite
-def time_tables(draw, device_type):
+def time_tables(draw, device_type, *, tensor_parallel=1):
     """Times at one or two micro-batch sizes, not always in proportion to the size."""
     samples = draw(st.sampled_from(((1,), (1, 2), (2, 4))))
     return TimeTable(
         device_type=device_type,
+        tensor_parallel=tensor_parallel,
         samples=samples,
         forward_s=tuple(draw(SECONDS) for _ in samples),
         backward_s=tuple(draw(SECONDS) for _ in samples),
@@ -46,26 +51,37 @@ def time_tables(draw, device_type):
 
 
 @st.composite
+def layers(draw, *, name, shareable, measured):
+    """A layer with times on the named device types, some of them measured on two devices that share the layer."""
+    shared = shareable and draw(st.booleans())
+    tables = [draw(time_tables(kind)) for kind in measured]
+    if shared and draw(st.booleans()):
+        tables += [draw(time_tables(kind, tensor_parallel=2)) for kind in measured]
+    return Layer(
+        name=name,
+        params_bytes=draw(BYTES),
+        forward_flops=draw(st.sampled_from((1.0, 2.0, 4.0))),
+        saved_bytes=draw(BYTES),
+        output_bytes=draw(BYTES),
+        working_bytes=draw(BYTES),
+        tensor_parallel_bytes=draw(BYTES) if shared else None,
+        times=tuple(tables),
+    )
+
+
+@st.composite
 def models(draw, *, max_layers=7, measured=TYPE_NAMES):
-    """A chain of layers, sometimes with a skip edge; times measured on the named device types."""
+    """A chain of layers, sometimes with a skip edge, of which devices can share some, all or none."""
     num_layers = draw(mostly_large(max_layers))
-    layers = tuple(
-        Layer(
-            name=f"layer-{index}",
-            params_bytes=draw(BYTES),
-            forward_flops=draw(st.sampled_from((1.0, 2.0, 4.0))),
-            saved_bytes=draw(BYTES),
-            output_bytes=draw(BYTES),
-            working_bytes=draw(BYTES),
-            times=tuple(draw(time_tables(name)) for name in measured),
-        )
-        for index in range(num_layers)
+    shareable = draw(st.booleans())
+    chain = tuple(
+        draw(layers(name=f"layer-{index}", shareable=shareable, measured=measured)) for index in range(num_layers)
     )
     edges = ()
     if num_layers >= 3 and draw(st.booleans()):
         source = draw(st.integers(0, num_layers - 3))
         edges = (SkipEdge(source=source, target=draw(st.integers(source + 2, num_layers - 1)), num_bytes=2.0),)
-    return ModelProfile(name="chain", layers=layers, skip_edges=edges, precision=Precision.FP16)
+    return ModelProfile(name="chain", layers=chain, skip_edges=edges, precision=Precision.FP16)
 
 
 @st.composite
@@ -118,27 +134,39 @@ def clusters(draw, *, max_devices=4):
 
 
 @st.composite
-def jobs(draw, *, max_micro_batches=8):
+def jobs(draw, *, max_micro_batches=8, interleaved=False):
     """One or several schedules and micro-batch sizes, up to `max_micro_batches` micro-batches."""
     micro_batches = draw(st.sampled_from(((1,), (2,), (1, 2), (2, 4))))
     num = draw(mostly_large(max_micro_batches * min(micro_batches) // max(micro_batches)))
+    schedules = draw(st.sampled_from((*((schedule,) for schedule in SCHEDULES), SCHEDULES)))
+    if interleaved and draw(st.booleans()):
+        schedules = draw(st.sampled_from(((Schedule.INTERLEAVED,), (*schedules, Schedule.INTERLEAVED))))
     return Job(
         global_batch=num * max(micro_batches),
         optimizer=Optimizer(name="small", weight_bytes=1.0, gradient_bytes=1.0, state_bytes=2.0),
         precision=Precision.FP16,
         micro_batches=micro_batches,
-        schedules=draw(st.sampled_from((*((schedule,) for schedule in Schedule), tuple(Schedule)))),
+        schedules=schedules,
         recompute=draw(st.sampled_from(Recompute)),
         replicas=draw(st.sampled_from((None, None, None, (1,), (1,), (1, 2), (2,)))),
+        tensor_parallel=draw(st.sampled_from((None, None, None, (1,), (2,), (1, 2)))),
+        zero1=draw(st.booleans()),
+        chunks=draw(st.sampled_from(((2,), (2,), (3,), (1, 2)))),
     )
 
 
 @st.composite
-def problems(draw, *, max_layers=7, max_devices=4, max_micro_batches=8):
-    """A small problem of any kind the search space knows; some of them have no plan."""
+def problems(draw, *, max_layers=7, max_devices=4, max_micro_batches=8, several_pipelines=True, interleaved=False):
+    """A small problem of any kind the search space knows; some of them have no plan.
+
+    At least half of the problems allow a single pipeline only, the others any number, or the largest one.
+    """
     measured = draw(st.sampled_from(((), TYPE_NAMES, TYPE_NAMES[:1])))
-    return Problem(
+    problem = Problem(
         model=draw(models(max_layers=max_layers, measured=measured)),
         cluster=draw(clusters(max_devices=max_devices)),
-        job=draw(jobs(max_micro_batches=max_micro_batches)),
+        job=draw(jobs(max_micro_batches=max_micro_batches, interleaved=interleaved)),
     )
+    most = max(variant.share.num_pipelines for variant in problem.variants)
+    pipelines = draw(st.sampled_from(((1,), (1,), None, (most,)) if several_pipelines else ((1,),)))
+    return replace(problem, job=replace(problem.job, pipelines=pipelines))

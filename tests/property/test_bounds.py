@@ -1,11 +1,16 @@
 """No plan of any schedule is simulated faster than its lower bound."""
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.simulator.bounds import bound_rows
 from planner.simulator.engine import iteration_times
 from planner.solvers.brute_force import all_plans
+from tests.pipelines import pipeline_costs, random_interleaved
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9
@@ -26,3 +31,29 @@ def test_no_plan_is_faster_than_any_row(problem):
             if len(values) and values.max() > seconds * (1 + ROUNDING)
         }
         assert too_high == {}, f"{plan} takes {seconds} s"
+
+
+@settings(max_examples=500)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    names=st.sampled_from([0, 0, 2, 5]),
+    style=st.sampled_from(["real", "whole", "rare"]),
+)
+def test_no_interleaved_plan_is_faster_than_any_row(seed, names, style):
+    """Up to five device groups with up to four chunks, with and without shared links."""
+    costs = random_interleaved(np.random.default_rng(seed), names=names, style=style)
+    seconds = iteration_times([costs])[0]
+    highest = {family: max(values, default=0.0) for family, values in bound_rows(costs).items()}
+    assert {family: row for family, row in highest.items() if row > seconds * (1 + ROUNDING)} == {}
+
+
+@pytest.mark.parametrize(
+    ("devices", "chunks", "micro_batches"), [(1, 2, 3), (2, 2, 4), (4, 2, 8), (4, 3, 4), (3, 4, 9)]
+)
+def test_the_busy_row_of_equal_chunks_is_the_simulated_time(devices, chunks, micro_batches):
+    """M v (F + B) + (D - 1) (F + B) without transfers."""
+    stages = devices * chunks
+    costs = pipeline_costs(
+        [1] * stages, [2] * stages, micro_batches=micro_batches, schedule=Schedule.INTERLEAVED, chunks=chunks
+    )
+    assert bound_rows(costs)["busy"].max() == iteration_times([costs])[0]

@@ -1,14 +1,19 @@
 """Labels never rule out a plan, and decide the shared rows exactly."""
 
+import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.cost.cost_model import CostModel
 from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network
+from planner.network.stage_network import build_network, with_positions
 from planner.simulator.bounds import lower_bound
 from planner.solvers.brute_force import all_plans
 from planner.solvers.decision import Decision
 from tests.property.strategies import problems
+from tests.unit.network.enumeration import paths_by_plan
+
+SLACK = 1 + 1e-9
 
 
 def least_bounds(problem, costs, families=None):
@@ -20,23 +25,45 @@ def least_bounds(problem, costs, families=None):
     return least
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_all_rows_never_rule_out_the_best_plan(problem):
-    """At the least bound over all plans some path must be left."""
+    """At the least bound over all plans some path must be left, without positions and with."""
     costs = CostModel(problem)
     for variant, value_s in least_bounds(problem, costs).items():
-        decision = Decision(build_rows(build_network(costs, variant)))
-        assert decision.path_below(value_s * (1 + 1e-9)) is not None
+        network = build_network(costs, variant)
+        for chosen in (network, with_positions(network)):
+            assert Decision(build_rows(chosen)).path_below(value_s * SLACK) is not None
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_shared_rows_are_decided_exactly(problem):
     """A path is found at the optimum of the shared rows, and none just below it."""
     costs = CostModel(problem)
     for variant, value_s in least_bounds(problem, costs, SHARED_FAMILIES).items():
-        decision = Decision(build_rows(build_network(costs, variant), shared_only=True))
-        assert decision.path_below(value_s * (1 + 1e-9)) is not None
+        decision = Decision(build_rows(with_positions(build_network(costs, variant)), shared_only=True))
+        assert decision.path_below(value_s * SLACK) is not None
         if value_s > 0:
             assert decision.path_below(value_s * (1 - 1e-6)) is None
+
+
+@settings(max_examples=60)
+@given(problems(max_layers=4, max_devices=4, max_micro_batches=5), st.integers(0, 2**32 - 1))
+def test_no_arc_of_a_plan_below_the_limit_is_impossible(problem, seed):
+    """For a limit drawn from the bounds of all plans; and their bottlenecks reach the floor."""
+    random, costs = np.random.default_rng(seed), CostModel(problem)
+    network = build_network(costs, problem.variants[-1])
+    for chosen in (network, with_positions(network)):
+        bounds = {plan: lower_bound(costs.plan(plan)) for plan in paths_by_plan(chosen)}
+        if not bounds:
+            return
+        rows, limit_s = build_rows(chosen), random.choice(list(bounds.values())) * SLACK
+        decision = Decision(rows)
+        path = decision.path_below(limit_s)
+        possible = decision.possible
+        floored = rows.with_floor(decision.bottleneck_floor(limit_s, 0.0, decision.bottleneck_of(path)))
+        for plan, arcs in paths_by_plan(chosen).items():
+            if bounds[plan] <= limit_s:
+                assert possible[arcs].all()
+                assert floored.value(arcs) <= bounds[plan] * SLACK

@@ -43,7 +43,7 @@ def row_bound(problem):
     return float("inf") if result.status is Status.INFEASIBLE else result.row_bound_s
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_milp_finds_the_optimum_of_brute_force(problem):
     """With gap 0, plans are excluded until the bound meets the best one."""
@@ -55,7 +55,7 @@ def test_milp_finds_the_optimum_of_brute_force(problem):
         assert result.bound_s == same(oracle.objective_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_layers=7, max_micro_batches=6), st.sampled_from((1e-4, 0.02, 0.3)))
 def test_optimal_is_claimed_within_the_gap_only(problem, gap):
     """Unlike at gap 0, the search may stop at any plan that is near enough."""
@@ -93,16 +93,16 @@ def test_independent_formulation_agrees_on_the_shared_rows(problem):
         assert row_bound(problem) == same(textbook.row_bound_s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(problems(max_layers=6))
 def test_more_memory_never_hurts(problem):
     assert row_bound(with_memory(problem, 1.5)) <= row_bound(problem) * (1 + ROUNDING)
 
 
-@settings(max_examples=40)
-@given(problems(max_layers=6), st.data())
+@settings(max_examples=30)
+@given(problems(max_layers=6, several_pipelines=False), st.data())
 def test_more_hosts_never_hurt(problem, data):
-    """Of any class."""
+    """Of any class; in one pipeline, for not every number of hosts makes equal shares."""
     servers = list(problem.cluster.servers)
     index = data.draw(st.integers(0, len(servers) - 1))
     servers[index] = replace(servers[index], count=servers[index].count + 1)
@@ -147,7 +147,7 @@ def slower(problem):
     return replace(problem, model=replace(model, layers=layers), cluster=slow_cluster)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_scaling_all_times_scales_the_optimum(problem):
     """Of the shared rows, and of the simulated times."""
@@ -174,7 +174,7 @@ def renamed(problem):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_names_and_order_of_servers_change_nothing(problem):
     """Of the shared rows, and of the simulated times."""

@@ -13,6 +13,7 @@ from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
 from planner.core.result import Status
 from planner.core.schedule import Schedule
+from planner.core.share import Share
 from planner.io.canonical import format_json
 from planner.io.cluster import read_cluster
 from planner.io.job import read_job
@@ -62,14 +63,21 @@ def _plan_text():
         job=read_job(TINY / "job.yaml"),
     )
     sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4}
-    first = Stage(start=0, stop=4, devices=("fast/0", "fast/1"), replicas=2, warmup_depth=2, **sizes)
-    second = Stage(start=4, stop=6, devices=("slow/1",), recompute=True, warmup_depth=1, **sizes)
-    pipeline = Pipeline(stages=(first, second))
+    pipelines = tuple(
+        Pipeline(
+            stages=(
+                Stage(start=0, stop=4, devices=(f"fast/{number}",), warmup_depth=2, **sizes),
+                Stage(start=4, stop=6, devices=(f"slow/{number}",), recompute=True, warmup_depth=1, **sizes),
+            )
+        )
+        for number in range(2)
+    )
+    share = Share(num_pipelines=2, host_splits=(1, 1))
     times = dict.fromkeys(("forward_s", "backward_s", "transfer_s", "sync_s", "update_s"), 0.5)
     predicted = StagePrediction(memory_bytes=1e9, limit_bytes=16e9, **times)
     plan_file = PlanFile(
         problem=problem,
-        plan=Plan(schedule=Schedule.ONE_F_ONE_B, micro_batch=4, num_microbatches=8, pipelines=(pipeline,)),
+        plan=Plan(schedule=Schedule.ONE_F_ONE_B, micro_batch=4, num_microbatches=4, pipelines=pipelines, share=share),
         predicted=Prediction(iteration_s=2.5, stages=(predicted, predicted)),
         certificate=Certificate(status=Status.FEASIBLE, solver="milp", objective_s=2.5),
         provenance=provenance_of(problem, {"gap": 1e-4}, seed=0),

@@ -15,7 +15,8 @@ from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.result import Status
-from planner.core.schedule import Schedule, warmup_depth
+from planner.core.schedule import Schedule, warmup_depths
+from planner.core.share import device_names
 from planner.io import cluster, job, plan_file, profile
 from planner.io.canonical import format_json
 from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
@@ -30,14 +31,29 @@ texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from
 amounts = st.floats(0, 1e30) | st.integers(0, 2**53)
 positives = st.floats(1e-30, 1e30)
 limits = positives | st.just(INFINITY)
+counts = st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)
 links = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=texts)
 
 
 @st.composite
-def time_tables(draw, device_type):
+def time_tables(draw, device_type, *, tensor_parallel=1):
     samples = tuple(sorted(draw(st.sets(st.integers(1, 10**9 - 1), min_size=1, max_size=3))))
     column = st.tuples(*[amounts] * len(samples))
-    return TimeTable(device_type=device_type, samples=samples, forward_s=draw(column), backward_s=draw(column))
+    return TimeTable(
+        device_type=device_type,
+        tensor_parallel=tensor_parallel,
+        samples=samples,
+        forward_s=draw(column),
+        backward_s=draw(column),
+    )
+
+
+@st.composite
+def times_of_layers(draw, *, shared):
+    """In order of the number of devices and of the names of their types, as they are read."""
+    degrees = (1, 2, 4) if shared else (1,)
+    pairs = ((degree, kind) for degree in degrees for kind in DEVICE_TYPES)
+    return tuple(draw(time_tables(kind, tensor_parallel=degree)) for degree, kind in pairs if draw(st.booleans()))
 
 
 @st.composite
@@ -46,12 +62,12 @@ def profiles(draw, precision=None):
         Layer(
             name=name,
             kind=draw(names),
-            times=tuple(
-                draw(time_tables(kind)) for kind in DEVICE_TYPES if draw(st.booleans())
-            ),  # in order of their names, as they are read
+            tensor_parallel_bytes=shared,
+            times=draw(times_of_layers(shared=shared is not None)),
             **{field: draw(amounts) for field in ("params_bytes", "forward_flops", "saved_bytes", "output_bytes")},
         )
         for name in draw(st.lists(names, min_size=1, max_size=4, unique=True))
+        for shared in (draw(st.none() | amounts),)
     )
     ends = [(i, j) for i in range(len(layers)) for j in range(i + 1, len(layers))]
     edges = draw(st.lists(st.sampled_from(ends), max_size=2)) if ends else []
@@ -114,7 +130,7 @@ def clusters(draw, *, every_peak=False):
 
 
 @st.composite
-def jobs(draw, precision=None):
+def jobs(draw, precision=None, *, any_pipelines=True):
     sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3, unique=True))
     return Job(
         global_batch=sizes[0] * draw(st.integers(1, 1000)),
@@ -125,43 +141,68 @@ def jobs(draw, precision=None):
         micro_batches=tuple(sizes),
         schedules=tuple(draw(st.lists(st.sampled_from(Schedule), min_size=1, unique=True))),
         recompute=draw(st.sampled_from(Recompute)),
-        replicas=draw(st.none() | st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)),
+        replicas=draw(st.none() | counts),
+        tensor_parallel=draw(st.none() | st.sampled_from(((1,), (2, 1), (8,)))),
+        pipelines=draw(st.none() | counts) if any_pipelines else None,
+        zero1=draw(st.booleans()),
+        chunks=draw(counts),
     )
 
 
 @st.composite
 def plans(draw, problem):
-    """One device per stage, as many stages as layers and devices allow."""
-    devices = draw(st.permutations([device.name for device in problem.cluster.devices()]))
-    num_layers = problem.model.num_layers
-    cuts = draw(st.sets(st.integers(1, num_layers - 1), max_size=len(devices) - 1)) if num_layers > 1 else set()
-    ends = [0, *sorted(cuts), num_layers]
+    """One device per device group, as many stages as layers and devices allow."""
     variant = draw(st.sampled_from(problem.variants))
-    stages = tuple(
+    names = [device_names(problem.cluster, variant.share, number) for number in range(variant.share.num_pipelines)]
+    devices = draw(st.permutations(list(names[0])))
+    num_layers = problem.model.num_layers
+    most = min(num_layers // variant.chunks, len(devices))
+    possible = [number for number in range(1, most + 1) if _can_run(variant, number)]
+    assume(possible)
+    num_stages = draw(st.sampled_from(possible)) * variant.chunks
+    cuts = draw(st.permutations(range(1, num_layers)))[: num_stages - 1]
+    ends = [0, *sorted(cuts), num_layers]
+    depths = warmup_depths(variant.schedule, num_stages, variant.num_microbatches, chunks=variant.chunks)
+    stages = [
         Stage(
             start=ends[index],
             stop=ends[index + 1],
-            devices=(devices[index],),
+            devices=(devices[index % (num_stages // variant.chunks)],),
             recompute=draw(st.booleans()),
-            warmup_depth=warmup_depth(variant.schedule, len(ends) - 1 - index, variant.num_microbatches),
+            warmup_depth=depths[index],
             forward_micro_batch=variant.micro_batch,
             backward_micro_batch=variant.micro_batch,
         )
-        for index in range(len(ends) - 1)
-    )
+        for index in range(num_stages)
+    ]
     return Plan(
         schedule=variant.schedule,
         micro_batch=variant.micro_batch,
         num_microbatches=variant.num_microbatches,
-        pipelines=(Pipeline(stages=stages),),
+        pipelines=tuple(
+            Pipeline(
+                stages=tuple(
+                    dataclasses.replace(stage, devices=tuple(own[name] for name in stage.devices)) for stage in stages
+                )
+            )
+            for own in names
+        ),
+        share=variant.share,
+        chunks=variant.chunks,
     )
+
+
+def _can_run(variant, num_groups):
+    return variant.schedule is not Schedule.INTERLEAVED or variant.num_microbatches % num_groups == 0
 
 
 @st.composite
 def plan_files(draw):
     precision = draw(st.sampled_from(Precision))
     problem = Problem(
-        model=draw(profiles(precision)), cluster=draw(clusters(every_peak=True)), job=draw(jobs(precision))
+        model=draw(profiles(precision)),
+        cluster=draw(clusters(every_peak=True)),
+        job=draw(jobs(precision, any_pipelines=False)),
     )
     plan = draw(plans(problem))
     stage = st.builds(

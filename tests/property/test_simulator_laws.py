@@ -11,19 +11,23 @@ from planner.core.schedule import Schedule
 from planner.cost.plan_costs import PlanCosts
 from planner.simulator.engine import iteration_times
 from planner.simulator.timeline import simulate
-from tests.pipelines import random_costs, random_routes
+from tests.pipelines import random_costs, random_interleaved, random_routes
 
 
 @st.composite
 def plans(draw: st.DrawFn, *, names: int) -> PlanCosts:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    style = draw(st.sampled_from(["real", "whole", "rare"]))
+    schedule = draw(st.sampled_from(list(Schedule)))
+    if schedule is Schedule.INTERLEAVED:
+        return random_interleaved(rng, names=names, style=style)
     stages = draw(st.integers(1, 6))
     return random_costs(
         rng,
         random_routes(rng, 3 * stages - 2, names=names),
-        schedule=draw(st.sampled_from(list(Schedule))),
+        schedule=schedule,
         micro_batches=draw(st.integers(1, 12)),
-        style=draw(st.sampled_from(["real", "whole", "rare"])),
+        style=style,
     )
 
 
@@ -77,6 +81,16 @@ def test_renaming_links_changes_nothing(costs):
 
 @given(costs=plans(names=2))
 def test_no_stage_holds_more_than_its_warmup_depth(costs):
-    """Saved 1 byte per micro-batch: the high-water mark is the largest number in flight."""
-    saved = replace(costs, saved_bytes=np.ones(costs.num_stages))
-    assert simulate(saved).memory_high_water_bytes.tolist() == costs.warmup_depth.tolist()
+    """Saved 1 byte per micro-batch of one stage: its devices' high-water mark is the largest number in flight."""
+    for stage, depth in enumerate(costs.warmup_depth):
+        saved = replace(costs, saved_bytes=np.eye(costs.num_stages)[stage])
+        assert simulate(saved).memory_high_water_bytes[stage] == depth
+
+
+@given(costs=plans(names=2), seed=st.integers(0, 2**32 - 1))
+def test_memory_high_water_is_the_planned_one(costs, seed):
+    """Whole bytes, so that sums are exact."""
+    rng = np.random.default_rng(seed)
+    fields = ("static_bytes", "saved_bytes", "working_bytes")
+    heavy = replace(costs, **{field: rng.integers(0, 100, costs.num_stages).astype(float) for field in fields})
+    assert simulate(heavy).memory_high_water_bytes.tolist() == heavy.memory_bytes.tolist()

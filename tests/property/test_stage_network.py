@@ -10,60 +10,78 @@ from planner.cost.cost_model import CostModel
 from planner.network.decode import decode_path
 from planner.network.lagrangian import Multipliers, price
 from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network
+from planner.network.stage_network import build_network, with_positions
 from planner.simulator.bounds import lower_bound
 from planner.solvers.brute_force import all_plans
 from tests.property.strategies import problems
+from tests.unit.network.enumeration import all_paths, paths_by_plan
 
 LINEAR_FAMILIES = (*SHARED_FAMILIES, "drain", "pair", "link", "flush")
-"""All but the late rows, which involve any two stages."""
+"""All but the late rows, which involve any two stages, and the queue rows, which involve a whole host."""
+ROUNDING = 1e-12
 
 
-def paths(network):
-    """Every path from source to sink, by depth-first search."""
-    outgoing = {}
-    for arc, tail in enumerate(network.arcs.tail.tolist()):
-        outgoing.setdefault(tail, []).append(arc)
-    sink = network.graph.num_nodes - 1
-    stack = [(0, ())]
-    while stack:
-        node, path = stack.pop()
-        if node == sink:
-            yield np.array(path)
-        stack.extend((int(network.arcs.head[arc]), (*path, arc)) for arc in outgoing.get(node, ()))
+def networks(problem, costs):
+    """For every variant, the network without positions, and with."""
+    for variant in problem.variants:
+        network = build_network(costs, variant)
+        yield network, with_positions(network)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=3))
 def test_paths_are_exactly_the_plans(problem):
-    """Decoded paths and the enumeration of brute force are the same set, without repetition."""
+    """With and without positions, decoded paths and the enumeration of brute force are the same set."""
     costs = CostModel(problem)
-    decoded = [
-        plan
-        for variant in problem.variants
-        for network in [build_network(costs, variant)]
-        for path in paths(network)
-        if (plan := decode_path(network, path)) is not None
-    ]
-    assert len(set(decoded)) == len(decoded)
-    assert set(decoded) == set(all_plans(problem, costs))
+    coarse, fine = set(), set()
+    for without, network in networks(problem, costs):
+        coarse |= paths_by_plan(without).keys()
+        fine |= paths_by_plan(network).keys()
+    assert fine == set(all_plans(problem, costs)) == coarse
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
 def test_rows_of_a_path_are_the_bounds_of_its_plan(problem):
     """The linear rows over arcs and the formulas over stages give the same number."""
     costs = CostModel(problem)
-    for variant in problem.variants:
-        network = build_network(costs, variant)
+    for _, network in networks(problem, costs):
         rows, shared = build_rows(network), build_rows(network, shared_only=True)
-        for path in itertools.islice(paths(network), 50):
+        for path in itertools.islice(all_paths(network), 50):
             plan = decode_path(network, path)
             if plan is None:
                 continue
             numbers = costs.plan(plan)
-            assert rows.value(path) == pytest.approx(lower_bound(numbers, LINEAR_FAMILIES), rel=1e-12)
-            assert shared.value(path) == pytest.approx(lower_bound(numbers, SHARED_FAMILIES), rel=1e-12)
+            assert rows.value(path) == pytest.approx(lower_bound(numbers, LINEAR_FAMILIES), rel=ROUNDING)
+            assert shared.value(path) == pytest.approx(lower_bound(numbers, SHARED_FAMILIES), rel=ROUNDING)
+
+
+@settings(max_examples=50)
+@given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
+def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
+    """There a stage costs what it would in the position where it costs least."""
+    costs = CostModel(problem)
+    for network, _ in networks(problem, costs):
+        rows, shared = build_rows(network), build_rows(network, shared_only=True)
+        for plan, path in itertools.islice(paths_by_plan(network).items(), 50):
+            numbers = costs.plan(plan)
+            assert rows.value(path) <= lower_bound(numbers, LINEAR_FAMILIES) * (1 + ROUNDING)
+            assert shared.value(path) <= lower_bound(numbers, SHARED_FAMILIES) * (1 + ROUNDING)
+
+
+@settings(max_examples=50)
+@given(problems(max_layers=4, max_devices=4, max_micro_batches=5))
+def test_leaving_out_long_stages_loses_no_plan_below_the_limit(problem):
+    """With the rows of every second plan as limit: those at or below it are all there."""
+    costs = CostModel(problem)
+    for variant in problem.variants:
+        plans = [plan for plan in all_plans(problem, costs) if plan.variant == variant]
+        bounds = [lower_bound(costs.plan(plan), SHARED_FAMILIES) for plan in plans]
+        for limit_s in sorted(bounds)[:4:2]:
+            network = build_network(costs, variant, longest_s=limit_s)
+            for left in (network, with_positions(network, longest_s=limit_s)):
+                found = paths_by_plan(left).keys()
+                assert all(plan in found for plan, bound_s in zip(plans, bounds, strict=True) if bound_s <= limit_s)
 
 
 @settings(max_examples=40)
@@ -72,8 +90,7 @@ def test_any_multipliers_give_a_bound_for_every_arc(problem):
     """No path through an arc has smaller rows than the arc's Lagrangian bound."""
     costs = CostModel(problem)
     random = np.random.default_rng(0)
-    for variant in problem.variants:
-        network = build_network(costs, variant)
+    for network in itertools.chain.from_iterable(networks(problem, costs)):
         if len(network.arcs) == 0:
             continue
         rows = build_rows(network)
@@ -89,6 +106,6 @@ def test_any_multipliers_give_a_bound_for_every_arc(problem):
             rows,
             Multipliers(of_rows=of_rows / total, of_hosts=random.random(len(network.cluster.servers))),
         )
-        for path in itertools.islice(paths(network), 50):
+        for path in itertools.islice(all_paths(network), 50):
             if decode_path(network, path) is not None:
-                assert priced.through_s[path].max() <= rows.value(path) * (1 + 1e-12)
+                assert priced.through_s[path].max() <= rows.value(path) * (1 + ROUNDING)

@@ -20,12 +20,12 @@ import pytest
 
 from planner.core.problem import Problem
 from planner.core.result import Status
-from planner.core.schedule import Schedule
 from planner.io.cluster import read_cluster
 from planner.io.job import read_job
 from planner.io.profile import read_profile
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
+from tests.catalogue import PLAIN_SCHEDULES
 
 FILES = Path(__file__).parent / "data" / "known_optimum"
 OPTIMUM_S = 408.0
@@ -46,7 +46,7 @@ def units_by_server(plan):
     return {stage.devices[0].split("/")[0]: sum(UNITS[stage.start : stage.stop]) for stage in plan.stages}
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", PLAIN_SCHEDULES)
 def test_milp_proves_the_optimum_under_every_schedule(problem, schedule):
     chosen = replace(problem, job=replace(problem.job, schedules=(schedule,)))
     result = run(chosen, "milp", SolveOptions(gap=0.0, time_limit_s=None))

@@ -15,7 +15,8 @@ from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.placement import Placement
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, warmup_depths
+from planner.core.share import WHOLE, Share
 from planner.cost.cost_model import CostModel
 
 TIMES = tuple(
@@ -123,6 +124,74 @@ def test_hosting_is_recognised_from_device_names():
     hosting = CostModel(PROBLEM).hosting(THREE_STAGES.stages[0])
     assert hosting.placement == Placement(server_class=0, island=0, replicas=2)
     assert hosting.hosts == (0,)
+
+
+HALF = Share(num_pipelines=2, host_splits=(1,))
+SHARED_HOST = replace(
+    PROBLEM,
+    cluster=replace(
+        CLUSTER, servers=(replace(CLUSTER.servers[0], islands=(replace(CLUSTER.servers[0].islands[0], count=4),)),)
+    ),
+)
+"""Four devices in one shared fabric."""
+
+
+def test_costs_of_several_pipelines_are_those_of_one_in_its_share():
+    """Two stages each. The fabric has 2 / 2 bytes/s for each: 8 bytes take 8 s.
+
+    The ring of the two first stages makes two transfers at once: 2 steps of half a byte at 1 byte/s.
+    """
+    pipelines = tuple(
+        Pipeline(stages=(stage(0, 1, f"many/{2 * p}", depth=2), stage(1, 3, f"many/{2 * p + 1}", depth=1)))
+        for p in range(2)
+    )
+    both = Plan(schedule=Schedule.ONE_F_ONE_B, micro_batch=2, num_microbatches=2, pipelines=pipelines, share=HALF)
+    costs = CostModel(SHARED_HOST).plan(both)
+    assert costs.forward_s.tolist() == [2.0, 4.0]
+    assert costs.transfer_s.tolist() == [8.0]
+    assert costs.sync_s.tolist() == [1.0, 2.0]
+    assert costs.sync_links == (("many:fabric-0",), ("many:fabric-0",))
+
+
+def test_costs_of_another_share_are_computed_once():
+    costs = CostModel(SHARED_HOST)
+    assert costs.of(HALF) is costs.of(HALF)
+    assert costs.of(HALF).of(WHOLE) is costs
+    assert costs.of(HALF).cluster.num_devices == 2
+
+
+def test_device_of_another_pipeline_is_refused():
+    with pytest.raises(BadInputError, match="devices of cluster 'one of 2 equal shares of two'"):
+        CostModel(SHARED_HOST).of(HALF).hosting(stage(0, 3, "many/2", depth=1))
+
+
+def interleaved(*devices):
+    """One layer for each of four stages, on these devices in turn."""
+    depths = warmup_depths(Schedule.INTERLEAVED, 4, 4, chunks=4 // len(devices))
+    stages = tuple(stage(index, index + 1, devices[index % len(devices)], depth=depths[index]) for index in range(4))
+    return Plan(
+        schedule=Schedule.INTERLEAVED,
+        micro_batch=2,
+        num_microbatches=4,
+        pipelines=(Pipeline(stages=stages),),
+        chunks=4 // len(devices),
+    )
+
+
+FOUR_LAYERS = replace(PROBLEM, model=ModelProfile(name="four", layers=(*LAYERS, replace(LAYERS[0], name="last"))))
+
+
+def test_interleaved_stages_send_back_to_the_first_device():
+    """8 bytes at 2 bytes/s through the fabric, forth and back and forth."""
+    costs = CostModel(FOUR_LAYERS).plan(interleaved("many/0", "many/1"))
+    assert costs.transfer_s.tolist() == [4.0, 4.0, 4.0]
+    assert costs.forward_links == (("many:fabric-0",),) * 3
+
+
+def test_stages_on_the_same_device_send_nothing():
+    costs = CostModel(FOUR_LAYERS).plan(interleaved("many/0"))
+    assert costs.transfer_s.tolist() == [0.0, 0.0, 0.0]
+    assert costs.forward_links == ((), (), ())
 
 
 def test_unknown_device_is_refused():

@@ -1,5 +1,7 @@
 """Seconds of single layers: measured, interpolated, or estimated by the roofline."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.core.cluster import DeviceType
@@ -65,6 +67,24 @@ def test_device_without_a_rate_needs_measured_times_of_every_layer():
     assert layer_times(model(measured("a", "gpu")), unrated, 1)[0].tolist() == [7.0]
     with pytest.raises(BadInputError, match="device type 'gpu' has neither a peak rate nor measured times"):
         layer_times(model(measured("a", "gpu"), HEAVY), unrated, 1)
+
+
+def test_shared_layer_takes_its_part_of_the_time_and_a_whole_launch():
+    """HEAVY on four devices: 20 / 10 / 4 s, LIGHT cannot be shared."""
+    shared = replace(HEAVY, tensor_parallel_bytes=0.0)
+    forward_s, backward_s = layer_times(model(shared, LIGHT), device(launch_s=0.25), 1, 4)
+    assert forward_s.tolist() == [0.75, 0.35]
+    assert backward_s.tolist() == [1.25, pytest.approx(0.45)]
+
+
+def test_times_measured_on_as_many_devices_win():
+    """Two devices were measured; for four the times of one are divided."""
+    pair = TimeTable(device_type="gpu", tensor_parallel=2, samples=(1,), forward_s=(5.0,), backward_s=(6.0,))
+    alone = measured("b", "gpu")
+    both = replace(alone, name="a", tensor_parallel_bytes=0.0, times=(*alone.times, pair))
+    times = [layer_times(model(both, alone), device(), 1, degree) for degree in (1, 2, 4)]
+    assert [forward_s.tolist() for forward_s, _ in times] == [[7.0, 7.0], [5.0, 7.0], [1.75, 7.0]]
+    assert [backward_s.tolist() for _, backward_s in times] == [[9.0, 9.0], [6.0, 9.0], [2.25, 9.0]]
 
 
 @pytest.mark.parametrize(

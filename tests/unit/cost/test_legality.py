@@ -5,6 +5,7 @@ Four layers of 1 s forward and 2 s backward, each with 1 byte of weights and as 
 hosts `mixed-0`, `mixed-1` have a device in each of two islands. 8 samples in micro-batches of 2, 1F1B.
 """
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,11 @@ from planner.core.job import Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, warmup_depths
+from planner.core.share import Share
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
+from planner.solvers.brute_force import all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from tests.property.strategies import problems
@@ -108,12 +111,6 @@ def test_layers_beyond_the_model_are_told_without_costs():
     assert "the last stage ends at layer 9, the model at 4" in found(problem(), stage(0, 9, "pair/0", depth=1))
 
 
-def test_there_is_one_pipeline():
-    two = plan(stage(0, 4, "pair/0", depth=1))
-    two = replace(two, pipelines=(*two.pipelines, Pipeline(stages=(stage(0, 4, "pair/1", depth=1),))))
-    assert "the search space has one pipeline, the plan 2" in faults(CostModel(problem()), two)
-
-
 def test_devices_exist():
     (fault,) = found(problem(), stage(0, 4, "pair/7", depth=1))
     assert fault.startswith("stage 0: devices must be devices of cluster 'small', got 'pair/7'")
@@ -145,9 +142,22 @@ def test_stages_have_no_sizes_of_their_own():
     assert fault == "stage 0: a micro-batch of 4 of its own, where the plan has 2"
 
 
-def test_there_is_no_tensor_parallelism():
+@pytest.mark.parametrize(("degrees", "words"), [(None, "1"), ((1, 4), "1, 4")])
+def test_devices_that_share_a_replica_are_as_many_as_the_job_says(degrees, words):
+    """Without a choice of the job a single one: no layer can be shared."""
     pair = stage(0, 4, "pair/0", "pair/1", depth=1, replicas=1, tensor_parallel=2)
-    assert "stage 0: tensor parallelism of 2 is outside the search space" in found(problem(), pair)
+    assert found(problem(tensor_parallel=degrees), pair) == (
+        f"stage 0: tensor parallelism of 2 is outside the search space: {words}",
+    )
+    assert found(problem(tensor_parallel=(2,)), pair) == ()
+
+
+def test_devices_that_share_a_replica_are_on_one_host():
+    chosen = problem(micro_batches=(4,), tensor_parallel=(1, 4))
+    sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4, "replicas": 1, "tensor_parallel": 4}
+    four = stage(0, 4, "twin-0/0", "twin-0/1", "twin-1/0", "twin-1/1", depth=1, **sizes)
+    (fault,) = found(chosen, four, micro_batch=4, num_microbatches=2)
+    assert fault.startswith("stage 0: devices must be 4 on one host per replica")
 
 
 def test_warm_up_depth_is_that_of_the_schedule():
@@ -199,6 +209,159 @@ of layers 1 .. 3 are kept, 6 bytes, and 20 bytes of one layer while it works: 42
 )
 def test_memory_and_recomputation_follow_the_job(recompute, memory_bytes, chosen, faults_in_words):
     assert found(problem(recompute=recompute, memory_bytes=memory_bytes), chosen) == faults_in_words
+
+
+FIRST = (stage(0, 2, "pair/0", depth=2), stage(2, 4, "twin-0/0", "twin-0/1", depth=1))
+SECOND = (stage(0, 2, "pair/1", depth=2), stage(2, 4, "twin-1/0", "twin-1/1", depth=1))
+SHARES = replace(problem(), cluster=replace(problem().cluster, servers=problem().cluster.servers[0::2]))
+"""Without `mixed`, whose islands hold a single device."""
+HALVES = Share(num_pipelines=2, host_splits=(1, 2))
+"""A device of `pair`, and a host of `twin`."""
+
+
+def found_in(*pipelines, chosen=SHARES, share=HALVES, num_microbatches=2):
+    copies = Plan(
+        schedule=Schedule.ONE_F_ONE_B,
+        micro_batch=2,
+        num_microbatches=num_microbatches,
+        pipelines=tuple(Pipeline(stages=stages) for stages in pipelines),
+        share=share,
+    )
+    return faults(CostModel(chosen), copies)
+
+
+def test_identical_pipelines_have_no_faults():
+    """8 samples = 2 pipelines x 2 micro-batches of 2."""
+    assert found_in(FIRST, SECOND) == ()
+
+
+def test_micro_batches_of_all_pipelines_make_the_global_batch():
+    assert found_in(FIRST, SECOND, num_microbatches=4) == (
+        "4 micro-batches of 2 in each of 2 pipelines do not make the global batch 8",
+    )
+
+
+def test_pipelines_are_as_many_as_the_job_says():
+    chosen = replace(SHARES, job=replace(SHARES.job, pipelines=(1, 4)))
+    assert found_in(FIRST, SECOND, chosen=chosen) == ("2 pipelines are not allowed by the job: 1, 4",)
+    single = replace(chosen, job=replace(SHARES.job, pipelines=(2,)))
+    assert found(single, *TWO) == ("1 pipeline is not allowed by the job: 2",)
+
+
+def test_pipelines_have_equal_shares():
+    """There is a single `pair`, which cannot be dealt out host by host."""
+    assert found_in(FIRST, SECOND, share=Share(num_pipelines=2, host_splits=(2, 2))) == (
+        "2 pipelines are not given equal shares of the cluster by host splits of (2, 2)",
+    )
+
+
+def test_pipelines_keep_to_the_devices_of_the_first_one():
+    swapped = (SECOND[0], stage(2, 4, "twin-1/1", "twin-1/0", depth=1))
+    assert found_in(FIRST, swapped) == (
+        "pipeline 1, stage 1: on twin-1/1, twin-1/0, where its share has twin-1/0, twin-1/1 for it",
+    )
+
+
+def test_pipelines_keep_to_their_shares():
+    """Each has the host of the other."""
+    of_second, of_first = found_in((FIRST[0], SECOND[1]), (SECOND[0], FIRST[1]))
+    assert of_second == "pipeline 1, stage 1: on twin-0/0, twin-0/1, where its share has twin-1/0, twin-1/1 for it"
+    assert of_first.startswith("stage 1: devices must be devices of cluster 'one of 2 equal shares of small'")
+
+
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        ((stage(0, 4, "pair/1", depth=2),), "pipeline 1 has 1 stages, the first one 2"),
+        (
+            (replace(SECOND[0], recompute=True), SECOND[1]),
+            "pipeline 1, stage 0: differs from that of the first pipeline in more than its devices",
+        ),
+    ],
+)
+def test_pipelines_are_identical(stages, words):
+    assert found_in(FIRST, stages) == (words,)
+
+
+def turns(*devices, chunks=2, num_microbatches=4, **changes):
+    """One layer for each stage, `chunks` on each group of devices."""
+    num_stages = len(devices) * chunks
+    depths = changes.pop("depths", None) or warmup_depths(
+        Schedule.INTERLEAVED, num_stages, num_microbatches, chunks=chunks
+    )
+    stages = (
+        replace(stage(index, index + 1, *devices[index % len(devices)], depth=depths[index]), **changes)
+        for index in range(num_stages)
+    )
+    return plan(*stages, schedule=Schedule.INTERLEAVED, chunks=chunks, num_microbatches=num_microbatches)
+
+
+TURNS = problem(schedules=(Schedule.INTERLEAVED,))
+
+
+def test_stages_may_take_turns_on_equal_device_groups():
+    assert faults(CostModel(TURNS), turns(("pair/0",), ("pair/1",))) == ()
+    assert faults(CostModel(TURNS), turns(("twin-0/0", "twin-0/1"), ("twin-1/0", "twin-1/1"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ((("pair/0",), ("mixed-0/0",)), "stage 1: its device group differs from that of stage 0"),
+        ((("twin-0/0",), ("twin-1/0",)), "stage 1: interleaved device groups fill one host after the other, 2 on each"),
+    ],
+)
+def test_groups_that_take_turns_are_alike_and_fill_hosts(devices, words):
+    (fault,) = faults(CostModel(TURNS), turns(*devices))
+    assert fault.startswith(words)
+
+
+def test_chunks_are_those_of_the_job():
+    single = replace(TURNS, job=replace(TURNS.job, chunks=(2, 3)))
+    assert faults(CostModel(single), turns(("pair/0",), chunks=4)) == (
+        "4 chunks per device group are not allowed by the job: 2, 3",
+    )
+
+
+def test_only_an_interleaved_plan_has_chunks():
+    stages = (stage(0, 2, "pair/0", depth=2), stage(2, 4, "pair/0", depth=1))
+    assert "2 chunks per device group, where 1f1b has 1" in found(problem(), *stages, chunks=2)
+
+
+def test_device_groups_that_take_turns_divide_the_micro_batches():
+    chosen = replace(TURNS, job=replace(TURNS.job, global_batch=6))
+    odd = turns(("pair/0",), ("pair/1",), num_microbatches=3, depths=(1, 1, 1, 1))
+    assert faults(CostModel(chosen), odd) == ("3 micro-batches are no multiple of the 2 device groups",)
+
+
+def test_stages_on_the_same_devices_recompute_alike():
+    legal = turns(("pair/0",), ("pair/1",))
+    stages = (*legal.stages[:3], replace(legal.stages[3], recompute=True))
+    mixed = replace(legal, pipelines=(Pipeline(stages=stages),))
+    assert "stage 3: recomputes, other than stage 1 on the same devices" in faults(CostModel(TURNS), mixed)
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "words"),
+    [(96.0, ()), (95.0, tuple(f"stage {index}: needs 96 B of memory and has 95 B" for index in range(2)))],
+)
+def test_stages_on_the_same_devices_need_room_together(memory_bytes, words):
+    """One device runs the stages x and y of two layers: x1 y1 Y1 x2 X1 y2 Y2 x3 ..., capitals for backwards.
+
+    At most two micro-batches are held at a time, of one stage or of both: 2 x 2 x 2 x 10 bytes, and 16 for all layers.
+    """
+    depths = warmup_depths(Schedule.INTERLEAVED, 2, 4, chunks=2)
+    stages = [stage(2 * index, 2 * index + 2, "pair/0", depth=depths[index]) for index in range(2)]
+    chosen = problem(schedules=(Schedule.INTERLEAVED,), recompute=Recompute.NEVER, memory_bytes=memory_bytes)
+    assert found(chosen, *stages, schedule=Schedule.INTERLEAVED, chunks=2) == words
+
+
+@settings(max_examples=80)
+@given(small=problems(max_layers=6, interleaved=True))
+def test_every_plan_of_the_enumeration_is_legal(small):
+    costs = CostModel(small)
+    for number, best in enumerate(itertools.islice(all_plans(small, costs), 300)):
+        assert number % 5 or faults(costs, best) == ()
 
 
 @settings(max_examples=60)

@@ -9,6 +9,7 @@ import pytest
 
 from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
 from planner.core.placement import Hosting, Placement
+from planner.core.share import Share
 from planner.cost.links import link_between, link_between_hosts, link_within_host, route_between, sync_route
 from tests.catalogue import kinds
 
@@ -126,3 +127,11 @@ def test_single_host_of_a_class_goes_by_the_name_of_the_class():
 def test_all_reduce_occupies_what_its_ring_passes(stage, route):
     """One replica reduces nothing; a switch has no queue; several hosts use both directions of their interfaces."""
     assert sync_route(CLUSTER, stage) == route
+
+
+def test_pipelines_reduce_over_what_lies_between_them():
+    """On hosts of their own over the interfaces, on the same hosts over their fabric."""
+    apart = Share(num_pipelines=2, host_splits=(2, 1))
+    together = Share(num_pipelines=2, host_splits=(1, 1))
+    assert sync_route(CLUSTER, hosting(0, 1), apart) == ("mixed-1:nic-in", "mixed-1:nic-out")
+    assert sync_route(CLUSTER, hosting(0, 1), together) == ("mixed-1:fabric-0",)

@@ -1,5 +1,7 @@
 """Costs of stages against plain sums over their layers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,10 @@ from planner.core.job import Job, Optimizer
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.placement import Placement
 from planner.core.problem import Problem
-from planner.cost.layer_times import layer_times
-from planner.cost.stage_costs import StageCostModel
+from planner.core.share import WHOLE, Share
+from planner.cost.collectives import group_link, ring_all_reduce_s
+from planner.cost.cost_model import CostModel
+from planner.cost.layer_times import layer_times, parts
 from tests.property.strategies import problems
 
 OPTIMIZER = Optimizer(name="sizes", weight_bytes=2.0, gradient_bytes=4.0, state_bytes=8.0)
@@ -25,18 +29,18 @@ def layer(index, **changes):
     return Layer(name=f"layer-{index}", times=(table,), **figures)
 
 
-def problem(*layers, skip_edges=()):
-    island = Island(device_type="gpu", count=2, fabric=Link(bandwidth_bytes_per_s=2.0, latency_s=1.0))
+def problem(*layers, skip_edges=(), count=2, zero1=False):
+    island = Island(device_type="gpu", count=count, fabric=Link(bandwidth_bytes_per_s=2.0, latency_s=1.0))
     kind = DeviceType(name="gpu", peak_flops_per_s=(), memory_bytes=100.0, memory_bandwidth_bytes_per_s=4.0)
     return Problem(
         model=ModelProfile(name="chain", layers=layers, skip_edges=skip_edges),
         cluster=Cluster(name="one", device_types=(kind,), servers=(Server(name="host", islands=(island,)),)),
-        job=Job(global_batch=8, optimizer=OPTIMIZER, micro_batches=(2,)),
+        job=Job(global_batch=8, optimizer=OPTIMIZER, micro_batches=(2,), zero1=zero1),
     )
 
 
-def stage(chosen, start, stop, *, placement=SINGLE, recompute=False, micro_batch=2):
-    costs = StageCostModel(chosen).stages(
+def stage(chosen, start, stop, *, placement=SINGLE, recompute=False, micro_batch=2, share=WHOLE):
+    costs = CostModel(chosen, share).stages.stages(
         placement, micro_batch=micro_batch, recompute=recompute, start=np.array([start]), stop=np.array([stop])
     )
     return {name: float(getattr(costs, name)[0]) for name in costs.__slots__}
@@ -101,10 +105,65 @@ def test_shared_parameters_are_held_reduced_and_updated_here_too():
 
 
 def test_memory_grows_with_the_micro_batches_in_flight():
-    costs = StageCostModel(THREE).stages(
+    costs = CostModel(THREE).stages.stages(
         SINGLE, micro_batch=2, recompute=False, start=np.array([1, 1]), stop=np.array([3, 3])
     )
     assert costs.memory_bytes(np.array([1, 3])).tolist() == [28 + 24 + 8, 28 + 72 + 8]
+
+
+SHAREABLE = problem(layer(0, tensor_parallel_bytes=6.0, params_bytes=8.0), layer(1, working_bytes=3.0), count=4)
+SHARED = Placement(server_class=0, island=0, tensor_parallel=2)
+
+
+def test_devices_that_share_a_replica_divide_what_can_be_shared():
+    """2 samples. Layer 0 takes 2 x 1 / 2 = 1 s forward, and its ring moves 2 x 6 bytes: 2 steps of 6 / 2 + 1 = 4 s.
+
+    Layer 1 cannot be shared: 2 x 2 s, its parameter, 2 x 5 saved and 2 x 3 working bytes are on both devices.
+    Four fp16 parameters over two devices and one more: 3 x 14 bytes, 3 x 24 / 4 s to update.
+    """
+    assert stage(SHAREABLE, 0, 2, placement=SHARED) == {
+        "forward_s": 1.0 + 8.0 + 4.0,
+        "backward_s": 10.0 + 8.0 + 40.0,
+        "sync_s": 0.0,
+        "update_s": 18.0,
+        "static_bytes": 42.0,
+        "saved_bytes": 5.0 + 10.0,
+        "working_bytes": 6.0,
+    }
+
+
+def test_shared_layers_keep_their_part_of_the_inputs_when_recomputed():
+    """The input of layer 1 is whole; the largest saved bytes are those of layer 1, 2 x 5."""
+    again = stage(SHAREABLE, 0, 2, placement=SHARED, recompute=True)
+    assert (again["saved_bytes"], again["working_bytes"]) == (2.0, 6.0 + 10.0)
+    assert again["backward_s"] == 58.0 + 13.0
+
+
+def test_every_ring_of_replicas_reduces_its_part_of_the_gradients():
+    """2 replicas of 2 devices: half of 4 parameters, 2 x 4 bytes: 2 steps of 4 / 2 + 1 s, both rings at once."""
+    both = Placement(server_class=0, island=0, replicas=2, tensor_parallel=2)
+    assert stage(SHAREABLE, 0, 1, placement=both)["sync_s"] == 6.0
+
+
+def test_divided_optimizer_state_is_held_and_updated_in_parts():
+    """2 replicas: 2 parameters of 2 + 4 + 8 / 2 bytes, 2 x 24 / 2 bytes touched at 4 bytes/s.
+
+    Gradients of 4 bytes are scattered and weights of 2 bytes gathered, one step of 2 x 4 / 2 and one of 2 x 2 / 2
+    bytes at 2 bytes/s, 1 s each: 2 + 1 + 1 + 1 = 5 s.
+    """
+    divided = replace(THREE, job=replace(THREE.job, zero1=True))
+    costs = stage(divided, 1, 3, placement=PAIR)
+    assert (costs["static_bytes"], costs["update_s"], costs["sync_s"]) == (20.0, 6.0, 5.0)
+    alone = stage(divided, 1, 3)
+    assert alone == stage(THREE, 1, 3)
+
+
+def test_pipelines_agree_on_the_gradients():
+    """Two pipelines of one device each are like two replicas, but for the samples."""
+    share = Share(num_pipelines=2, host_splits=(1,))
+    assert stage(THREE, 1, 3, share=share) == stage(THREE, 1, 3) | {"sync_s": 6.0}
+    divided = replace(THREE, job=replace(THREE.job, zero1=True))
+    assert stage(divided, 1, 3, share=share)["static_bytes"] == 20.0
 
 
 def _plain(chosen, placement, recompute, micro_batch, start, stop):
@@ -112,21 +171,28 @@ def _plain(chosen, placement, recompute, micro_batch, start, stop):
     model, optimizer = chosen.model, chosen.job.optimizer
     server = chosen.cluster.servers[placement.server_class]
     kind = chosen.cluster.device_type(server.islands[placement.island].device_type)
-    samples = micro_batch / placement.replicas
-    times = layer_times(model, kind, samples)
+    samples, degree = micro_batch / placement.replicas, placement.tensor_parallel
+    times = layer_times(model, kind, samples, degree)
+    divisor = parts(model, degree)[start:stop]
     layers, inputs = model.layers[start:stop], model.boundary_bytes()[start:stop]
-    forward_s, backward_s = (sum(seconds[start:stop]) for seconds in times)
-    params = sum(item.params_bytes + item.shared_params_bytes for item in layers) / model.precision.num_bytes
-    working = max(item.working_bytes for item in layers)
-    largest = max(item.saved_bytes for item in layers)
+    link = group_link(chosen.cluster, placement)
+    shared = [item.tensor_parallel_bytes for item in layers if item.tensor_parallel_bytes is not None]
+    exchange_s = sum(float(ring_all_reduce_s(samples * size, degree, link)) for size in shared) if degree > 1 else 0.0
+    forward_s, backward_s = (sum(seconds[start:stop]) + exchange_s for seconds in times)
+    params_bytes = [item.params_bytes + item.shared_params_bytes for item in layers]
+    params = sum(params_bytes / divisor) / model.precision.num_bytes
+    working = max([item.working_bytes for item in layers] / divisor)
+    saved = [item.saved_bytes for item in layers] / divisor
+    holders = placement.replicas if chosen.job.zero1 else 1
     touched = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
+    held = optimizer.weight_bytes + optimizer.gradient_bytes + optimizer.state_bytes / holders
     return {
         "forward_s": forward_s,
         "backward_s": backward_s + (forward_s if recompute else 0.0),
-        "update_s": params * touched / kind.memory_bandwidth_bytes_per_s,
-        "static_bytes": params * optimizer.total_bytes,
-        "saved_bytes": samples * (sum(inputs) if recompute else sum(item.saved_bytes for item in layers)),
-        "working_bytes": samples * (working + largest if recompute else working),
+        "update_s": params * touched / holders / kind.memory_bandwidth_bytes_per_s,
+        "static_bytes": params * held,
+        "saved_bytes": samples * (sum(inputs / divisor) if recompute else sum(saved)),
+        "working_bytes": samples * (working + max(saved) if recompute else working),
     }
 
 
@@ -137,10 +203,11 @@ def test_prefix_sums_equal_plain_sums(chosen, recompute, data):
     server_class = data.draw(st.integers(0, len(chosen.cluster.servers) - 1))
     islands = chosen.cluster.servers[server_class].islands
     island = data.draw(st.integers(0, len(islands) - 1))
-    replicas = data.draw(st.integers(1, islands[island].count))
-    placement = Placement(server_class=server_class, island=island, replicas=replicas)
+    degree = data.draw(st.sampled_from([degree for degree in (1, 2, 4) if degree <= islands[island].count]))
+    replicas = data.draw(st.integers(1, islands[island].count // degree))
+    placement = Placement(server_class=server_class, island=island, replicas=replicas, tensor_parallel=degree)
     start, stop = np.triu_indices(chosen.model.num_layers + 1, k=1)
-    costs = StageCostModel(chosen).stages(placement, micro_batch=2, recompute=recompute, start=start, stop=stop)
+    costs = CostModel(chosen).stages.stages(placement, micro_batch=2, recompute=recompute, start=start, stop=stop)
     for index, interval in enumerate(zip(start, stop, strict=True)):
         for name, value in _plain(chosen, placement, recompute, 2, *interval).items():
             assert getattr(costs, name)[index] == pytest.approx(value, rel=1e-12, abs=1e-12), name

@@ -1,5 +1,6 @@
 """Small inputs that the tests of files share."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from planner.core.errors import BadInputError
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
 from planner.core.result import Status
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, warmup_depths
+from planner.core.share import Share
 from planner.io.cluster import read_cluster
 from planner.io.job import read_job
 from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
@@ -51,6 +53,41 @@ def tiny_plan_file(tiny_problem):
         ),
         provenance=provenance_of(tiny_problem, {"gap": 1e-4, "time_limit_s": None, "threads": 2}, seed=7),
     )
+
+
+@pytest.fixture(scope="session")
+def turns_plan_file(tiny_plan_file):
+    """Two pipelines of a fast and a slow device each, on which two stages take turns: layers 0, 1, 2 and 3 to 5.
+
+    Two device groups run 4 micro-batches of 4 samples.
+    """
+    ends, depths = (0, 1, 2, 3, 6), warmup_depths(Schedule.INTERLEAVED, 4, 4, chunks=2)
+    pipelines = tuple(
+        Pipeline(
+            stages=tuple(
+                Stage(
+                    start=ends[index],
+                    stop=ends[index + 1],
+                    devices=((f"fast/{number}", f"slow/{number}")[index % 2],),
+                    warmup_depth=depths[index],
+                    forward_micro_batch=4,
+                    backward_micro_batch=4,
+                )
+                for index in range(4)
+            )
+        )
+        for number in range(2)
+    )
+    plan = Plan(
+        schedule=Schedule.INTERLEAVED,
+        micro_batch=4,
+        num_microbatches=4,
+        pipelines=pipelines,
+        share=Share(num_pipelines=2, host_splits=(1, 1)),
+        chunks=2,
+    )
+    stages = (tiny_plan_file.predicted.stages[0],) * 4
+    return replace(tiny_plan_file, plan=plan, predicted=replace(tiny_plan_file.predicted, stages=stages))
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ def test_everything_stated_is_read(tmp_path):
     path = tmp_path / "job.json"
     path.write_text(
         '{"schema": 1, "global_batch": 12, "precision": "bf16", "micro_batches": [3], "schedules": ["gpipe"],\n'
-        '"recompute": "never", "replicas": [1, 3],\n'
+        '"recompute": "never", "replicas": [1, 3], "tensor_parallel": [2], "pipelines": [1, 4], "zero1": true,\n'
+        '"chunks": [3],'
         '"optimizer": {"name": "lion", "weight_bytes": 2, "gradient_bytes": 2, "state_bytes": 8}}'
     )
     assert read_job(path) == Job(
@@ -42,6 +43,10 @@ def test_everything_stated_is_read(tmp_path):
         schedules=(Schedule.GPIPE,),
         recompute=Recompute.NEVER,
         replicas=(1, 3),
+        tensor_parallel=(2,),
+        pipelines=(1, 4),
+        zero1=True,
+        chunks=(3,),
     )
 
 
@@ -52,11 +57,17 @@ def test_everything_stated_is_read(tmp_path):
         ("micro_batches: [2, 2]", "3: micro_batches[1]: micro-batch size 2 appears twice, first on line 3"),
         ("micro_batches: []", "3: micro_batches: must be a list that is not empty, got an empty list"),
         ("micro_batches: [0]", "3: micro_batches[0]: must be a whole number from 1 to 1000000000, got 0"),
+        ("tensor_parallel: [1, 6]", "3: tensor_parallel[1]: must be a power of two, got 6"),
+        ("tensor_parallel: [2, 2]", "3: tensor_parallel[1]: number of devices 2 appears twice, first on line 3"),
+        ("pipelines: [3, 3]", "3: pipelines[1]: number of pipelines 3 appears twice, first on line 3"),
+        ("zero1: 1", "3: zero1: must be true or false, got 1"),
+        ("chunks: []", "3: chunks: must be a list that is not empty, got an empty list"),
         ("replicas: 2", "3: replicas: must be a list that is not empty, got 2"),
         ("schedules: [1f1b, 1f1b]", "3: schedules[1]: schedule '1f1b' appears twice, first on line 3"),
         (
             "schedules: [gpip]",
-            "3: schedules[0]: must be 'gpipe' or '1f1b' or 'eager-1f1b', got 'gpip', did you mean 'gpipe'?",
+            "3: schedules[0]: must be 'gpipe' or '1f1b' or 'eager-1f1b' or 'interleaved', got 'gpip', "
+            "did you mean 'gpipe'?",
         ),
         ("recompute: no", "3: recompute: must be 'auto' or 'never' or 'always', got 'no'"),
         (

@@ -75,7 +75,7 @@ STAGE = ("plan", "pipelines", 0, "stages")
         ((*STAGE, 1, "devices", 0), "fast/0", "'fast/0' is used twice"),
         ((*STAGE, 0, "devices", 1), "slow/0", "stage: devices must be of one island, or whole hosts of one class"),
         ((*STAGE, 1, "devices"), ["slow/0", "slow/1"], "must be replicas x tensor_parallel = 1 devices, got 2"),
-        ((*STAGE, 0, "tensor_parallel"), 2, "tensor parallelism is not supported in this version, must be 1, got 2"),
+        ((*STAGE, 0, "tensor_parallel"), 2, "must be replicas x tensor_parallel = 4 devices, got 2"),
         ((*STAGE, 0, "replicas"), 3, "must divide the micro-batch 4, got 3"),
         ((*STAGE, 0, "start"), 1, "must be 0, got 1"),
         ((*STAGE, 1, "start"), 5, "must be 4, got 5"),
@@ -87,7 +87,7 @@ STAGE = ("plan", "pipelines", 0, "stages")
         ((*STAGE, 0, "forward_micro_batch"), 2, "sizes of their own for stages are not supported in this version"),
         (("plan", "num_microbatches"), 7, "micro_batch x num_microbatches must be the global batch 32, got 4 x 7"),
         (("plan", "synchronisation"), "wave", "must be 'all-reduce', got 'wave'"),
-        (("predicted", "stages"), [], "must be one per stage, 2, got 0"),
+        (("predicted", "stages"), [], "must be one per stage of a pipeline, 2, got 0"),
         (("certificate", "status"), "infeasible", "must be 'optimal' or 'feasible' or 'interrupted', got 'infeasible'"),
         (("inputs", "job", "global_batch"), 31, "no micro-batch size of 2, 4 divides the global batch 31"),
         (("inputs", "cluster", "servers", 0, "nam"), 1, "unknown key, did you mean 'name'?"),
@@ -104,10 +104,70 @@ def test_part_that_does_not_fit_is_told_with_its_place(complaints_of, tree, step
     assert all(re.match(r"\d+: (plan|predicted|inputs|certificate)\.", fault) for fault in faults)
 
 
-def test_several_pipelines_are_refused(complaints_of, tree):
-    tree["plan"]["pipelines"] *= 2
+def test_pipelines_that_take_turns_read_back_equal(turns_plan_file):
+    assert read(to_tree(turns_plan_file)) == turns_plan_file
+
+
+SECOND = ("plan", "pipelines", 1, "stages")
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "complaint"),
+    [
+        (
+            ("plan", "host_splits"),
+            [],
+            "pipelines: must deal the cluster out to 2 pipelines in equal shares, accepted: [1, 1]",
+        ),
+        (("plan", "host_splits"), [2, 1], "in equal shares, accepted: [1, 1], got [2, 1]"),
+        (("plan", "num_microbatches"), 2, "pipelines x micro_batch x num_microbatches must be the global batch 32"),
+        (
+            ("plan", "num_microbatches"),
+            3,
+            "must make a number of device groups that divides the 3 micro-batches, got 2",
+        ),
+        (("plan", "chunks"), 3, "must divide the number of stages of a pipeline, 4, got 3"),
+        (("plan", "schedule"), "1f1b", "must be 1 under schedule 1f1b, got 2"),
+        ((*STAGE, 2, "devices", 0), "slow/1", "must be those of stage 0, with which it takes turns"),
+        ((*STAGE, 1, "devices", 0), "slow/1", "'slow/1' is not of the share of the first pipeline"),
+        ((*STAGE, 3, "warmup_depth"), 4, "must be 1, got 4"),
+        ((*SECOND, 1, "devices", 0), "slow/0", "'slow/0' is used twice"),
+        ((*SECOND, 3, "devices", 0), "fast/1", "must be ['slow/1'] as in the first pipeline, got ['fast/1']"),
+        ((*SECOND, 3, "stop"), 5, "must be 6 as in the first pipeline, got 5"),
+        ((*SECOND, 0, "recompute"), True, "must be False as in the first pipeline, got True"),
+        (SECOND, [], "must be a list that is not empty"),
+    ],
+)
+def test_pipelines_that_do_not_fit_are_told_with_their_place(complaints_of, turns_plan_file, steps, value, complaint):
+    tree = json.loads(format_json(to_tree(turns_plan_file)))
+    place = tree
+    for step in steps[:-1]:
+        place = place[step]
+    place[steps[-1]] = value
+    faults = complaints_of(plan_file_of, format_json(tree))
+    assert any(complaint in fault for fault in faults)
+    assert all(re.match(r"\d+: plan\.", fault) for fault in faults)
+
+
+def test_pipelines_have_the_same_number_of_stages(complaints_of, turns_plan_file):
+    tree = json.loads(format_json(to_tree(turns_plan_file)))
+    tree["plan"]["pipelines"][1]["stages"].pop()
     (complaint,) = complaints_of(plan_file_of, format_json(tree))
-    assert complaint.endswith("plan.pipelines: several pipelines are not supported in this version")
+    assert complaint.endswith("plan.pipelines[1].stages: must be as many as in the first pipeline, 4, got 3")
+
+
+def test_single_pipeline_divides_nothing(complaints_of, tree):
+    tree["plan"]["host_splits"] = [1, 1]
+    (complaint,) = complaints_of(plan_file_of, format_json(tree))
+    assert complaint.endswith("plan.host_splits: must be empty where there is one pipeline, got [1, 1]")
+
+
+def test_devices_that_share_a_replica_are_read(tree):
+    """Two fast devices, one replica."""
+    first = tree["plan"]["pipelines"][0]["stages"][0]
+    first.update({"replicas": 1, "tensor_parallel": 2})
+    stage = read(tree).plan.stages[0]
+    assert (stage.replicas, stage.tensor_parallel) == (1, 2)
 
 
 def test_faults_of_all_parts_are_told_at_once(complaints_of, tree):

@@ -30,6 +30,52 @@ def test_times_are_sorted_by_device_type_and_size():
     )
 
 
+def test_times_of_several_devices_follow_those_of_one():
+    """By number of devices."""
+    shared = "{tensor_parallel: %d, forward_s: {V: %d}, backward_s: {V: 2}}"
+    more = f"tensor_parallel_bytes: 7, tensor_parallel_times: [{shared % (4, 4)}, {shared % (2, 3)}]"
+    layer = read(HEAD + f"- {{name: a, params_bytes: 0, forward_s: {{V: 5}}, backward_s: {{V: 2}}, {more}}}").layers[0]
+    assert [(table.tensor_parallel, table.forward_s) for table in layer.times] == [
+        (1, (5.0,)),
+        (2, (3.0,)),
+        (4, (4.0,)),
+    ]
+    assert layer.tensor_parallel_bytes == 7.0
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        (
+            "tensor_parallel_times: [{tensor_parallel: 2, forward_s: {V: 1}, backward_s: {V: 1}}]",
+            "tensor_parallel_times: are of a layer that cannot be shared; give tensor_parallel_bytes",
+        ),
+        (
+            "tensor_parallel_bytes: 0, tensor_parallel_times: [{tensor_parallel: 1, forward_s: {}, backward_s: {}}]",
+            "tensor_parallel_times[0].tensor_parallel: must be a whole number from 2 to 1000000000, got 1",
+        ),
+        (
+            "tensor_parallel_bytes: 0, "
+            "tensor_parallel_times: [{tensor_parallel: 2, forward_s: {V: 1}, backward_s: {}}]",
+            "tensor_parallel_times[0].forward_s.V: has no counterpart in backward_s; give both or none",
+        ),
+        ("tensor_parallel_bytes: -1", "tensor_parallel_bytes: must be a number from 0 to 1e+30, got -1"),
+    ],
+)
+def test_faults_of_shared_layers_are_told(complaints_of, keys, complaint):
+    text = HEAD + f"- {{name: a, params_bytes: 0, {keys}}}\n"
+    assert complaints_of(profile_of, text) == [f"4: layers[0].{complaint}"]
+
+
+def test_number_of_devices_is_stated_once(complaints_of):
+    shared = "{tensor_parallel: 2, forward_s: {}, backward_s: {}}"
+    text = (
+        HEAD + f"- {{name: a, params_bytes: 0, tensor_parallel_bytes: 0, tensor_parallel_times: [{shared}, {shared}]}}"
+    )
+    place = "4: layers[0].tensor_parallel_times[1].tensor_parallel"
+    assert complaints_of(profile_of, text) == [f"{place}: number of devices 2 appears twice, first on line 4"]
+
+
 def test_json_and_yaml_give_the_same_model(tiny_problem):
     assert read(json.dumps(to_tree(tiny_problem.model))) == tiny_problem.model
 

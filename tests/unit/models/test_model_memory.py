@@ -112,3 +112,29 @@ def test_boundary_inside_the_unet_carries_its_output_and_every_open_skip_edge():
 def test_concatenation_is_saved_as_a_copy():
     """up3.conv1 reads 512 channels from below and 512 from the skip edge."""
     assert layer(build_model("unet"), "up3.conv1").saved_bytes == 2 * 1024 * 64**2
+
+
+def test_blocks_all_reduce_the_hidden_state_under_tensor_parallelism():
+    """s h numbers of 2 bytes in each direction, and half of that at the two ends."""
+    embedding, *blocks, head = build_model("gpt2-xl").layers
+    assert {part.tensor_parallel_bytes for part in blocks} == {1024 * 1600 * 2.0}
+    assert (embedding.tensor_parallel_bytes, head.tensor_parallel_bytes) == (1024 * 1600.0, 1024 * 1600.0)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "mixtral-8x7b"])
+def test_every_layer_of_a_decoder_can_be_shared(name):
+    """SwiGLU and experts alike: s h numbers of 2 bytes."""
+    model = build_model(name)
+    assert {part.tensor_parallel_bytes for part in model.layers[1:-1]} == {model.sequence_length * 4096 * 2.0}
+    assert None not in {part.tensor_parallel_bytes for part in model.layers}
+
+
+def test_convolutions_cannot_be_shared():
+    for name in ("vgg16", "resnet50", "unet", "synthetic"):
+        assert {part.tensor_parallel_bytes for part in build_model(name).layers} == {None}
+
+
+def test_ends_of_a_vision_transformer_cannot_be_shared():
+    embedding, *blocks, head = build_model("vit-large").layers
+    assert (embedding.tensor_parallel_bytes, head.tensor_parallel_bytes) == (None, None)
+    assert {part.tensor_parallel_bytes for part in blocks} == {197 * 1024 * 2.0}

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from planner.cost.cost_model import CostModel
 from planner.network.decode import decode_path
+from planner.network.stage_network import build_network, with_positions
 
 
 def paths_between(tail, head, source, sink):
@@ -18,8 +20,32 @@ def paths_between(tail, head, source, sink):
         stack.extend((int(head[arc]), (*path, arc)) for arc in outgoing.get(node, ()))
 
 
+def all_paths(network):
+    """Every path of a stage network from source to sink."""
+    return paths_between(network.arcs.tail, network.arcs.head, 0, network.graph.num_nodes - 1)
+
+
+def paths_by_plan(network):
+    """For every plan of a stage network, its path. Two paths never stand for one plan."""
+    found = {}
+    for path in all_paths(network):
+        plan = decode_path(network, path)
+        if plan is not None:
+            assert plan not in found
+            found[plan] = path
+    return found
+
+
 def plan_paths(network):
-    """Every path of a stage network that opens no more hosts than there are."""
-    arcs = network.arcs
-    every = paths_between(arcs.tail, arcs.head, 0, network.graph.num_nodes - 1)
-    return [path for path in every if decode_path(network, path) is not None]
+    """Every path that opens no more hosts than there are, and fits in memory."""
+    return list(paths_by_plan(network).values())
+
+
+def coarse_network(problem, **choices):
+    """The network without positions of a problem's first variant."""
+    return build_network(CostModel(problem), problem.variants[0], **choices)
+
+
+def positioned_network(problem, **choices):
+    """The network with positions of a problem's first variant."""
+    return with_positions(coarse_network(problem, **choices))

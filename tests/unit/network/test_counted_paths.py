@@ -9,23 +9,17 @@ from hypothesis import strategies as st
 
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
 from planner.network import counted_paths, pareto_paths
 from planner.network.counted_paths import CountedPaths, Criteria
 from planner.network.decode import decode_path
 from planner.network.pareto_paths import TooManyLabelsError, pareto_path
-from planner.network.stage_network import build_network
 from tests.catalogue import CATALOGUE, chain, job, kinds
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import plan_paths
+from tests.unit.network.enumeration import plan_paths, positioned_network
 
 LAWS = settings(max_examples=50)
 SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=3)
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-def first_network(problem):
-    return build_network(CostModel(problem), problem.variants[0])
 
 
 def criteria(num_arcs, random=None, *, limits=()):
@@ -69,7 +63,7 @@ def length_of(path, chosen):
 @given(SMALL, SEEDS)
 def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
     """Over the arcs left by leaving out a tenth."""
-    network, random = first_network(problem), np.random.default_rng(seed)
+    network, random = positioned_network(problem), np.random.default_rng(seed)
     usable = random.random(len(network.arcs)) < 0.9
     chosen = criteria(len(network.arcs), random)
     if len(network.arcs) == 0:
@@ -83,7 +77,7 @@ def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
 @given(SMALL, SEEDS)
 def test_limits_on_the_round_trip_are_kept_exactly(problem, seed):
     """The least round trip of a label dominates all others."""
-    network = first_network(problem)
+    network = positioned_network(problem)
     chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=("latest_round_trip",))
     usable = np.ones(len(network.arcs), dtype=bool)
     if len(network.arcs) == 0:
@@ -100,7 +94,7 @@ BOTH_LIMITS = ("latest_round_trip", "latest_forward")
 @given(SMALL, SEEDS)
 def test_pareto_labels_keep_limits_on_both_lengths_exactly(problem, seed):
     """The labels with one least length each are never longer, and find a path wherever there is one."""
-    network = first_network(problem)
+    network = positioned_network(problem)
     chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=BOTH_LIMITS)
     usable = np.ones(len(network.arcs), dtype=bool)
     if len(network.arcs) == 0:
@@ -117,7 +111,7 @@ def pair_of_hosts():
     """Two hosts of one device, two layers: one stage, or two on different hosts."""
     server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=1),))
     cluster = Cluster(name="pair", device_types=kinds(gpu=math.inf), servers=(server,))
-    return first_network(Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1)))
+    return positioned_network(Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1)))
 
 
 def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
@@ -144,7 +138,7 @@ def test_too_many_labels_leave_the_question_open(pair_of_hosts, monkeypatch):
 def test_labels_too_many_for_memory_do_not_fit(monkeypatch):
     """The limit is on nodes times count states."""
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
-    network = build_network(CostModel(problem), problem.variants[0])
+    network = positioned_network(problem)
     assert CountedPaths.fit(network)
     monkeypatch.setattr(counted_paths, "MAX_LABELS", CountedPaths.size(network) - 1)
     assert not CountedPaths.fit(network)

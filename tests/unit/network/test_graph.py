@@ -59,6 +59,33 @@ def test_shortest_path_leads_from_source_to_sink(drawn):
         assert [0, *graph.head[path]] == [*graph.tail[path], graph.num_nodes - 1]
 
 
+@given(layered_graphs(), st.integers(0, 2**32 - 1))
+def test_chosen_arcs_keep_their_paths_in_a_smaller_graph(drawn, seed):
+    """With the nodes numbered anew."""
+    graph, cost = drawn
+    chosen = np.random.default_rng(seed).random(len(cost)) < 0.7
+    smaller = graph.restricted(chosen)
+    assert smaller.through(cost[chosen]).tolist() == graph.through(np.where(chosen, cost, np.inf))[chosen].tolist()
+    assert smaller.num_nodes <= graph.num_nodes
+
+
+@given(layered_graphs(), st.integers(0, 2**32 - 1))
+def test_extra_counts_since_the_last_restart_only(drawn, seed):
+    """The source is a beginning as well."""
+    graph, cost = drawn
+    random = np.random.default_rng(seed)
+    extra, restarts = random.integers(0, 5, len(cost)).astype(float), random.random(len(cost)) < 0.4
+
+    def length(path):
+        last = max((place for place, arc in enumerate(path) if restarts[arc]), default=-1)
+        return cost[path].sum() + extra[path[last + 1 :]].sum()
+
+    found = graph.from_restarts(cost, extra, restarts, graph.from_source(cost))
+    for node in range(graph.num_nodes):
+        lengths = [length(path) for path in paths_between(graph.tail, graph.head, 0, node)]
+        assert found[node] == min(lengths, default=np.inf)
+
+
 def test_costs_may_be_negative():
     """A Lagrangian price may be; no arc leads back, so there is no cycle to run through."""
     graph = LayeredGraph(tail=np.array([0, 0, 1]), head=np.array([1, 2, 2]), level=np.array([0, 1, 2]))

@@ -5,11 +5,10 @@ import pytest
 
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
 from planner.network.lagrangian import Multipliers, price, single_family
 from planner.network.rows import build_rows
-from planner.network.stage_network import build_network
 from tests.catalogue import chain, job, kinds
+from tests.unit.network.enumeration import positioned_network
 
 INFINITE = float("inf")
 
@@ -19,7 +18,7 @@ def rows_of(num_layers, *, count, num_microbatches=3):
     server = Server(name="host", count=count, islands=(Island(device_type="gpu", count=1),))
     cluster = Cluster(name="equal", device_types=kinds(gpu=INFINITE), servers=(server,))
     problem = Problem(model=chain(num_layers, {"gpu": 2.0}), cluster=cluster, job=job(num_microbatches))
-    return build_rows(build_network(CostModel(problem), problem.variants[0]))
+    return build_rows(positioned_network(problem))
 
 
 def test_weight_of_a_family_is_spread_over_its_rows():

@@ -20,9 +20,9 @@ SINGLE = Placement(server_class=0, island=0)
 def test_assembling_the_layout_of_a_plan_gives_the_plan(problem):
     costs = CostModel(problem)
     for plan in all_plans(problem, costs):
-        layout = layout_of(costs, plan)
-        assert assemble(costs, plan.variant, layout) == plan
-        assert layout_of(costs, assemble(costs, plan.variant, layout)) == layout
+        part = costs.of(plan.share)
+        layout = layout_of(part, plan)
+        assert assemble(part, plan.variant, layout) == plan
 
 
 def costs_of(memory_bytes, recompute=Recompute.AUTO):
@@ -44,6 +44,18 @@ def test_stages_get_the_depth_of_their_position_and_recompute_where_they_must():
         (0, 2, ("host/0",), 2, True),
         (2, 3, ("host/1",), 1, False),
     ]
+
+
+def test_every_pipeline_gets_the_stages_on_devices_of_its_own():
+    """Two pipelines share the host's two devices, and 4 micro-batches."""
+    problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=job(4, pipelines=(2,)))
+    (variant,) = problem.variants
+    plan = assemble(CostModel(problem).of(variant.share), variant, blocks(3))
+    assert [[stage.devices for stage in pipeline.stages] for pipeline in plan.pipelines] == [
+        [("host/0",)],
+        [("host/1",)],
+    ]
+    assert plan.num_microbatches == 2
 
 
 def test_layout_without_memory_has_no_plan():

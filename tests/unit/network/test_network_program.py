@@ -16,10 +16,9 @@ from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.network import program
 from planner.network.rows import build_rows
-from planner.network.stage_network import build_network
 from tests.catalogue import chain, job, kinds
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import paths_between, plan_paths
+from tests.unit.network.enumeration import all_paths, plan_paths, positioned_network
 
 TOLERANCE = 1e-9
 
@@ -70,7 +69,7 @@ def broken(rows, values):
 @given(problems(max_layers=4, max_devices=3, max_micro_batches=4))
 def test_every_plan_keeps_all_constraints_and_no_shorter_time_does(problem):
     """The least T that the constraints allow a plan is the value of its rows."""
-    network = build_network(CostModel(problem), problem.variants[0])
+    network = positioned_network(problem)
     rows = build_rows(network)
     target = program.columns_of(rows).target
     for path in plan_paths(network)[:60]:
@@ -86,13 +85,12 @@ def pair_of_hosts(*, count=2, num_microbatches=1, schedule=Schedule.ONE_F_ONE_B)
     server = Server(name="host", count=count, islands=(Island(device_type="gpu", count=1),))
     cluster = Cluster(name="pair", device_types=kinds(gpu=math.inf), servers=(server,))
     problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=cluster, job=job(num_microbatches, schedule=schedule))
-    return build_rows(build_network(CostModel(problem), problem.variants[0]))
+    return build_rows(positioned_network(problem))
 
 
 def path_of_stages(rows, num_stages):
-    arcs = rows.network.arcs
-    every = paths_between(arcs.tail, arcs.head, 0, rows.network.graph.num_nodes - 1)
-    return next(path for path in every if arcs.is_stage[path].sum() == num_stages)
+    is_stage = rows.network.arcs.is_stage
+    return next(path for path in all_paths(rows.network) if is_stage[path].sum() == num_stages)
 
 
 def test_columns_follow_one_another():
@@ -133,8 +131,9 @@ def test_hosts_that_are_missing_must_be_paid_for():
     """The network keeps paths over more hosts than there are; one missing host mends that."""
     rows = pair_of_hosts()
     one = replace(rows.network.cluster.servers[0], count=1)
-    network = replace(rows.network, cluster=replace(rows.network.cluster, servers=(one,)))
-    short = replace(rows, network=network)
+    problem = rows.network.costs.problem
+    smaller = replace(problem, cluster=replace(problem.cluster, servers=(one,)))
+    short = replace(rows, network=replace(rows.network, costs=CostModel(smaller)))
     values = point(short, path_of_stages(short, 2))
     assert broken(short, values) == ["hosts"]
     values[program.columns_of(short).missing] = 1.0

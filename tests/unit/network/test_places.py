@@ -9,8 +9,9 @@ import pytest
 
 from planner.core.cluster import Cluster, Island, Link, Server
 from planner.core.placement import Placement
+from planner.core.problem import Problem
 from planner.network.places import Entry, Exit, build_places
-from tests.catalogue import job, kinds
+from tests.catalogue import chain, job, kinds
 
 CLUSTER = Cluster(
     name="two classes",
@@ -36,8 +37,10 @@ def leave(server_class, island, visited, used, *, num_hosts=1):
     return Exit(server_class=server_class, num_hosts=num_hosts, island=island, visited=visited, used=used)
 
 
-def places(micro_batch=4, **choices):
-    return build_places(CLUSTER, job(1, micro_batch=micro_batch, **choices), micro_batch=micro_batch)
+def places(micro_batch=4, *, shareable=False, **choices):
+    model = chain(1, {"gpu": 1.0}, tensor_parallel_bytes=0.0 if shareable else None)
+    problem = Problem(model=model, cluster=CLUSTER, job=job(1, micro_batch=micro_batch, **choices))
+    return build_places(problem, CLUSTER, micro_batch=micro_batch)
 
 
 OPEN_ONE_A, OPEN_TWO_A, OPEN_B = (
@@ -120,6 +123,20 @@ def test_replicas_the_job_forbids_are_no_options():
 
 def test_replicas_divide_the_micro_batch():
     assert {option.placement.replicas for option in places(micro_batch=2).options} == {1, 2}
+
+
+def test_devices_share_a_replica_inside_a_host():
+    """Two devices of a host are two replicas or one; of two whole hosts four, or two of two devices each."""
+    splits = {
+        (option.placement.num_hosts, option.placement.replicas, option.placement.tensor_parallel)
+        for option in places(shareable=True).options
+    }
+    assert splits == {(1, 1, 1), (1, 2, 1), (1, 1, 2), (2, 4, 1), (2, 2, 2)}
+
+
+def test_groups_that_use_a_host_alike_leave_the_same_behind():
+    """Whether two devices are two replicas, or share one."""
+    assert set(places(shareable=True).exits) == set(places().exits)
 
 
 def test_cluster_without_any_option_has_no_entries():

@@ -5,16 +5,14 @@ import pytest
 from hypothesis import given, settings
 
 from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
 from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network
 from tests.catalogue import CATALOGUE
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import plan_paths
+from tests.unit.network.enumeration import coarse_network, plan_paths, positioned_network
 
 
 def rows_of(problem, **choices):
-    return build_rows(build_network(CostModel(problem), problem.variants[0]), **choices)
+    return build_rows(positioned_network(problem), **choices)
 
 
 def single_rows(rows):
@@ -64,6 +62,21 @@ def test_every_schedule_has_the_rows_that_hold_for_it(schedule, further):
     known = next(known for known in CATALOGUE if known.name == f"two equal devices, {schedule}")
     names = {family.name for family in rows_of(known.problem).families}
     assert names == {*SHARED_FAMILIES, "drain", "link", *further}
+
+
+def test_without_positions_there_are_no_pair_rows():
+    """They need the depths of two neighbours."""
+    known = next(known for known in CATALOGUE if known.name == "heterogeneous chain")
+    names = {family.name for family in build_rows(coarse_network(known.problem)).families}
+    assert names == {*SHARED_FAMILIES, "drain", "link"}
+
+
+def test_floor_of_the_bottleneck_raises_the_fill_rows():
+    """4 micro-batches of 3 layers of 2 s in one stage: 6 + 3 x 6; at least 20 beside the total makes 26."""
+    rows = rows_of(CATALOGUE[0].problem)
+    (path,) = plan_paths(rows.network)
+    assert rows.value(path) == rows.with_floor(18.0).value(path) == 24.0
+    assert rows.with_floor(20.0).value(path) == 26.0
 
 
 def test_scaled_rows_scale_the_value():

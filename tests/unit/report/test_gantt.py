@@ -1,14 +1,13 @@
 """The Gantt chart says what the timeline says. Expected times: conftest.py."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from planner.core.errors import BadInputError
-from planner.report.gantt import BAR, ImageFormat, draw_gantt, gantt_bytes, image_format
+from planner.report.gantt import BAR, draw_gantt, gantt_bytes
+from planner.report.images import ImageFormat
 from planner.simulator.timeline import simulate
 
 
@@ -74,14 +73,3 @@ def test_same_timeline_gives_the_same_bytes(timeline, image, start):
     first, second = (gantt_bytes(timeline, image, title="50$ $x$") for _ in range(2))
     assert first == second
     assert first.startswith(start)
-
-
-def test_format_follows_the_suffix():
-    assert image_format(Path("out/plan.PNG")) is ImageFormat.PNG
-    assert image_format(Path("plan.svg")) is ImageFormat.SVG
-
-
-@pytest.mark.parametrize("name", ["plan.pdf", "plan", "png"])
-def test_other_suffixes_are_refused(name):
-    with pytest.raises(BadInputError, match=r"written as \.png or \.svg"):
-        image_format(Path(name))

@@ -5,7 +5,21 @@ import math
 import pytest
 
 from planner.core.model import Layer, ModelProfile
-from planner.report.labels import bandwidth_label, bytes_label, count_label, device_label, layer_label, percent_label
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.result import Result, Status, StopCause
+from planner.core.schedule import Schedule
+from planner.core.share import Share
+from planner.report.labels import (
+    bandwidth_label,
+    bytes_label,
+    count_label,
+    device_label,
+    layer_label,
+    percent_label,
+    plan_label,
+    share_label,
+    status_label,
+)
 
 MODEL = ModelProfile(name="chain", layers=tuple(Layer(name=name) for name in ("embedding", "block", "head")))
 
@@ -43,3 +57,53 @@ def test_counts_get_a_prefix(count, label):
 
 def test_unknown_share_is_a_dash():
     assert percent_label(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("share", "label"),
+    [
+        (Share(num_pipelines=2, host_splits=(2, 2)), "2 pipelines on whole servers"),
+        (Share(num_pipelines=4, host_splits=(1, 1)), "4 pipelines on 1/4 of every server"),
+        (Share(num_pipelines=4, host_splits=(2, 4)), "4 pipelines on equal parts of servers"),
+    ],
+)
+def test_share_says_what_each_pipeline_has(share, label):
+    assert share_label(share) == label
+
+
+def stage(start, stop, device):
+    return Stage(
+        start=start, stop=stop, devices=(device,), warmup_depth=1, forward_micro_batch=2, backward_micro_batch=2
+    )
+
+
+def plan_on(*hosts, schedule=Schedule.ONE_F_ONE_B, chunks=1):
+    """A pipeline of a stage on each device of every host, all layers on the device `chunks` times in turn."""
+    pipelines = tuple(
+        Pipeline(stages=tuple(stage(layer, layer + 1, f"{host}/{layer % (2 // chunks)}") for layer in range(2)))
+        for host in hosts
+    )
+    share = Share(num_pipelines=len(hosts), host_splits=(len(hosts),)) if len(hosts) > 1 else Share()
+    return Plan(schedule=schedule, micro_batch=2, num_microbatches=4, pipelines=pipelines, share=share, chunks=chunks)
+
+
+def test_plan_shows_what_holds_for_all_of_it():
+    assert plan_label(plan_on("a")) == "1f1b, 2 stages, 4 micro-batches of 2 samples"
+    assert plan_label(plan_on("a"), zero1=True) == "1f1b, 2 stages, 4 micro-batches of 2 samples, ZeRO-1"
+    assert (
+        plan_label(plan_on("a", "b"))
+        == "1f1b, 2 pipelines on whole servers, 2 stages each, 4 micro-batches of 2 samples each"
+    )
+    interleaved = plan_on("a", schedule=Schedule.INTERLEAVED, chunks=2)
+    assert plan_label(interleaved) == "interleaved, 2 stages in 2 chunks, 4 micro-batches of 2 samples"
+
+
+def test_status_names_the_limit_that_ended_the_search():
+    done = Result(status=Status.FEASIBLE, solver="dp", seconds=1.0)
+    stopped = Result(status=Status.FEASIBLE, solver="dp", seconds=1.0, stopped_by=StopCause.TIME)
+    interrupted = Result(status=Status.INTERRUPTED, solver="dp", seconds=1.0, stopped_by=StopCause.USER)
+    assert [status_label(result) for result in (done, stopped, interrupted)] == [
+        "feasible",
+        "feasible (time limit)",
+        "interrupted",
+    ]

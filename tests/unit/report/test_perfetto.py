@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.core.problem import Variant
-from planner.core.schedule import Schedule, warmup_depth
+from planner.core.schedule import Schedule, warmup_depths
 from planner.cost.plan_costs import PlanCosts
 from planner.report.perfetto import trace
 from planner.simulator.timeline import simulate
@@ -32,13 +32,14 @@ def _lanes(tree):
 
 
 def _crowded(schedule, *, seed):
-    """Six stages on three hosts behind a shared interface each, with odd times."""
+    """Six stages on three hosts behind a shared interface each, with odd times; interleaved: two per device group."""
     rng = np.random.default_rng(seed)
+    chunks = 2 if schedule is Schedule.INTERLEAVED else 1
     across = [(f"h{s // 2}:nic-out", f"h{s // 2 + 1}:nic-in") if s % 2 else (f"h{s // 2}:fabric",) for s in range(5)]
     back = [(f"h{s // 2 + 1}:nic-out", f"h{s // 2}:nic-in") if s % 2 else () for s in range(5)]
     return PlanCosts(
-        variant=Variant(schedule=schedule, micro_batch=1, num_microbatches=9),
-        warmup_depth=np.array([warmup_depth(schedule, 6 - s, 9) for s in range(6)]),
+        variant=Variant(schedule=schedule, micro_batch=1, num_microbatches=9, chunks=chunks),
+        warmup_depth=np.array(warmup_depths(schedule, 6, 9, chunks=chunks)),
         forward_s=rng.uniform(1e-4, 2e-3, 6),
         backward_s=rng.uniform(1e-4, 2e-3, 6),
         transfer_s=rng.uniform(1e-5, 2e-3, 5),
@@ -77,6 +78,15 @@ def test_transfers_without_a_shared_link_get_a_lane_of_their_own(costs):
     lanes = _lanes(trace(simulate(dataclasses.replace(costs, forward_links=((),), backward_links=((),)))))
     assert len(lanes["links", "stage 0 to stage 1"]) == 2
     assert len(lanes["links", "stage 1 to stage 0"]) == 2
+
+
+def test_stages_of_one_device_group_share_a_lane():
+    """Stages s and s + 3; their memory is one counter."""
+    tree = trace(simulate(_crowded(Schedule.INTERLEAVED, seed=0)))
+    lanes = [name for process, name in _lanes(tree) if process == "stages"]
+    assert lanes == ["stages 0, 3", "stages 1, 4", "stages 2, 5"]
+    counters = {event["name"] for event in tree["traceEvents"] if event["ph"] == "C"}
+    assert counters == {f"memory of {name}" for name in lanes}
 
 
 @pytest.mark.parametrize("schedule", Schedule)

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.table import Table
@@ -183,6 +184,20 @@ def test_narrow_stage_tables_have_fewer_columns(problem, plan, costs, timeline):
     assert [len(table.columns) for table in tables] == [12, 9, 9, 7]
     assert _column(tables[-1], "layers") == ["0", "1-2"]
     assert _column(tables[-1], "memory / limit") == ["4 GB / 8 GB", "4 GB / 8 GB"]
+
+
+def test_devices_that_share_a_replica_get_a_column(problem, plan, costs, timeline):
+    """Only where there are any."""
+    assert "tensor parallel" not in [
+        column.header.plain for column in stage_tables(problem, plan, costs=costs, timeline=timeline)[0].columns
+    ]
+    wide = replace(problem, cluster=replace(problem.cluster, servers=(replace(problem.cluster.servers[0], count=3),)))
+    first, second = plan.stages
+    shared = replace(second, devices=("a-1/0", "a-2/0"), tensor_parallel=2)
+    changed = replace(plan, pipelines=(replace(plan.pipelines[0], stages=(first, shared)),))
+    tables = stage_tables(wide, changed, costs=costs, timeline=timeline)
+    assert _column(tables[0], "tensor parallel") == ["1", "2"]
+    assert [_column(table, "tp") for table in tables[1:]] == [["1", "2"]] * 3
 
 
 def test_lines_of_a_file_end_without_spaces():

@@ -1,11 +1,12 @@
 """The answer in one sentence."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.result import Result, Shortage, Status
+from planner.core.result import Result, Shortage, Status, StopCause
 from planner.core.schedule import Schedule
 from planner.report.verdict import rounded_up_percent, speed_against_even_split, verdict
 
@@ -55,6 +56,19 @@ def test_plan_without_bound_says_so():
 
 def test_interrupted_search_keeps_its_plan():
     assert verdict(_found(Status.INTERRUPTED, bound_s=0.05)).startswith("interrupted: 100 ms per iteration")
+
+
+def test_limit_that_ended_the_search_is_told():
+    stopped = replace(_found(Status.FEASIBLE, bound_s=0.05), stopped_by=StopCause.MEMORY)
+    assert verdict(stopped) == "100 ms per iteration, within 50 % of optimal when the memory limit was reached"
+    nothing = Result(status=Status.NO_PLAN, solver="dp", seconds=1.0, stopped_by=StopCause.TIME)
+    assert verdict(nothing) == "no plan yet when the time limit was reached, and no proof that there is none"
+    assert verdict(replace(nothing, stopped_by=None)) == "no plan found, and no proof that there is none"
+
+
+def test_interruption_before_a_plan_says_that_there_is_none_yet():
+    nothing = Result(status=Status.INTERRUPTED, solver="dp", seconds=1.0, stopped_by=StopCause.USER)
+    assert verdict(nothing) == "interrupted: no plan yet, and no proof that there is none"
 
 
 def test_infeasible_names_the_largest_shortage():

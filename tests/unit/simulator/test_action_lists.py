@@ -3,7 +3,7 @@
 import pytest
 
 from planner.core.errors import BadInputError
-from planner.simulator.schedules import pipeline_actions, stage_actions
+from planner.simulator.schedules import interleaved_actions, pipeline_actions, stage_actions
 
 
 def written(actions):
@@ -51,3 +51,26 @@ def test_a_backward_larger_than_the_depth_waits_for_its_own_forwards():
 def test_counts_below_one_are_rejected(micro_batches, micro_batch):
     with pytest.raises(BadInputError, match="at least 1"):
         pipeline_actions([1], micro_batches, micro_batch)
+
+
+def stages_written(actions):
+    """For example `F2.0`: forward of the first micro-batch on stage 2."""
+    return " ".join(f"{action.op}{action.stage}.{action.lo}" for action in actions)
+
+
+def test_chunks_take_turns_in_rounds_of_as_many_micro_batches_as_device_groups():
+    """Two groups, two chunks: warm-up forwards 2 (2 - d - 1) + 2 = 4 and 2."""
+    first, second = interleaved_actions(2, 2, 4)
+    assert stages_written(first) == ("F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3")
+    assert stages_written(second) == ("F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 B1.0 F1.3 B1.1 F3.2 B3.2 F3.3 B3.3 B1.2 B1.3")
+
+
+def test_chunks_of_one_device_group_follow_one_another():
+    """One group of three chunks, warm-up 2: the third forward is that of the last chunk, its backward comes next."""
+    (actions,) = interleaved_actions(1, 3, 2)
+    assert stages_written(actions) == "F0.0 F1.0 F2.0 B2.0 F0.1 B1.0 F1.1 B0.0 F2.1 B2.1 B1.1 B0.1"
+
+
+def test_micro_batches_that_do_not_fill_the_last_round_are_rejected():
+    with pytest.raises(BadInputError, match="num_microbatches must be a multiple of the 4 device groups, got 6"):
+        interleaved_actions(4, 2, 6)

@@ -5,13 +5,17 @@ import pytest
 from planner.core.errors import BadInputError
 from planner.simulator.compilation import compile_program, scheduled_program
 from planner.simulator.program import Kind
-from planner.simulator.schedules import Action, Op, stage_actions
+from planner.simulator.schedules import Action, Op, interleaved_actions, stage_actions
 
 
 def actions(stage, text):
     """Written `F0-2 B0-2`."""
     words = [(word[0], *word[1:].split("-")) for word in text.split()]
     return [Action(Op(op), stage, int(lo), int(hi)) for op, lo, hi in words]
+
+
+def columns(program, first, stop):
+    return program.predecessors[first:stop, 0].tolist()
 
 
 def ranges(program, kind):
@@ -72,3 +76,26 @@ def test_stages_that_wait_for_each_other_are_named():
     lists = [actions(0, "F0-1 B0-1 F1-2 B1-2"), actions(1, "F0-1 F1-2 B0-1 B1-2")]
     with pytest.raises(BadInputError, match=r"forever: stage 0 at the backward of samples \[0, 1\), stage 1 at the f"):
         compile_program(lists)
+
+
+def test_a_stage_in_two_lists_is_rejected():
+    with pytest.raises(BadInputError, match="actions of stage 0 must stand in one list"):
+        compile_program([actions(0, "F0-1"), actions(0, "B0-1")])
+
+
+def test_stages_of_one_device_group_reduce_one_after_another_and_then_step():
+    """Stages 0 and 2 share one, whose last action is number 4; that of the other is number 6."""
+    shared = actions(0, "F0-1 F1-2") + actions(2, "F0-2 B0-2") + actions(0, "B0-2")
+    program = compile_program([shared, actions(1, "F0-2 B0-2")])
+    assert program.device.tolist() == [0, 1, 0]
+    last_actions, first_sync, first_update = [4, 6], program.first_sync, program.first_update
+    assert columns(program, first_sync, first_update) == [*last_actions, first_sync]
+    assert columns(program, first_update, program.num_tasks) == [first_sync + 2, first_sync + 1, first_update]
+
+
+@pytest.mark.parametrize("num_devices", range(1, 6))
+@pytest.mark.parametrize("chunks", range(1, 5))
+@pytest.mark.parametrize("rounds", range(1, 4))
+def test_interleaved_device_groups_never_wait_for_each_other_forever(num_devices, chunks, rounds):
+    program = compile_program(interleaved_actions(num_devices, chunks, rounds * num_devices))
+    assert program.num_actions == 2 * rounds * num_devices * num_devices * chunks

@@ -23,6 +23,42 @@ def test_equal_stages_under_one_f_one_b_take_the_textbook_time(stages, micro_bat
     assert iteration_time(costs) == 3 * (micro_batches + stages - 1)
 
 
+@pytest.mark.parametrize(
+    ("devices", "chunks", "micro_batches"), [(1, 2, 3), (2, 2, 4), (4, 2, 8), (4, 3, 4), (3, 4, 9)]
+)
+def test_interleaving_shrinks_the_bubble_by_the_number_of_chunks(devices, chunks, micro_batches):
+    """M v (F + B) of work and a bubble of (D - 1) (F + B), with F = 1 and B = 2 of one chunk (SC 2021, section 2.2)."""
+    stages = devices * chunks
+    costs = pipeline_costs(
+        [1] * stages, [2] * stages, micro_batches=micro_batches, schedule=Schedule.INTERLEAVED, chunks=chunks
+    )
+    assert iteration_time(costs) == 3 * (micro_batches * chunks + devices - 1)
+
+
+def test_interleaved_activations_return_to_the_first_device_group():
+    """One round of two groups and two chunks, F = 1, B = 2, c = 1.
+
+    Forwards at (group: start): stage 0 0, 1; stage 1 2, 3; stage 2 4, 5; stage 3 6, its backward 7, then 9 and 10.
+    Backwards: stage 3 ends 9 and 12; stage 2 10-12 and 13-15; stage 1 13-15 and 16-18; stage 0 16-18 and 19-21.
+    """
+    costs = pipeline_costs([1] * 4, [2] * 4, 1, micro_batches=2, schedule=Schedule.INTERLEAVED, chunks=2)
+    assert iteration_time(costs) == 21
+
+
+def test_chunks_of_one_device_group_reduce_and_step_in_turn():
+    """F 1, F 1, B 2, B 2 end at 6; all-reduces 1 and 5 end at 7 and 12; steps 2 and 3 at 14 and 17."""
+    costs = pipeline_costs(
+        [1, 1],
+        [2, 2],
+        micro_batches=1,
+        schedule=Schedule.INTERLEAVED,
+        chunks=2,
+        sync_s=np.array([1.0, 5.0]),
+        update_s=np.array([2.0, 3.0]),
+    )
+    assert iteration_time(costs) == 17
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_gpipe_is_two_flow_shops(seed):
     """Sum F + sum c + (M - 1) max(F, c), and the same for the backwards: every link is a stage of its own."""

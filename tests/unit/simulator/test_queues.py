@@ -7,6 +7,7 @@ One micro-batch on three stages with F = B = 1 and free transfers: backwards end
 import numpy as np
 import pytest
 
+from planner.core.schedule import Schedule
 from planner.simulator.engine import iteration_times
 from planner.simulator.program import Kind
 from planner.simulator.routes import shared_routes
@@ -78,6 +79,26 @@ def test_of_requests_at_one_instant_those_known_come_first():
     timeline = simulate(costs)
     fourth = (timeline.kind == Kind.SEND_FORWARD) & (timeline.stage == 0) & (timeline.lo == 3)
     assert timeline.start_s[fourth].tolist() == [9]
+
+
+def test_boundaries_between_the_same_device_groups_queue_for_one_link():
+    """One round of two groups with two chunks, F = B = 1; activations of stages 0 and 2 share a link, 3 s each.
+
+    Stage 0 runs 0-1 and 1-2; its messages take 1-4 and 4-7. Stage 1 runs 4-5 and 7-8, stage 2 5-6 and 8-9:
+    the first message of stage 2 is ready at 6 and waits until 7.
+    """
+    costs = pipeline_costs(
+        [1] * 4,
+        [1] * 4,
+        [3, 0, 3],
+        micro_batches=2,
+        schedule=Schedule.INTERLEAVED,
+        chunks=2,
+        forward_links=(("wire",), (), ("wire",)),
+    )
+    timeline = simulate(costs)
+    sent = (timeline.kind == Kind.SEND_FORWARD) & (timeline.stage == 2)
+    assert timeline.start_s[sent].tolist() == [7, 10]
 
 
 @pytest.mark.parametrize("population", [1, 3])

@@ -35,12 +35,41 @@ def test_a_single_stage_has_no_bubbles():
     assert simulate(pipeline_costs([1], [2], micro_batches=5)).bubble_fraction == 0
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B])
 @pytest.mark.parametrize("micro_batch", [1, 3])
 def test_memory_high_water_is_the_planned_one(schedule, micro_batch):
     """Every stage reaches its warm-up depth, as six micro-batches are enough for it."""
     costs = memory_costs(schedule, micro_batch=micro_batch)
     assert simulate(costs).memory_high_water_bytes.tolist() == costs.memory_bytes.tolist()
+
+
+def shared_costs(**changes):
+    """Two device groups with two chunks each, four micro-batches."""
+    return pipeline_costs([1] * 4, [2] * 4, micro_batches=4, schedule=Schedule.INTERLEAVED, chunks=2, **changes)
+
+
+def test_stages_of_one_device_group_share_its_memory():
+    """Static 1 + 4 and 2 + 8. In flight at most: 3 of chunk 0 and 2 of chunk 1, then 4 and 1; 2 and 1, then 3 and 0.
+
+    Group 0 keeps 10 and 1 bytes per micro-batch: 4 x 10 + 1; group 1 keeps 1 and 100: 2 + 100. A working set
+    of 0.5 bytes comes on top. Stages 2 and 3 are on the devices of stages 0 and 1.
+    """
+    costs = shared_costs(
+        static_bytes=np.array([1.0, 2.0, 4.0, 8.0]),
+        saved_bytes=np.array([10.0, 1.0, 1.0, 100.0]),
+        working_bytes=np.full(4, 0.5),
+    )
+    timeline = simulate(costs)
+    assert timeline.memory_high_water_bytes.tolist() == costs.memory_bytes.tolist() == [46.5, 112.5] * 2
+    assert len(timeline.memory) == timeline.num_devices == 2
+
+
+def test_bubbles_of_shared_device_groups_count_groups():
+    """24 s of work per group in (4 x 2 + 2 - 1) x 3 = 27 s, 12 s for each of its two stages."""
+    timeline = simulate(shared_costs())
+    assert timeline.busy_s.tolist() == [12] * 4
+    assert timeline.bubble_fraction == pytest.approx(3 / 27)
+    assert timeline.device.tolist() == [0, 1, 0, 1]
 
 
 def test_memory_rises_with_forwards_and_falls_with_backwards():

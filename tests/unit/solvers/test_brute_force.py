@@ -9,11 +9,11 @@ from planner.core.cluster import Cluster, Island, Server
 from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem
 from planner.core.result import Status
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, warmup_depths
 from planner.solvers.brute_force import BATCH, all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
-from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
+from tests.catalogue import INTERLEAVED, chain, job, kinds, one_device_per_server, one_server
 
 
 def _shapes(problem):
@@ -81,6 +81,97 @@ def test_every_variant_is_enumerated():
         (Schedule.ONE_F_ONE_B, 1, 4),
         (Schedule.ONE_F_ONE_B, 2, 2),
     ]
+
+
+def test_devices_share_a_replica_in_powers_of_two():
+    """4 devices, one layer, micro-batches of 2: 1 or 2 replicas of 1 or 2 devices, or one of 4."""
+    model = chain(1, {"gpu": 1.0}, tensor_parallel_bytes=0.0)
+    plans = all_plans(Problem(model=model, cluster=one_server("gpu", 4), job=job(1, micro_batch=2)))
+    stages = [plan.stages[0] for plan in plans]
+    assert sorted((stage.replicas, stage.tensor_parallel) for stage in stages) == [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (2, 1),
+        (2, 2),
+    ]
+
+
+def test_layers_that_cannot_be_shared_leave_nothing_to_choose():
+    problem = Problem(model=chain(1, {"gpu": 1.0}), cluster=one_server("gpu", 4), job=job(1))
+    assert [len(devices) for ((_, devices),) in _shapes(problem)] == [1]
+
+
+HOST_PAIR = Cluster(
+    name="two",
+    device_types=kinds(gpu=float("inf")),
+    servers=(Server(name="host", count=2, islands=(Island(device_type="gpu", count=2),)),),
+)
+"""Two hosts of two devices."""
+
+
+def test_whole_hosts_keep_a_replica_on_one_host():
+    """Over both hosts: 4 replicas of one device or 2 of two; never one of four."""
+    model = chain(1, {"gpu": 1.0}, tensor_parallel_bytes=0.0)
+    stages = [plan.stages[0] for plan in all_plans(Problem(model=model, cluster=HOST_PAIR, job=job(1, micro_batch=4)))]
+    over_both = [stage for stage in stages if len(stage.devices) == 4]
+    assert sorted((stage.replicas, stage.tensor_parallel) for stage in over_both) == [(2, 2), (4, 1)]
+
+
+def test_pipelines_have_hosts_or_devices_of_their_own():
+    """2 layers, 8 micro-batches of 1: two pipelines with a host each, or with a device of each host; or four."""
+    problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=HOST_PAIR, job=job(8, pipelines=(2, 4)))
+    found = [
+        (plan.share.host_splits, plan.num_microbatches, [[s.devices for s in p.stages] for p in plan.pipelines])
+        for plan in all_plans(problem)
+    ]
+    assert found == [
+        ((2,), 4, [[("host-0/0",)], [("host-1/0",)]]),
+        ((2,), 4, [[("host-0/0",), ("host-0/1",)], [("host-1/0",), ("host-1/1",)]]),
+        ((1,), 4, [[("host-0/0",)], [("host-0/1",)]]),
+        ((1,), 4, [[("host-0/0",), ("host-1/0",)], [("host-0/1",), ("host-1/1",)]]),
+        ((2,), 2, [[("host-0/0",)], [("host-0/1",)], [("host-1/0",)], [("host-1/1",)]]),
+    ]
+
+
+def test_interleaved_stages_take_turns_on_equal_groups_that_fill_hosts():
+    """4 layers, two chunks, 6 micro-batches: 1 or 2 groups of one device, 1 of three stages cannot be."""
+    chosen = job(6, schedule=Schedule.INTERLEAVED)
+    plans = list(all_plans(Problem(model=chain(4, {"gpu": 1.0}), cluster=HOST_PAIR, job=chosen)))
+    groups = [tuple(stage.devices for stage in plan.stages) for plan in plans]
+    first, second = ("host-0/0",), ("host-0/1",)
+    assert groups == [(first, first)] * 3 + [(first, second, first, second)]
+    assert [stage.warmup_depth for stage in plans[-1].stages] == list(
+        warmup_depths(Schedule.INTERLEAVED, 4, 6, chunks=2)
+    )
+
+
+def test_interleaved_optimum_is_found():
+    result = run(INTERLEAVED.problem, "brute-force", SolveOptions())
+    assert (result.status, result.objective_s) == (Status.OPTIMAL, INTERLEAVED.optimum_s)
+
+
+def test_interleaved_groups_divide_the_micro_batches():
+    """Three micro-batches cannot be dealt out in groups of two."""
+    problem = Problem(
+        model=chain(4, {"gpu": 1.0}), cluster=HOST_PAIR, job=job(3, schedule=Schedule.INTERLEAVED, chunks=(1, 2))
+    )
+    sizes = sorted((plan.chunks, len(plan.stages) // plan.chunks) for plan in all_plans(problem))
+    assert set(sizes) == {(1, 1), (1, 3), (2, 1)}
+
+
+def test_interleaved_group_recomputes_as_a_whole_where_it_must():
+    """One device, two stages of one layer that save 4 bytes, with up to two micro-batches in flight together: 8 bytes.
+
+    Recomputed, the second keeps its input, 2 x 1 byte, and 4 bytes are there while a layer works: 6 or less.
+    """
+    model = chain(2, {"gpu": 1.0}, saved_bytes=4.0, output_bytes=1.0)
+    chosen = job(4, schedule=Schedule.INTERLEAVED)
+    modes = {}
+    for memory_bytes in (100.0, 7.0, 3.0):
+        problem = Problem(model=model, cluster=one_server("gpu", 1, memory_bytes=memory_bytes), job=chosen)
+        modes[memory_bytes] = [[stage.recompute for stage in plan.stages] for plan in all_plans(problem)]
+    assert modes == {100.0: [[False, False]], 7.0: [[True, True]], 3.0: []}
 
 
 def test_long_model_is_refused():

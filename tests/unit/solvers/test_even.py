@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.problem import Problem
+from planner.core.schedule import Schedule
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, kinds, one_device_per_server, one_server
@@ -56,3 +57,18 @@ def test_best_variant_is_returned():
     result = run(both, "even", SolveOptions())
     assert result.plan.micro_batch == 1
     assert result.objective_s == 20.0
+
+
+def test_chunks_of_equal_layer_counts_take_turns():
+    """7 layers in 4 chunks on 2 devices: boundaries at floor(7 / 4), floor(14 / 4) and floor(21 / 4)."""
+    problem = Problem(
+        model=chain(7, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(4, schedule=Schedule.INTERLEAVED)
+    )
+    assert _stages(problem) == [(1, "host/0"), (2, "host/1"), (2, "host/0"), (2, "host/1")]
+
+
+def test_number_of_groups_that_take_turns_divides_that_of_micro_batches():
+    problem = Problem(
+        model=chain(8, {"gpu": 1.0}), cluster=one_server("gpu", 4), job=job(6, schedule=Schedule.INTERLEAVED)
+    )
+    assert [device for _, device in _stages(problem)] == ["host/0", "host/1", "host/2"] * 2

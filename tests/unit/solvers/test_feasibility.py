@@ -9,8 +9,8 @@ from planner.solvers.feasibility import fitting_plan
 from tests.property.strategies import problems
 
 
-@settings(max_examples=60)
-@given(problems(max_layers=5))
+@settings(max_examples=100)
+@given(problems(max_layers=5, interleaved=True))
 def test_a_legal_plan_is_found_where_there_is_one(problem):
     plan = fitting_plan(problem)
     assert (plan is None) == (next(all_plans(problem), None) is None)

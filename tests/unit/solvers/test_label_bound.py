@@ -7,15 +7,15 @@ from hypothesis import given, settings
 
 from planner.cost.cost_model import CostModel
 from planner.network.rows import build_rows
-from planner.network.stage_network import build_network
 from planner.simulator.engine import iteration_times
-from planner.solvers import label_bound
+from planner.solvers import parts
 from planner.solvers.brute_force import all_plans
 from planner.solvers.label_bound import LabelBound
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
 from tests.catalogue import CATALOGUE
 from tests.property.strategies import problems
+from tests.unit.network.enumeration import coarse_network
 
 ROUNDING = 1e-9
 PLENTY = 10_000
@@ -23,7 +23,7 @@ PLENTY = 10_000
 
 def labels_of(problem, *, cancelled=None):
     search = Search(problem, SolveOptions(time_limit_s=None), cancelled=cancelled)
-    rows = build_rows(build_network(search.costs, problem.variants[0]))
+    rows = build_rows(coarse_network(problem))
     return search, LabelBound(search, rows, 0.0), rows
 
 
@@ -52,7 +52,7 @@ def test_no_plan_is_faster_save_those_simulated(problem):
         before_s = labels.bound_s
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_splitting_reaches_the_optimum(problem):
     """Either the bound rises to it, or the plans below were met and simulated."""
@@ -73,7 +73,7 @@ def test_bound_of_the_heterogeneous_chain_is_its_optimum():
     """20 s, see the catalogue; bisection alone comes within its precision."""
     _, labels, _ = labels_of(heterogeneous_chain())
     labels.raise_to(20.0, may_split=True, max_steps=PLENTY)
-    assert labels.bound_s >= 20.0 * (1 - 2 * label_bound.PRECISION)
+    assert labels.bound_s >= 20.0 * (1 - 2 * parts.PRECISION)
 
 
 def test_labels_are_settled_before_they_branch():

@@ -2,19 +2,17 @@
 
 from hypothesis import given, settings
 
-from planner.cost.cost_model import CostModel
 from planner.network.lagrangian import price, single_family
 from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network
 from planner.solvers import multipliers
 from planner.solvers.multipliers import improve_multipliers
 from tests.catalogue import CATALOGUE
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import plan_paths
+from tests.unit.network.enumeration import plan_paths, positioned_network
 
 
 def rows_of(problem):
-    return build_rows(build_network(CostModel(problem), problem.variants[0]))
+    return build_rows(positioned_network(problem))
 
 
 def improved(rows, start, *, scale_s, cutoff_s=float("inf"), stop=lambda: False):

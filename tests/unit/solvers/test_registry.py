@@ -3,14 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from planner.core.errors import BadInputError
-from planner.core.result import Status
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import SOLVERS, load, run
+from planner.core.result import Status, StopCause
+from planner.core.schedule import Schedule
+from planner.solvers.options import RowChoice, SolveOptions
+from planner.solvers.registry import AUTO, MOST_STATES, SOLVERS, load, run, solver_for
 from tests.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
@@ -41,6 +43,52 @@ def test_observer_sees_the_history_of_the_result():
     result = run(CATALOGUE[0].problem, "even", SolveOptions(), observer=seen.append)
     assert tuple(seen) == result.history
     assert seen[-1].objective_s == result.objective_s
+
+
+@pytest.mark.parametrize("name", ["even", "greedy", "dp", "milp", "brute-force"])
+def test_search_never_ends_worse_than_its_start(name):
+    problem = next(known.problem for known in CATALOGUE if known.optimum_s and known.problem.max_stages > 1)
+    best = run(problem, "brute-force", SolveOptions())
+    begun = run(problem, name, SolveOptions(), start=best.plan)
+    assert begun.objective_s == best.objective_s
+    assert begun.history[0].objective_s == best.objective_s
+
+
+def exhaust(problem, search):
+    """A solver that finds a plan and then asks for more memory than there is."""
+    load("even")(problem, search)
+    raise MemoryError
+
+
+def test_solver_that_gets_no_more_memory_keeps_its_plan(monkeypatch):
+    monkeypatch.setitem(SOLVERS, "hungry", f"{__name__}:exhaust")
+    result = run(CATALOGUE[0].problem, "hungry", SolveOptions())
+    assert (result.status, result.stopped_by, result.solver) == (Status.FEASIBLE, StopCause.MEMORY, "hungry")
+    assert result.plan is not None
+
+
+def test_auto_is_milp_where_all_rows_count():
+    assert solver_for(AUTO, CATALOGUE[0].problem) == "milp"
+    assert solver_for("greedy", CATALOGUE[0].problem) == "greedy"
+
+
+def test_auto_is_dp_for_the_shared_rows():
+    assert solver_for(AUTO, CATALOGUE[0].problem, rows=RowChoice.SHARED) == "dp"
+
+
+def test_auto_is_milp_for_schedules_that_dp_does_not_know():
+    problem = CATALOGUE[0].problem
+    interleaved = replace(problem, job=replace(problem.job, schedules=(Schedule.INTERLEAVED,)))
+    assert solver_for(AUTO, interleaved, rows=RowChoice.SHARED) == "milp"
+
+
+def test_auto_is_milp_where_labels_would_be_many():
+    """A hundred hosts of one class: 101 counts of hosts opened."""
+    problem = CATALOGUE[0].problem
+    first, *others = problem.cluster.servers
+    servers = (replace(first, count=MOST_STATES), *others)
+    large = replace(problem, cluster=replace(problem.cluster, servers=servers))
+    assert solver_for(AUTO, large, rows=RowChoice.SHARED) == "milp"
 
 
 def test_no_solver_library_is_imported_before_a_solver_runs():

@@ -2,11 +2,12 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import pytest
 
 from planner.core.problem import Problem
-from planner.core.result import Status
+from planner.core.result import Status, StopCause
 from planner.solvers.brute_force import all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
@@ -121,6 +122,53 @@ def test_status_follows_from_plan_bound_and_budget(offered, bound_s, cancelled, 
     if cancelled:
         event.set()
     assert record.result("milp", proves=True, exhausted=exhausted).status is status
+
+
+@pytest.mark.parametrize(
+    ("options", "cancelled", "cause"),
+    [
+        ({}, False, None),
+        ({"time_limit_s": 1e-9}, False, StopCause.TIME),
+        ({"memory_limit_bytes": 1.0}, False, StopCause.MEMORY),
+        ({"memory_limit_bytes": 1e15}, False, None),
+        ({"memory_limit_bytes": 1.0, "time_limit_s": 1e-9}, True, StopCause.USER),
+    ],
+)
+def test_result_says_what_ended_the_search(options, cancelled, cause):
+    event = threading.Event()
+    record = search(cancelled=event, **options)
+    record.offer([CUT[2]])
+    record.raise_bound(15.0)
+    if cancelled:
+        event.set()
+    assert record.out_of_budget == (cause is not None)
+    assert record.result("milp", proves=True).stopped_by is cause
+
+
+def test_search_that_was_done_was_not_stopped():
+    record = search(time_limit_s=1e-9)
+    record.offer([CUT[2]])
+    record.raise_bound(20.0)
+    assert record.result("milp", proves=True).stopped_by is None
+    assert search(time_limit_s=1e-9).result("milp", proves=True, exhausted=True).stopped_by is None
+
+
+def test_exceeded_memory_ends_side_searches_too():
+    assert search(memory_limit_bytes=1.0).stop_after(1e6)()
+    assert not search(memory_limit_bytes=1e15).stop_after(1e6)()
+
+
+def test_legal_plan_is_a_beginning():
+    record = search()
+    record.begin_from(CUT[2])
+    assert (record.best_plan, record.best_s) == (CUT[2], 20.0)
+
+
+def test_illegal_plan_is_passed_over():
+    """Five micro-batches where the job has four."""
+    record = search()
+    record.begin_from(replace(CUT[2], num_microbatches=5))
+    assert record.best_plan is None
 
 
 def test_gap_without_a_plan_is_infinite():

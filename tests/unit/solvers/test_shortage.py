@@ -59,6 +59,35 @@ def test_first_change_that_helps_is_proposed(problem, remedy):
     assert shortage.short_bytes > 0
 
 
+def known(name):
+    return next(known.problem for known in CATALOGUE if known.name == name)
+
+
+def test_dividing_the_optimizer_state_is_proposed_where_it_does():
+    whole = known("divided optimizer state")
+    (shortage,) = find_shortages(replace(whole, job=replace(whole.job, zero1=False)))
+    assert (shortage.needed_bytes, shortage.limit_bytes) == (5.0, 3.0)
+    assert shortage.remedy.startswith("divide the optimizer state (--zero1); or ")
+
+
+def test_sharing_layers_is_proposed_where_it_does():
+    """A layer of 4 bytes on two devices of 2."""
+    model = chain(1, {"gpu": 1.0}, params_bytes=8.0, tensor_parallel_bytes=0.0)
+    chosen = job(1, optimizer=WEIGHTS_ONLY, tensor_parallel=(1,))
+    (shortage,) = find_shortages(Problem(model=model, cluster=one_server("gpu", 2, memory_bytes=2.0), job=chosen))
+    assert shortage.remedy.startswith("allow any tensor parallelism (--tensor-parallel auto); or ")
+
+
+def test_single_pipeline_is_proposed_where_it_does():
+    """4 layers of 1 byte on two hosts of 2; a third host would give two pipelines no equal shares."""
+    problem = known("several pipelines")
+    cluster = replace(problem.cluster, device_types=kinds(gpu=2.0))
+    chosen = replace(problem.job, optimizer=WEIGHTS_ONLY, pipelines=(2,))
+    model = chain(4, {"gpu": 2.0}, params_bytes=2.0)
+    (shortage,) = find_shortages(replace(problem, model=model, cluster=cluster, job=chosen))
+    assert shortage.remedy.startswith("a single pipeline (--pipelines 1); or ")
+
+
 def test_several_servers_are_proposed_where_one_does_not_do():
     """4 layers of 1 byte, one device of 1: three more are needed, and counts are doubled."""
     problem = Problem(
@@ -103,3 +132,11 @@ def test_infeasible_result_carries_the_shortages(solver):
     result = run(TOO_LARGE, solver, SolveOptions())
     assert result.status is Status.INFEASIBLE
     assert result.shortages == find_shortages(TOO_LARGE)
+
+
+def test_interleaved_plan_that_comes_nearest_is_described():
+    """Two layers of 3 bytes on one device of 2, as two chunks that need 6 together."""
+    problem = replace(TOO_LARGE, job=replace(TOO_LARGE.job, schedules=(Schedule.INTERLEAVED,)))
+    problem = replace(problem, cluster=one_device_per_server("gpu", memory_bytes=2.0))
+    shortages = find_shortages(problem)
+    assert [(s.layers, s.needed_bytes, s.limit_bytes) for s in shortages] == [((0, 1), 6.0, 2.0), ((1, 2), 6.0, 2.0)]

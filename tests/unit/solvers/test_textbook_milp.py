@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem
 from planner.core.result import Status
 from planner.core.schedule import Schedule
@@ -16,7 +17,7 @@ from planner.solvers.brute_force import all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from planner.solvers.textbook_model import TextbookModel
-from tests.catalogue import CATALOGUE, chain, job, one_device_per_server
+from tests.catalogue import CATALOGUE, PLAIN_SCHEDULES, chain, job, one_device_per_server
 from tests.property.strategies import problems
 
 UNLIMITED_TIME = SolveOptions(time_limit_s=None)
@@ -33,7 +34,7 @@ def _check_against_enumeration(problem, solver):
         assert (result.bound_s or 0.0) == result.row_bound_s <= result.objective_s
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(problems(max_layers=5))
 def test_least_rows_of_all_plans_are_found_by_highs(problem):
     _check_against_enumeration(problem, "textbook-milp")
@@ -60,12 +61,19 @@ def test_later_layers_leave_room_for_the_stages_to_come():
 
 def test_cancelled_search_keeps_the_plan_of_the_first_variant_and_claims_nothing():
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
-    problem = replace(problem, job=replace(problem.job, schedules=tuple(Schedule)))
+    problem = replace(problem, job=replace(problem.job, schedules=PLAIN_SCHEDULES))
     cancelled = threading.Event()
     result = run(problem, "textbook-milp", UNLIMITED_TIME, observer=lambda _: cancelled.set(), cancelled=cancelled)
     assert result.status is Status.INTERRUPTED
     assert result.plan is not None
     assert (result.bound_s, result.row_bound_s) == (None, None)
+
+
+@pytest.mark.parametrize("solver", ["textbook-milp", "textbook-milp-cbc"])
+def test_interleaved_plans_are_refused(solver):
+    problem = replace(CATALOGUE[0].problem, job=replace(CATALOGUE[0].problem.job, schedules=tuple(Schedule)))
+    with pytest.raises(UnsupportedError, match=f"solver '{solver}': .* knows no schedule interleaved"):
+        run(problem, solver, UNLIMITED_TIME)
 
 
 def test_without_time_there_is_neither_plan_nor_claim():

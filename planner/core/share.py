@@ -1,0 +1,144 @@
+"""The equal part of the cluster that each of several identical pipelines has."""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+from planner.core.checks import require, require_count
+from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How the hosts of every class are dealt out to P identical pipelines.
+
+    P = hosts split x devices split in every class: the hosts of a class go to `host_splits` groups
+    of pipelines, and inside a host the devices of every island to P / `host_splits` pipelines.
+    """
+
+    num_pipelines: int = 1
+    host_splits: tuple[int, ...] = ()
+    """Per server class; empty for a single pipeline, which has the whole cluster."""
+
+    def __post_init__(self) -> None:
+        require_count("share", "num_pipelines", self.num_pipelines)
+        require(bool(self.host_splits) == (self.num_pipelines > 1), "share", "host_splits", "as P says", self)
+        for split in self.host_splits:
+            require_count("share", "host_splits", split)
+            require(self.num_pipelines % split == 0, "share", "host_splits", "divisors of num_pipelines", self)
+
+    def host_split(self, server_class: int) -> int:
+        """Groups of pipelines that have hosts of their own in the class."""
+        return self.host_splits[server_class] if self.host_splits else 1
+
+    def device_split(self, server_class: int) -> int:
+        """Pipelines that share each host of the class."""
+        return self.num_pipelines // self.host_split(server_class)
+
+
+WHOLE = Share()
+"""One pipeline has everything."""
+
+
+def shares_of(cluster: Cluster, num_pipelines: int) -> tuple[Share, ...]:
+    """The ways to give P pipelines equal parts: whole servers as far as they go, or devices as far as they go.
+
+    Servers first: of every class, each group of gcd(P, hosts) pipelines has hosts of its own, and
+    the devices of a host are dealt out to the rest of the factor. Devices first: gcd of P and all
+    island sizes, and whole hosts for the rest. A way that does not come out even is left out.
+    """
+    if num_pipelines == 1:
+        return (WHOLE,)
+    servers_first = tuple(math.gcd(num_pipelines, server.count) for server in cluster.servers)
+    devices_first = tuple(num_pipelines // math.gcd(num_pipelines, _slots(server)) for server in cluster.servers)
+    ways = dict.fromkeys((servers_first, devices_first))
+    return tuple(
+        Share(num_pipelines=num_pipelines, host_splits=splits)
+        for splits in ways
+        if all(
+            server.count % split == 0 and _slots(server) % (num_pipelines // split) == 0
+            for server, split in zip(cluster.servers, splits, strict=True)
+        )
+    )
+
+
+def is_share_of(cluster: Cluster, share: Share) -> bool:
+    """Whether the cluster can be dealt out so."""
+    return share in shares_of(cluster, share.num_pipelines)
+
+
+def cluster_share(cluster: Cluster, share: Share) -> Cluster:
+    """What one pipeline has, as a cluster of its own.
+
+    Pipelines that share a host send at the same moments, so each has an equal part of what they
+    share: interfaces, network paths, bridges and shared fabrics. A switch keeps its speed for each.
+    """
+    if share.num_pipelines == 1:
+        return cluster
+    servers = tuple(_server_share(server, share, index) for index, server in enumerate(cluster.servers))
+    pairs = itertools.combinations_with_replacement(range(len(cluster.servers)), 2)
+    overrides = tuple(_path_share(cluster, share, first, second) for first, second in pairs)
+    name = f"one of {share.num_pipelines} equal shares of {cluster.name}"
+    return replace(cluster, name=name, servers=servers, overrides=overrides)
+
+
+def device_names(cluster: Cluster, share: Share, pipeline: int) -> dict[str, str]:
+    """Names of the devices of one pipeline: from its own share to the cluster.
+
+    Pipeline p has, of every class, host group p // device_split and the part p % device_split of
+    the devices of each island.
+    """
+    part = cluster_share(cluster, share)
+    names: dict[str, str] = {}
+    for index, (own, server) in enumerate(zip(part.servers, cluster.servers, strict=True)):
+        group, slice_number = divmod(pipeline, share.device_split(index))
+        own_hosts, hosts = part.host_names(index), cluster.host_names(index)
+        for host in range(own.count):
+            for mine, theirs in _slot_pairs(own, server, slice_number):
+                names[f"{own_hosts[host]}/{mine}"] = f"{hosts[group * own.count + host]}/{theirs}"
+    return names
+
+
+def _slot_pairs(own: Server, server: Server, slice_number: int) -> list[tuple[int, int]]:
+    """Device numbers on a host, in the share and in the cluster."""
+    pairs, mine, first = [], 0, 0
+    for part, island in zip(own.islands, server.islands, strict=True):
+        begin = first + slice_number * part.count
+        pairs += [(mine + offset, begin + offset) for offset in range(part.count)]
+        mine += part.count
+        first += island.count
+    return pairs
+
+
+def _path_share(cluster: Cluster, share: Share, first: int, second: int) -> NetworkOverride:
+    """The network between two classes: as many pipelines use the path between two hosts as share both."""
+    sharing = min(share.device_split(first), share.device_split(second))
+    return NetworkOverride(
+        servers=(cluster.servers[first].name, cluster.servers[second].name),
+        link=_slower(cluster.network_between(first, second), sharing),
+    )
+
+
+def _server_share(server: Server, share: Share, index: int) -> Server:
+    sharing = share.device_split(index)
+    return replace(
+        server,
+        count=server.count // share.host_split(index),
+        islands=tuple(_island_share(island, sharing) for island in server.islands),
+        nic=_slower(server.nic, sharing),
+        bridge=None if server.bridge is None else _slower(server.bridge, sharing),
+    )
+
+
+def _island_share(island: Island, sharing: int) -> Island:
+    fabric = _slower(island.fabric, sharing) if island.shared else island.fabric
+    return replace(island, count=island.count // sharing, fabric=fabric)
+
+
+def _slower(link: Link, sharing: int) -> Link:
+    return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / sharing)
+
+
+def _slots(server: Server) -> int:
+    """Most pipelines that can have an equal part of every island."""
+    return math.gcd(*(island.count for island in server.islands))

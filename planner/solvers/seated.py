@@ -1,0 +1,133 @@
+"""Stages on a given sequence of seats, for any number of ways to cut the layers at once."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.core.cluster import Link
+from planner.core.problem import Variant
+from planner.core.schedule import warmup_depths
+from planner.cost.links import link_between_hosts, link_within_host
+from planner.cost.plan_costs import Floats, Ints
+from planner.network.layout import Block, Layout
+from planner.network.seating import Seat
+from planner.solvers.stage_tables import StageTables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutCosts:
+    """Costs of n cuts into S stages each; infinite where a stage is empty or does not fit in memory."""
+
+    forward_s: Floats
+    """Shape (n, S)."""
+    backward_s: Floats
+    """Recomputation included, shape (n, S)."""
+    tail_s: Floats
+    """Gradient all-reduce and optimizer step, shape (n, S)."""
+    transfer_s: Floats
+    """Shape (n, S - 1)."""
+
+
+class SeatedStages:
+    """What stages on these seats cost, wherever the layers are cut.
+
+    Attributes
+    ----------
+    depth
+        Warm-up depth of each stage, shape (S,).
+    plain_start, recomputing_start
+        For every stage and stop, the first start that fits in memory without and with
+        recomputation, shape (S, L + 1).
+    work_s
+        F + B of the layers before each boundary, without recomputation, shape (S, L + 1).
+    line_load
+        Messages per micro-batch that each shared line carries for each boundary, shape (lines, S - 1).
+    """
+
+    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[Seat]) -> None:
+        self.variant, self.seats, self.num_layers = variant, tuple(seats), tables.num_layers
+        columns = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
+        depths = warmup_depths(variant.schedule, len(seats), variant.num_microbatches)
+        self.depth = np.array(depths)
+        self.forward_s = np.array([column.forward_s for column in columns])
+        self.backward_s = np.array([column.backward_s for column in columns])
+        self.work_s = self.forward_s + self.backward_s
+        self.plain_start = np.array([c.plain.starts(k) for c, k in zip(columns, depths, strict=True)])
+        self.recomputing_start = np.array([c.recomputing.starts(k) for c, k in zip(columns, depths, strict=True)])
+        self._tail_s = np.array([column.tail_s for column in columns])
+        self._tail_latency_s = np.array([column.tail_latency_s for column in columns])
+        self.transfer_s, self.line_load = _transfers(tables, variant, self.seats)
+        self._row = np.arange(len(columns)) * (self.num_layers + 1)
+
+    @property
+    def num_stages(self) -> int:
+        """S."""
+        return len(self.seats)
+
+    def layout(self, stops: Ints) -> Layout:
+        """The layout of one cut, stops of shape (S,)."""
+        return tuple(
+            Block(stop=int(stop), placement=seat.placement, opens=seat.opens)
+            for stop, seat in zip(stops, self.seats, strict=True)
+        )
+
+    def costs(self, stops: Ints) -> CutCosts:
+        """Costs of many cuts.
+
+        Parameters
+        ----------
+        stops
+            Shape (n, S), the last one L.
+        """
+        last = self._row + stops
+        starts = np.zeros_like(stops)
+        starts[:, 1:] = stops[:, :-1]
+        first = self._row + starts
+        forward_s = self.forward_s.take(last) - self.forward_s.take(first)
+        backward_s = self.backward_s.take(last) - self.backward_s.take(first)
+        recompute = starts < self.plain_start.take(last)
+        backward_s += np.where(recompute, forward_s, 0.0)
+        backward_s[(starts >= stops) | (recompute & (starts < self.recomputing_start.take(last)))] = np.inf
+        return CutCosts(
+            forward_s=forward_s,
+            backward_s=backward_s,
+            tail_s=self._tail_s.take(last) - self._tail_s.take(first) + self._tail_latency_s,
+            transfer_s=self.transfer_s.take(last[:, :-1]),
+        )
+
+
+_Line = tuple[int, str, int]
+"""Host, kind and island."""
+
+
+def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -> tuple[Floats, Floats]:
+    """Seconds over each boundary between two seats at any layer, and the lines these messages share."""
+    cluster = tables.costs.of(variant.share).cluster
+    message_bytes = variant.micro_batch * tables.boundary_bytes
+    rows, users, host = [], dict[_Line, list[int]](), 0
+    for index, (sender, receiver) in enumerate(itertools.pairwise(seats)):
+        link, lines = _link(tables, variant, sender, receiver), list[_Line]()
+        if receiver.opens:
+            lines = [(host, "nic", 0), (host + 1, "nic", 0)]
+            host += 1
+        elif sender.placement.island != receiver.placement.island:
+            lines = [(host, "bridge", 0)] * 2
+        elif cluster.servers[sender.placement.server_class].islands[sender.placement.island].shared:
+            lines = [(host, "fabric", sender.placement.island)] * 2
+        for line in lines:
+            users.setdefault(line, []).append(index)
+        rows.append(link.latency_s + message_bytes / link.bandwidth_bytes_per_s)
+    load = [np.bincount(line, minlength=len(rows)) for line in users.values() if len(line) > 1]
+    transfer_s = np.array(rows).reshape(len(rows), tables.num_layers + 1)
+    return transfer_s, np.array(load, dtype=float).reshape(len(load), len(rows))
+
+
+def _link(tables: StageTables, variant: Variant, sender: Seat, receiver: Seat) -> Link:
+    cluster, first, second = tables.costs.of(variant.share).cluster, sender.placement, receiver.placement
+    if receiver.opens:
+        return link_between_hosts(
+            cluster, (first.server_class, first.num_hosts), (second.server_class, second.num_hosts)
+        )
+    return link_within_host(cluster, first.server_class, first.island, second.island)

@@ -1,0 +1,38 @@
+"""Seconds that the steps of a search take."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class StepClock:
+    """Sums seconds by step; while one step is inside another, only the inner one counts."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._since_s = now()
+        self._open: list[str] = []
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count what happens inside for the named step."""
+        self._settle()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._settle()
+            self._open.pop()
+
+    @property
+    def seconds(self) -> tuple[tuple[str, float], ...]:
+        """Of each step so far, by name."""
+        return tuple(sorted(self._seconds.items()))
+
+    def _settle(self) -> None:
+        now_s = self._now()
+        if self._open:
+            name = self._open[-1]
+            self._seconds[name] = self._seconds.get(name, 0.0) + now_s - self._since_s
+        self._since_s = now_s

@@ -1,0 +1,19 @@
+"""Formats of pictures."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.report.images import ImageFormat, image_format
+
+
+def test_format_follows_the_suffix():
+    assert image_format(Path("out/plan.PNG"), what="a chart") is ImageFormat.PNG
+    assert image_format(Path("plan.svg"), what="a chart") is ImageFormat.SVG
+
+
+@pytest.mark.parametrize("name", ["plan.pdf", "plan", "png"])
+def test_other_suffixes_are_refused(name):
+    with pytest.raises(BadInputError, match=r"a chart is written as \.png or \.svg"):
+        image_format(Path(name), what="a chart")
