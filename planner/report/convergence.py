@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 WIDTH_IN, HEIGHT_IN = 8.0, 4.5
 TIME_COLOUR, BOUND_COLOUR, GAP_COLOUR = "#D55E00", "#0072B2", "#DDDDDD"
-"""Vermillion and blue of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
+"""Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
 MARGIN, RIGHT_MARGIN = 0.08, 0.02
 """Of the height, above and below; of the width, for the marks at the end."""
 FURTHEST = 1.0
