@@ -76,7 +76,7 @@ def _row(spec: Spec, answers: dict[str, Measured | None]) -> list[str]:
         "-" if result.bound_s is None else format_seconds(result.bound_s),
         percent(result.gap),
         whole_seconds(milp.seconds),
-        f"{milp.peak_bytes / 1e9:.1f} GB",
+        f"{milp.peak_bytes / 2**30:.2f} GiB",
         f"{100 * spec.wanted_gap:g} %, {spec.time_limit_s:.0f} s",
         whole_seconds(seconds_to_gap(result, spec.wanted_gap)),
     ]
