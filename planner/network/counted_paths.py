@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
+
+States = NDArray[np.int32]
+"""Numbers of count states: there may be many of them for each arc."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ class _Level:
     """The grouped ends: heads on the way from the source, tails on the way to the sink."""
     others: Ints
     """The other end of each arc."""
-    states: Ints | None
+    states: States | None
     """Count state at the other end for each count state at the grouped one, shape (n, H); None: the same."""
 
 
@@ -177,12 +181,12 @@ class CountedPaths:
             node, state = int(self._tail[arcs[best]]), int(states[best])
         return np.array(path[::-1])
 
-    def _levels(self, order: Ints, near: Ints, far: Ints, states: Callable[[Ints], Ints]) -> list[_Level]:
+    def _levels(self, order: Ints, near: Ints, far: Ints, states: Callable[[Ints], States]) -> list[_Level]:
         near_levels = self._graph.level[near[order]]
         cuts = np.flatnonzero(np.concatenate(([True], near_levels[1:] != near_levels[:-1])))
         return [self._level(arcs, near, far, states) for arcs in np.split(order, cuts[1:])]
 
-    def _level(self, arcs: Ints, near: Ints, far: Ints, states: Callable[[Ints], Ints]) -> _Level:
+    def _level(self, arcs: Ints, near: Ints, far: Ints, states: Callable[[Ints], States]) -> _Level:
         nodes = near[arcs]
         begins = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1])))
         return _Level(
@@ -193,16 +197,18 @@ class CountedPaths:
             states=states(arcs) if (self._opened_hosts[arcs] > 0).any() else None,
         )
 
-    def _states_before(self, arcs: Ints) -> Ints:
+    def _states_before(self, arcs: Ints) -> States:
         """Count state before each arc for every count state after it, shape (n, H)."""
         used, strides, opened = self._used(arcs)
-        return np.where(used >= opened, np.arange(self.num_states) - opened * strides, self.num_states)
+        before = np.where(used >= opened, np.arange(self.num_states) - opened * strides, self.num_states)
+        return before.astype(np.int32)
 
-    def _states_after(self, arcs: Ints) -> Ints:
+    def _states_after(self, arcs: Ints) -> States:
         """Count state after each arc for every count state before it, shape (n, H)."""
         used, strides, opened = self._used(arcs)
         most = (self._counts - 1)[self._opened_class[arcs]][:, None]
-        return np.where(used + opened <= most, np.arange(self.num_states) + opened * strides, self.num_states)
+        after = np.where(used + opened <= most, np.arange(self.num_states) + opened * strides, self.num_states)
+        return after.astype(np.int32)
 
     def _used(self, arcs: Ints) -> tuple[Ints, Ints, Ints]:
         """Hosts opened of the arc's class in every count state, the class's stride, hosts the arc opens."""
