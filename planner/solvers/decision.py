@@ -132,11 +132,13 @@ class Decision:
     def _criteria(self, limit_s: float) -> Criteria:
         rows = self.rows
         unlimited = np.full(len(self._busy), np.inf)
+        # An exact answer must not accept a path above the limit; a proof must not lose one to rounding.
+        first_s = limit_s if self._exact else limit_s * (1 + TOLERANCE)
         return Criteria(
             round_trip=rows.round_trip,
             forward=rows.forward,
-            latest_round_trip=limit_s - self._busy,
-            latest_forward=np.where(rows.network.arcs.is_stage, limit_s - self._sync, np.inf),
+            latest_round_trip=first_s - self._busy,
+            latest_forward=np.where(rows.network.arcs.is_stage, first_s - self._sync, np.inf),
             latest_end=limit_s * (1 + TOLERANCE) - self._bottleneck,
             latest_drain=unlimited if self._drain is None else limit_s * (1 + TOLERANCE) - self._drain,
             loop=-unlimited if self._last is None else self._last.loop,
