@@ -1,1 +1,22 @@
-"""Run a plan on torch."""
+"""Run a plan on torch.
+
+`load`, `Pipeline` and `Team` are imported when they are used: torch takes seconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from executor.loading import load
+    from executor.pipeline import Pipeline
+    from executor.team import Team
+
+__all__ = ["Pipeline", "Team", "load"]
+
+_HOMES = {"load": "executor.loading", "Pipeline": "executor.pipeline", "Team": "executor.team"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

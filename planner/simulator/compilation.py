@@ -96,7 +96,7 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
     actions = _Actions(
         device=_devices(stages, np.repeat(np.arange(len(lists)), lengths)),
         samples=max(action.hi for action in flat),
-        kind=np.array([Kind.BACKWARD if action.op is Op.BACKWARD else Kind.FORWARD for action in flat], dtype=np.int64),
+        kind=np.array([_kind(action) for action in flat], dtype=np.int64),
         stage=stages,
         lo=np.array([action.lo for action in flat], dtype=np.int64),
         hi=np.array([action.hi for action in flat], dtype=np.int64),
@@ -107,6 +107,13 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
             _check_coverage(actions, stage, kind)
         _check_forward_first(actions, stage)
     return actions
+
+
+def _kind(action: Action) -> Kind:
+    kinds = {Op.FORWARD: Kind.FORWARD, Op.BACKWARD: Kind.BACKWARD}
+    if action.op not in kinds:
+        raise BadInputError(f"schedule: stage {action.stage} has half a backward ({action.op}), which is not simulated")
+    return kinds[action.op]
 
 
 def _devices(stage: Ints, device: Ints) -> Ints:

@@ -1,7 +1,7 @@
 """Action lists: what each device group runs, in which order.
 
 An action is the forward or backward of a range of samples [lo, hi) of the pipeline's share of the
-global batch on one stage. Ranges make equal micro-batches, halved warm-up micro-batches and stages
+global batch on one stage; the executor also plays halves of a split backward, which are not simulated. Ranges make equal micro-batches, halved warm-up micro-batches and stages
 with sizes of their own one mechanism.
 """
 
@@ -10,19 +10,25 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from planner.core.checks import require_count
+from planner.core.checks import require, require_count
 from planner.core.interleaving import Interleaving
+from planner.core.plan import Plan, Stage
+from planner.core.schedule import Schedule
 
 
 class Op(StrEnum):
-    """Direction of an action."""
+    """What an action does."""
 
     FORWARD = "F"
     BACKWARD = "B"
+    INPUT_GRADIENT = "I"
+    """First half of a split backward: the gradient that the stage before waits for."""
+    WEIGHT_GRADIENT = "W"
+    """Second half: the gradients of the weights, any time later (Qi et al., Zero Bubble, ICLR 2024)."""
 
 
 class Action(NamedTuple):
-    """Forward or backward of the samples [lo, hi) on a stage."""
+    """Forward, backward or half a backward of the samples [lo, hi) on a stage."""
 
     op: Op
     stage: int
@@ -55,6 +61,29 @@ def stage_actions(stage: int, forwards: Sequence[int], backwards: Sequence[int],
             forwarded = actions[-1].hi
         actions.append(backward)
     return actions
+
+
+def plan_actions(plan: Plan) -> list[list[Action]]:
+    """Actions of every device group of each pipeline of a plan, in its stages' own micro-batch sizes.
+
+    Raises
+    ------
+    BadInputError
+        If a stage's micro-batch sizes do not divide the samples of a pipeline.
+    """
+    if plan.schedule is Schedule.INTERLEAVED:
+        num_groups = len(plan.stages) // plan.chunks
+        return interleaved_actions(num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
+    num_samples = plan.num_microbatches * plan.micro_batch
+    return [_own_sizes(index, stage, num_samples) for index, stage in enumerate(plan.stages)]
+
+
+def _own_sizes(index: int, stage: Stage, num_samples: int) -> list[Action]:
+    sizes = (stage.forward_micro_batch, stage.backward_micro_batch)
+    for size in sizes:
+        require(num_samples % size == 0, f"stage {index}", "micro-batch", f"a divisor of {num_samples} samples", size)
+    forwards, backwards = ([size] * (num_samples // size) for size in sizes)
+    return stage_actions(index, forwards, backwards, depth=stage.warmup_depth * stage.forward_micro_batch)
 
 
 def pipeline_actions(warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 1) -> list[list[Action]]:

@@ -1,0 +1,96 @@
+"""Action lists checked before anything starts."""
+
+from collections.abc import Sequence
+
+from planner.core.checks import require
+from planner.core.errors import BadInputError
+from planner.core.plan import Plan
+from planner.simulator.compilation import compile_program
+from planner.simulator.schedules import Action, Op
+
+
+def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
+    """Refuse action lists that could not be played, or not within the memory that was planned for.
+
+    Raises
+    ------
+    BadInputError
+        If the stages are not those of the plan or stand on other device groups; if the forwards or
+        backwards of a stage do not cover the pipeline's samples exactly once, a backward comes before a
+        forward of its samples or cuts through one; if half a backward has no other half behind it; if
+        device groups wait for each other forever (the stuck actions are named); or if a stage keeps more
+        samples than its warm-up depth allows.
+    """
+    num_groups = len(plan.stages) // plan.chunks
+    require(len(lists) == num_groups, "schedule", "action lists", f"one for each of {num_groups} groups", len(lists))
+    for group, actions in enumerate(lists):
+        own = set(range(group, len(plan.stages), num_groups))
+        stages = {action.stage for action in actions}
+        require(stages == own, f"device group {group}", "stages", f"{sorted(own)}", sorted(stages))
+    compile_program([[_whole(action) for action in actions if _counts(action)] for actions in lists])
+    num_samples = plan.num_microbatches * plan.micro_batch
+    for actions in lists:
+        for stage in sorted({action.stage for action in actions}):
+            own_actions = [action for action in actions if action.stage == stage]
+            _check_samples(own_actions, num_samples)
+            _check_unions(own_actions)
+            _check_halves(own_actions)
+            _check_buffers(own_actions, plan)
+
+
+def _counts(action: Action) -> bool:
+    """Whether other stages wait for it: the gradient of weights is the stage's own affair."""
+    return action.op is not Op.WEIGHT_GRADIENT
+
+
+def _whole(action: Action) -> Action:
+    return action._replace(op=Op.BACKWARD) if action.op is Op.INPUT_GRADIENT else action
+
+
+def _check_samples(actions: Sequence[Action], num_samples: int) -> None:
+    last = max(action.hi for action in actions)
+    require(last == num_samples, f"stage {actions[0].stage}", "last sample", f"{num_samples}, as planned", last)
+
+
+def _check_unions(actions: Sequence[Action]) -> None:
+    """A backward undoes whole forwards: one pass of a graph cannot be split by samples."""
+    cuts = {cut for action in actions if action.op is Op.FORWARD for cut in (action.lo, action.hi)}
+    for action in actions:
+        if action.lo not in cuts or action.hi not in cuts:
+            raise BadInputError(
+                f"schedule: {_name(action)} cuts through a forward; a backward takes whole forwards of its stage"
+            )
+
+
+def _check_halves(actions: Sequence[Action]) -> None:
+    waiting: set[tuple[int, int]] = set()
+    for action in actions:
+        samples = (action.lo, action.hi)
+        if action.op is Op.INPUT_GRADIENT:
+            waiting.add(samples)
+        elif action.op is Op.WEIGHT_GRADIENT:
+            if samples not in waiting:
+                raise BadInputError(f"schedule: {_name(action)} needs an I of the same samples before it")
+            waiting.remove(samples)
+    if waiting:
+        lo, hi = min(waiting)
+        raise BadInputError(f"schedule: I of samples [{lo}, {hi}) on stage {actions[0].stage} has no W after it")
+
+
+def _check_buffers(actions: Sequence[Action], plan: Plan) -> None:
+    """Samples that wait for a backward, against the warm-up depth that the memory was planned with."""
+    stage = plan.stages[actions[0].stage]
+    allowed = stage.warmup_depth * stage.forward_micro_batch
+    held = 0
+    frees = Op.WEIGHT_GRADIENT if any(action.op is Op.WEIGHT_GRADIENT for action in actions) else Op.BACKWARD
+    for action in actions:
+        held += (action.hi - action.lo) * ((action.op is Op.FORWARD) - (action.op in (frees, Op.BACKWARD)))
+        if held > max(allowed, stage.backward_micro_batch):
+            raise BadInputError(
+                f"schedule: with {_name(action)} the stage holds {held} samples, "
+                f"its warm-up depth of {stage.warmup_depth} x {stage.forward_micro_batch} allows {allowed}"
+            )
+
+
+def _name(action: Action) -> str:
+    return f"{action.op} of samples [{action.lo}, {action.hi}) on stage {action.stage}"

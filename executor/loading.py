@@ -1,0 +1,237 @@
+"""From a plan and layers to a pipeline."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from executor.batch import CountFunction, LossFunction
+from executor.build import SEED_STRIDE, Layers, build_stages, share_tied
+from executor.clock import clock_for
+from executor.design import AnyPlan, Design, Training
+from executor.gradients import GradientSync, groups_of
+from executor.layout import Layout, Role
+from executor.memory import MemoryMeter
+from executor.messages import turns_of
+from executor.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
+from executor.pace import FullSpeed, Pace
+from executor.pipeline import Pipeline
+from executor.stage import StageModule
+from executor.tensor_parallel import share_layer
+from executor.thread_transport import Hub
+from executor.transport import DistributedTransport, Transport
+from executor.watched_transport import WatchedTransport
+from executor.world import World
+from planner.core.errors import BadInputError
+from planner.simulator.schedules import Action, Op
+
+PaceMaker = Callable[[Role], Pace]
+"""Makes the pace of a rank."""
+Groups = Mapping[tuple[int, ...], dist.ProcessGroup]
+
+
+def load(  # noqa: PLR0913
+    plan: AnyPlan,
+    layers: Layers,
+    loss_fn: LossFunction | None = None,
+    optimizer: OptimizerFactory = DEFAULT,
+    *,
+    count: CountFunction | None = None,
+    clip_norm: float | None = None,
+    autocast: torch.dtype | None = None,
+    seed: int = 0,
+    actions: Sequence[Sequence[Action]] | None = None,
+    shares: Sequence[Sequence[int]] | None = None,
+    device: torch.device | None = None,
+    pace: PaceMaker | None = None,
+    world: World | None = None,
+) -> Pipeline:
+    """Build this rank's part of a plan; all ranks of `torch.distributed` call it together.
+
+    Parameters
+    ----------
+    plan
+        A plan, a plan file, or the path of one.
+    layers
+        A chain of layers, or a list of modules or of functions that build them, one for each layer
+        of the plan's model. A rank builds its own layers only; their initial values follow from `seed`
+        alone, whatever the partition.
+    loss_fn
+        loss_fn(output, targets) is the mean over the samples it is given; with `count` it is their sum.
+        None: the chain's own.
+    optimizer
+        Makes an optimizer of parameters, for example `functools.partial(torch.optim.SGD, lr=0.1)`;
+        where the plan's job asks for ZeRO-1 its state is divided over the copies of a stage.
+    count
+        What the sum of the losses is divided by, from the targets of the global batch: tokens that
+        are not padding, for example. None: every sample weighs the same.
+    clip_norm
+        Largest norm of the gradient of the whole model.
+    autocast
+        Type in which torch's autocast computes; None: the layers' own.
+    actions
+        Action lists, one for each device group, in place of those of the plan's schedule.
+    shares
+        For each device group, in which proportion its replicas divide micro-batches; None: evenly.
+    device
+        None: the current GPU if the backend is NCCL, else the CPU.
+    pace
+        None: as fast as it goes.
+    world
+        As :func:`executor.world.join_world` gave it: a rank that waits in vain then says for whom. None: it
+        says only that it did.
+
+    Raises
+    ------
+    BadInputError
+        If the layers are not the plan's, the number of ranks is not that of its devices, the action
+        lists cannot be played, or there is no loss.
+    """
+    training = Training(
+        loss_fn=loss_fn, optimizer=optimizer, count=count, clip_norm=clip_norm, autocast=autocast, seed=seed
+    )
+    design = Design.of(plan, layers, training, actions=actions, shares=shares)
+    role, groups, transport = _join(design)
+    pipeline = assemble(
+        design,
+        role,
+        transport=transport if world is None else WatchedTransport(transport, world),
+        device=device or _own_device(),
+        groups=groups,
+        pace=pace(role) if pace else FullSpeed(),
+    )
+    _draw_apart(design, role)
+    return pipeline
+
+
+def assemble(
+    design: Design,
+    role: Role,
+    *,
+    transport: Transport,
+    device: torch.device,
+    groups: Groups,
+    pace: Pace,
+    alone: AbstractContextManager[object] | None = None,
+) -> Pipeline:
+    """One rank's pipeline.
+
+    Parameters
+    ----------
+    groups
+        Process groups by ranks: for tensor parallelism and ZeRO-1, which torch does by itself.
+    alone
+        Held while the rank computes; None: it may compute beside others.
+    """
+    memory = MemoryMeter(device)
+    stages = build_stages(design.chain, design.plan, role, seed=design.training.seed, device=device)
+    _share_layers(design, role, stages, groups=groups, device=device)
+    parameters = _named(stages, share_tied(design.chain, stages))
+    return Pipeline(
+        model=design.chain.name,
+        plan_hash=design.plan_hash,
+        layout=design.layout,
+        role=role,
+        stages=tuple(stages),
+        parameters=parameters,
+        optimizer=_optimizer(design, role, parameters, groups),
+        transport=transport,
+        device=device,
+        global_batch=design.global_batch,
+        loss=design.loss,
+        count=design.training.count,
+        turns=turns_of(design.lists, design.layout, pipeline=role.pipeline)[role.rank],
+        forward_turns=turns_of(_forwards(design.lists), design.layout, pipeline=role.pipeline)[role.rank],
+        sync=GradientSync(
+            layout=design.layout, role=role, transport=transport, parameters=parameters, tied=design.tied, device=device
+        ),
+        clock=clock_for(device),
+        pace=pace,
+        memory=memory,
+        alone=alone or nullcontext(),
+        autocast=design.training.autocast,
+        clip_norm=design.training.clip_norm,
+    )
+
+
+def _join(design: Design) -> tuple[Role, Groups, Transport]:
+    """The process among the others; a plan for one device needs no others."""
+    layout = design.layout
+    num_ranks = dist.get_world_size() if dist.is_initialized() else 1
+    if num_ranks != layout.world_size:
+        raise BadInputError(
+            f"executor: the plan has {layout.world_size} devices, one process for each, but there are {num_ranks}; "
+            f"start as many, for example by torchrun --nproc-per-node {layout.world_size}"
+        )
+    if not dist.is_initialized():
+        return layout.roles[0], {}, Hub(1).transport(0)
+    tagged = "nccl" not in dist.get_backend_config()
+    flows = () if tagged else _flows(design)
+    transport = DistributedTransport(tagged=tagged, groups=groups_of(layout, design.tied), flows=flows)
+    return layout.roles[dist.get_rank()], transport.groups, transport
+
+
+def _flows(design: Design) -> Iterator[tuple[int, int, Op, int]]:
+    """Source, target, direction and stage of every flow of messages between ranks."""
+    for pipeline in range(design.layout.num_pipelines):
+        for turns in turns_of(design.lists, design.layout, pipeline=pipeline).values():
+            for turn in turns:
+                for message in turn.sends:
+                    if not message.is_local:
+                        yield message.source, message.target, message.op, message.stage
+
+
+def _forwards(lists: Sequence[Sequence[Action]]) -> list[list[Action]]:
+    return [[action for action in actions if action.op is Op.FORWARD] for actions in lists]
+
+
+def _own_device() -> torch.device:
+    if dist.is_initialized() and "nccl" in dist.get_backend_config():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def _draw_apart(design: Design, role: Role) -> None:
+    """Dropout masks of their own for every replica and stage; devices that share a replica draw alike."""
+    layout: Layout = design.layout
+    first = layout.rank_of(role.pipeline, role.stages[0], replica=role.replica, tensor_rank=0)
+    torch.manual_seed((design.training.seed + 1) * SEED_STRIDE - 1 - first)
+
+
+def _share_layers(
+    design: Design, role: Role, stages: Sequence[StageModule], *, groups: Groups, device: torch.device
+) -> None:
+    ranks = design.layout.sharing_ranks(role)
+    if len(ranks) == 1:
+        return
+    if ranks not in groups:
+        raise BadInputError("executor: tensor parallelism needs a process for each device")
+    for stage in stages:
+        first = design.plan.stages[stage.index].start
+        for offset, module in enumerate(stage.layers):
+            layer = design.chain.layers[first + offset]
+            stage.layers[offset] = share_layer(module, layer, groups[ranks], device)
+
+
+def _named(stages: Sequence[StageModule], owners: Mapping[str, str]) -> dict[int, dict[str, nn.Parameter]]:
+    """Parameters of each stage by global name; a tied one once, under its owner's."""
+    named: dict[int, dict[str, nn.Parameter]] = {}
+    seen: set[str] = set()
+    for stage in stages:
+        own = ((owners.get(name, name), parameter) for name, parameter in stage.global_parameters())
+        named[stage.index] = {name: parameter for name, parameter in own if name not in seen}
+        seen |= set(named[stage.index])
+    return named
+
+
+def _optimizer(
+    design: Design, role: Role, parameters: Mapping[int, Mapping[str, nn.Parameter]], groups: Groups
+) -> Optimizer:
+    every = {name: parameter for own in parameters.values() for name, parameter in own.items()}
+    copies = design.layout.copies(role.stages[0], role.tensor_rank)
+    if every and design.zero1 and len(copies) > 1 and copies in groups:
+        return build_zero1(every, design.training.optimizer, groups[copies])
+    return build_optimizer(every, design.training.optimizer)

@@ -1,0 +1,202 @@
+"""A plan at work: one rank's stages, ready to train."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from executor.batch import Batch, CountFunction, LossFunction, Share, Tensors, check_batch
+from executor.boundaries import find_boundaries
+from executor.clock import Clock, Mark
+from executor.gradients import GradientSync
+from executor.layout import Layout, Role
+from executor.memory import MemoryMeter
+from executor.messages import Turn
+from executor.pace import Pace
+from executor.player import Feed, Player
+from executor.stage import StageModule, as_state
+from executor.trace import Span, StepTrace
+from executor.transport import Transport
+
+SYNC, UPDATE = "sync", "update"
+"""Kinds of spans beside the actions: sum of gradients, optimizer step."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Pipeline:
+    """What :func:`executor.load` gives: train with :meth:`step`, look with :meth:`evaluate`.
+
+    All ranks call the same methods in the same order, with the same global batch.
+    """
+
+    model: str
+    """Its name."""
+    plan_hash: str | None
+    """SHA-256 of the plan file's tree; None: the plan is of no file."""
+    layout: Layout
+    role: Role
+    stages: tuple[StageModule, ...]
+    parameters: Mapping[int, Mapping[str, nn.Parameter]]
+    """Of each of the rank's stages, by global name; tied weights once, under their owner's name."""
+    optimizer: Optimizer
+    transport: Transport
+    device: torch.device
+    global_batch: int
+    loss: LossFunction
+    count: CountFunction | None
+    """None: the loss is a mean over samples that weigh the same."""
+    turns: Sequence[Turn]
+    """Of a training step."""
+    forward_turns: Sequence[Turn]
+    """Of an evaluation."""
+    sync: GradientSync
+    clock: Clock
+    pace: Pace
+    memory: MemoryMeter
+    alone: AbstractContextManager[object]
+    """Held while the rank computes."""
+    autocast: torch.dtype | None = None
+    clip_norm: float | None = None
+    """Largest norm of the gradient; a larger one is scaled down to it."""
+    gradient_norm: float | None = field(default=None, init=False)
+    """Before clipping, of the last step; None where gradients are not clipped."""
+    last_step: StepTrace | None = field(default=None, init=False)
+    num_steps: int = field(default=0, init=False)
+    """Training steps done, those before a checkpoint included."""
+    player: Player | None = field(default=None, init=False)
+    """None before the first batch, which tells the shapes."""
+
+    def step(self, batch: Batch) -> float:
+        """Train on one global batch: play all actions, sum gradients, step the optimizer.
+
+        Returns
+        -------
+        float
+            Mean loss over the global batch, the same on all ranks.
+
+        Raises
+        ------
+        BadInputError
+            If the batch has another size than the plan's.
+        """
+        spans = self.accumulate(batch)
+        start_s = spans[0].ready_s
+        spans += self._timed(UPDATE, self.role.stages[0], self.optimizer.step)
+        end_s = spans[-1].end_s
+        loss = self._total_loss()
+        self.num_steps += 1
+        self.last_step = StepTrace(
+            rank=self.role.rank,
+            spans=tuple(spans),
+            start_s=start_s,
+            end_s=end_s,
+            loss=loss,
+            peak_memory_bytes=self.memory.peak_bytes(),
+        )
+        return loss
+
+    def accumulate(self, batch: Batch) -> list[Span]:
+        """Gradients of one global batch, summed over all copies of the weights and clipped; nothing is updated."""
+        player = self._prepared(batch, training=True)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.pace.start()
+        with self._precision():
+            played = player.play(self.turns, self._feed(batch))
+        marks = [(str(p.action.op), p.action.stage, p.action.lo, p.action.hi, p.ready, p.start, p.end) for p in played]
+        spans = []
+        for stage in self.role.stages:
+            spans += self._timed(SYNC, stage, lambda own=stage: self._sum_gradients(own))
+        if self.clip_norm is not None:
+            self._clip(self.clip_norm)
+        return [self._span(*mark) for mark in marks] + spans
+
+    def evaluate(self, batch: Batch) -> float:
+        """Mean loss over one global batch, without training on it."""
+        player = self._prepared(batch, training=False)
+        with torch.no_grad(), self._precision():
+            player.play(self.forward_turns, self._feed(batch))
+        return self._total_loss()
+
+    def named_parameters(self) -> dict[str, nn.Parameter]:
+        """The rank's parameters by their global names; tied ones once, under their owner's name."""
+        return {name: parameter for own in self.parameters.values() for name, parameter in own.items()}
+
+    def named_buffers(self) -> dict[str, Tensor]:
+        """The rank's buffers that a checkpoint holds, by their global names."""
+        return {name: buffer for stage in self.stages for name, buffer in stage.global_buffers()}
+
+    def _prepared(self, batch: Batch, *, training: bool) -> Player:
+        check_batch(batch, self.global_batch)
+        if self.player is None:
+            self.player = self._new_player(batch[0])
+        for stage in self.stages:
+            stage.train(training)
+        return self.player
+
+    def _new_player(self, inputs: Tensors) -> Player:
+        stages = {stage.index: stage for stage in self.stages}
+        boundaries = find_boundaries(
+            tuple(tensor[:1].to(self.device) for tensor in as_state(inputs)),
+            stages=stages,
+            layout=self.layout,
+            transport=self.transport,
+            device=self.device,
+            autocast=self._precision(),
+        )
+        return Player(
+            stages=stages,
+            boundaries=boundaries,
+            transport=self.transport,
+            device=self.device,
+            clock=self.clock,
+            pace=self.pace,
+            alone=self.alone,
+        )
+
+    def _feed(self, batch: Batch) -> Feed:
+        share = Share(
+            batch=batch,
+            first=self.role.pipeline * (self.global_batch // self.layout.num_pipelines),
+            global_batch=self.global_batch,
+            device=self.device,
+            loss=self.loss,
+            count=self.count,
+        )
+        return Feed(inputs=share.inputs, objective=share.objective)
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.autocast is None else torch.autocast(self.device.type, dtype=self.autocast)
+
+    def _sum_gradients(self, stage: int) -> None:
+        self.sync.sum_stage(stage)
+        if stage == self.role.stages[-1]:
+            self.sync.sum_tied()
+
+    def _clip(self, limit: float) -> None:
+        self.gradient_norm = self.sync.norm()
+        if self.gradient_norm > limit:
+            self.sync.scale(limit / self.gradient_norm)
+
+    def _timed(self, kind: str, stage: int, work: Callable[[], object]) -> list[Span]:
+        start = self.clock.mark()
+        self.pace.begin()
+        work()
+        self.pace.finish(kind, stage, 0)
+        return [
+            self._span(kind, stage, 0, self.global_batch // self.layout.num_pipelines, start, start, self.clock.mark())
+        ]
+
+    def _span(self, kind: str, stage: int, lo: int, hi: int, *marks: Mark) -> Span:
+        ready_s, start_s, end_s = (self.clock.resolve(mark) for mark in marks)
+        return Span(self.role.rank, kind, stage, lo, hi, ready_s, start_s, end_s)
+
+    def _total_loss(self) -> float:
+        losses = self.player.losses if self.player else []
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for loss in losses:
+            total += loss.double() / self.layout.tensor_parallel[self.role.group]
+        self.transport.sum(total, tuple(range(self.layout.world_size)))
+        return float(total)

@@ -1,0 +1,113 @@
+"""All ranks of a plan in one process: a thread each, and on a GPU a stream each."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+import torch
+
+from executor.batch import Batch
+from executor.build import Layers
+from executor.design import AnyPlan, Design, Training
+from executor.loading import PaceMaker, assemble
+from executor.pace import FullSpeed
+from executor.pipeline import Pipeline
+from executor.thread_transport import Hub, TeamBrokenError
+from planner.core.checks import require
+from planner.simulator.schedules import Action
+
+Answer = TypeVar("Answer")
+
+
+class Team:
+    """Pipelines of all ranks of a plan, which share a device.
+
+    NCCL refuses two ranks on one GPU; threads of one process have no need of it.
+
+    Parameters
+    ----------
+    plan, layers, training, actions, shares
+        See :func:`executor.loading.load`.
+    streams
+        One CUDA stream for each rank, of green contexts to make unequal devices; None: equal ones.
+
+    Raises
+    ------
+    BadInputError
+        See :meth:`executor.design.Design.of`; also for tensor parallelism, which needs processes.
+    """
+
+    def __init__(
+        self,
+        plan: AnyPlan,
+        layers: Layers,
+        training: Training | None = None,
+        *,
+        device: torch.device | None = None,
+        actions: Sequence[Sequence[Action]] | None = None,
+        shares: Sequence[Sequence[int]] | None = None,
+        pace: PaceMaker | None = None,
+        streams: Sequence[torch.cuda.Stream] | None = None,
+    ) -> None:
+        design = Design.of(plan, layers, training or Training(), actions=actions, shares=shares, copied=True)
+        self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        roles = design.layout.roles
+        self._hub = Hub(len(roles))
+        self._streams = list(streams) if streams is not None else self._equal_streams(len(roles))
+        require(len(self._streams) in (0, len(roles)), "team", "streams", "one for each rank", len(self._streams))
+        # Recomputation sets the device's one generator back for a while: nobody else may draw meanwhile.
+        alone = threading.Lock() if any(stage.recompute for stage in design.plan.stages) else None
+        self.pipelines: tuple[Pipeline, ...] = tuple(
+            self._on_stream(
+                role.rank,
+                lambda role=role: assemble(  # type: ignore[misc]
+                    design,
+                    role,
+                    transport=self._hub.transport(role.rank),
+                    device=self.device,
+                    groups={},
+                    pace=pace(role) if pace else FullSpeed(),
+                    alone=alone,
+                ),
+            )
+            for role in roles
+        )
+
+    def step(self, batch: Batch) -> float:
+        """Train on one global batch; see :meth:`executor.pipeline.Pipeline.step`."""
+        return self.each(lambda pipeline: pipeline.step(batch))[0]
+
+    def evaluate(self, batch: Batch) -> float:
+        """See :meth:`executor.pipeline.Pipeline.evaluate`."""
+        return self.each(lambda pipeline: pipeline.evaluate(batch))[0]
+
+    def each(self, work: Callable[[Pipeline], Answer]) -> list[Answer]:
+        """Do something on all ranks at once; the first fault of one of them is raised when all have stopped."""
+        with ThreadPoolExecutor(len(self.pipelines), thread_name_prefix="rank") as pool:
+            futures = [pool.submit(self._run, work, pipeline) for pipeline in self.pipelines]
+        faults = [fault for future in futures if (fault := future.exception())]
+        for fault in sorted(faults, key=lambda fault: isinstance(fault, TeamBrokenError)):
+            raise fault
+        return [future.result() for future in futures]
+
+    def _run(self, work: Callable[[Pipeline], Answer], pipeline: Pipeline) -> Answer:
+        try:
+            return self._on_stream(pipeline.role.rank, lambda: work(pipeline))
+        except BaseException:
+            self._hub.break_up()
+            raise
+
+    def _on_stream(self, rank: int, work: Callable[[], Answer]) -> Answer:
+        stream: AbstractContextManager[object] = nullcontext()
+        if self._streams:
+            torch.cuda.set_device(self.device)
+            stream = torch.cuda.stream(self._streams[rank])
+        with stream:
+            return work()
+
+    def _equal_streams(self, count: int) -> list[torch.cuda.Stream]:
+        if self.device.type != "cuda":
+            return []
+        return [torch.cuda.Stream(self.device) for _ in range(count)]

@@ -1,0 +1,46 @@
+"""What one rank did in one training step, and when."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """One action, gradient synchronisation or optimizer step of a rank.
+
+    Times are seconds of `time.monotonic`, which all processes of a machine have in common.
+    """
+
+    rank: int
+    kind: str
+    """An :class:`planner.simulator.schedules.Op`, or "sync", or "update"."""
+    stage: int
+    lo: int
+    """First sample of the pipeline's batch, of the whole action also where the rank has a replica's part of it."""
+    hi: int
+    ready_s: float
+    """When the rank was free for it."""
+    start_s: float
+    """When its inputs had arrived."""
+    end_s: float
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds spent waiting for inputs."""
+        return self.start_s - self.ready_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTrace:
+    """One training step of one rank."""
+
+    rank: int
+    spans: tuple[Span, ...]
+    """In the order they ran."""
+    start_s: float
+    end_s: float
+    loss: float
+    """Mean over the global batch."""
+    run_queue_share: float = 0.0
+    """Of the step's seconds, how many its threads were ready to run but had no processor."""
+    peak_memory_bytes: float | None = None
+    """High-water mark since the pipeline was built; None where it cannot be known."""

@@ -1,0 +1,82 @@
+"""Worlds of gloo processes for tests.
+
+Processes are forked from a server that has imported torch but not used it, which takes a few
+hundredths of a second each instead of seconds.
+"""
+
+import multiprocessing
+import os
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+PRELOAD = ["torch", "torch.distributed.checkpoint", "torch.distributed.tensor.parallel", "executor", "models"]
+TIMEOUT_S = 120
+"""Of a wait for another rank: only a hanging test takes as long."""
+
+
+def run(function: Callable[..., Any], *arguments: Any, world_size: int) -> list[Any]:
+    """Call a function of a test module in every rank of a new world; give the answers by rank.
+
+    Arguments and answers are pickled.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder, "store")
+        ends, processes = [], []
+        for rank in range(world_size):
+            own, other = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_rank, args=(other, function, arguments, rank, world_size, store), daemon=True
+            )
+            process.start()
+            other.close()
+            ends.append(own)
+            processes.append(process)
+        try:
+            return _answers(ends)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+def _answers(ends: list[Connection]) -> list[Any]:
+    answers: dict[Connection, Any] = {}
+    while len(answers) < len(ends):
+        for end in multiprocessing.connection.wait([end for end in ends if end not in answers]):
+            try:
+                fault, answers[end] = end.recv()
+            except EOFError:
+                raise AssertionError(f"rank {ends.index(end)} died without an answer") from None
+            if fault:
+                raise AssertionError(f"rank {ends.index(end)}:\n{fault}")
+    return [answers[end] for end in ends]
+
+
+def _rank(
+    end: Connection, function: Callable[..., Any], arguments: tuple[Any, ...], rank: int, world_size: int, store: Path
+) -> None:
+    import torch
+    import torch.distributed as dist
+
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            "gloo",
+            store=dist.FileStore(str(store), world_size),
+            rank=rank,
+            world_size=world_size,
+            timeout=timedelta(seconds=TIMEOUT_S),
+        )
+        answer = function(*arguments)
+        dist.barrier()
+        end.send((None, answer))
+    except BaseException:
+        end.send((traceback.format_exc(), None))
