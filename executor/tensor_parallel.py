@@ -25,8 +25,9 @@ def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup,
     if layer.tensor_parallel is None:
         return module
     degree = group.size()
-    rule = f"a divisor of {layer.divisible}, which it divides"
-    require(layer.divisible % degree == 0, f"layer {layer.name!r}", "tensor parallelism", rule, degree)
+    if layer.divisible is not None:
+        rule = f"a divisor of {layer.divisible}, its heads or width"
+        require(layer.divisible % degree == 0, f"layer {layer.name!r}", "tensor parallelism", rule, degree)
     mesh = DeviceMesh.from_group(group, device.type)
     return parallelize_module(module, mesh, dict(layer.tensor_parallel()))
 

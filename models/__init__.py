@@ -1,11 +1,12 @@
-"""Catalogue of models and clusters, described without torch."""
+"""Catalogue of models and clusters, described without torch; layers are built with it."""
 
-from models.catalogue import build_model, describe_model, model_names
+from models.catalogue import build_model, build_modules, describe_model, model_names
 from models.clusters.catalogue import build_cluster, cluster_names, describe_cluster
 
 __all__ = [
     "build_cluster",
     "build_model",
+    "build_modules",
     "cluster_names",
     "describe_cluster",
     "describe_model",

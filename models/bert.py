@@ -9,6 +9,8 @@ numbers, `8 s` bytes, on top. The head is that of pre-training:
 - forward FLOPs: `2 s h^2 + 2 s h v + 2 h^2 + 4 h`; the loss is computed over all positions
 - saved: input, GeLU's input and output, the norm's output: `4 s h`, then as any token head
 - under tensor parallelism the dense layers are taken to be divided like the token matrix
+
+`bert-mini` has no dropout and trains on a CPU.
 """
 
 from dataclasses import dataclass, replace
@@ -29,17 +31,27 @@ class BertShape:
     vocabulary: int = 30522
     positions: int = 512
     segments: int = 2
+    dropout: float = 0.1
+    """Probability; 0: no masks are kept."""
 
 
 def bert(shape: BertShape, tokens: int) -> Chain:
     """The layer chain of a BERT in pre-training."""
-    blocks = dense_blocks(shape.blocks, tokens=tokens, hidden=shape.hidden, heads=shape.heads, width=4 * shape.hidden)
+    blocks = dense_blocks(
+        shape.blocks,
+        tokens=tokens,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        width=4 * shape.hidden,
+        dropout=shape.dropout > 0,
+    )
     return Chain(layers=(_embedding(shape, tokens), *blocks, _head(shape, tokens)))
 
 
 def _embedding(shape: BertShape, tokens: int) -> LayerCounts:
     rows = shape.vocabulary + shape.positions + shape.segments
-    plain = token_embedding(tokens=tokens, hidden=shape.hidden, params=(rows + 2) * shape.hidden)
+    params = (rows + 2) * shape.hidden
+    plain = token_embedding(tokens=tokens, hidden=shape.hidden, params=params, dropout=shape.dropout > 0)
     return replace(
         plain,
         saved=tokens * shape.hidden,
@@ -60,14 +72,34 @@ def _head(shape: BertShape, tokens: int) -> LayerCounts:
     )
 
 
+def _entry(
+    name: str, shape: BertShape, *, published_params: float | None, source: str, default_sequence: int
+) -> ModelEntry:
+    return ModelEntry(
+        name=name,
+        summary=f"encoder, {shape.blocks} blocks, hidden {shape.hidden}, {shape.heads} heads, tied pre-training head",
+        source=source,
+        chain=partial(bert, shape),
+        shape=shape,
+        published_params=published_params,
+        default_sequence=default_sequence,
+        max_sequence=shape.positions,
+    )
+
+
 ENTRIES = (
-    ModelEntry(
-        name="bert-large",
-        summary="encoder, 24 blocks, hidden 1024, 16 heads, tied pre-training head",
-        source="Devlin et al. 2019 say 340 M; the released checkpoint counts 336 M with its pre-training head",
-        chain=partial(bert, BertShape(blocks=24, hidden=1024, heads=16)),
+    _entry(
+        "bert-large",
+        BertShape(blocks=24, hidden=1024, heads=16),
         published_params=336e6,
+        source="Devlin et al. 2019 say 340 M; the released checkpoint counts 336 M with its pre-training head",
         default_sequence=512,
-        max_sequence=512,
+    ),
+    _entry(
+        "bert-mini",
+        BertShape(blocks=4, hidden=256, heads=4, vocabulary=4096, dropout=0.0),
+        published_params=None,
+        source="blocks of BERT-Mini (Turc et al. 2019), 4096 tokens in place of 30522, without dropout",
+        default_sequence=128,
     ),
 )

@@ -2,9 +2,12 @@
 
 from models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
 from models.entry import ModelEntry
+from models.module_chain import ModuleChain
 from models.naming import unknown_name
 from models.synthetic import NAME as SYNTHETIC
 from models.synthetic import is_synthetic, synthetic_entry
+from planner.core.checks import require
+from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
 from planner.core.precision import Precision
 
@@ -58,6 +61,36 @@ def build_model(
         If the name is unknown, or the model cannot have that sequence length.
     """
     return model_entry(name).profile(precision=precision, sequence_length=sequence_length)
+
+
+def build_modules(name: str, *, sequence_length: int | None = None, dropout: float | None = None) -> ModuleChain:
+    """A model of the catalogue as a chain of torch modules, layer for layer that of :func:`build_model`.
+
+    Parameters
+    ----------
+    sequence_length
+        Tokens of one sample; None: the model's own default.
+    dropout
+        Probability; None: the model's own. Models without dropout pass over it.
+
+    Raises
+    ------
+    BadInputError
+        If the name is unknown, the model cannot have that sequence length, the probability is none, or torch is
+        not installed.
+    """
+    entry = model_entry(name)
+    tokens = entry.num_tokens(sequence_length)
+    require(dropout is None or 0 <= dropout < 1, f"model {name!r}", "dropout", "from 0 to below 1", dropout)
+    try:
+        from models.modules.families import modules_of
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise BadInputError(
+            f"model {name!r}: its layers are built with torch, which is not installed: pip install 'stagecut[run]'"
+        ) from missing
+    return modules_of(entry.name, entry.shape, tokens=tokens or 0, dropout=dropout)
 
 
 def describe_model(name: str) -> str:

@@ -19,6 +19,8 @@ class ModelEntry:
     """Where the architecture and the published number of parameters come from."""
     chain: Callable[[int], Chain]
     """Layers for that many tokens in a sample; models without tokens pass over the number."""
+    shape: object
+    """Widths and counts of its family, from which `models.modules` builds the layers with torch."""
     published_params: float | None = None
     default_sequence: int | None = None
     """Tokens of a sample; None for a model that has no sequence to choose."""
@@ -33,10 +35,17 @@ class ModelEntry:
         BadInputError
             If the model cannot have that sequence length.
         """
-        tokens = self._tokens(sequence_length)
+        tokens = self.num_tokens(sequence_length)
         return self.chain(tokens or 0).in_precision(precision, name=self.name, sequence_length=tokens)
 
-    def _tokens(self, sequence_length: int | None) -> int | None:
+    def num_tokens(self, sequence_length: int | None) -> int | None:
+        """Tokens of a sample, the model's own default where None is asked for.
+
+        Raises
+        ------
+        BadInputError
+            If the model cannot have that sequence length.
+        """
         if sequence_length is None:
             return self.default_sequence
         owner = f"model {self.name!r}"

@@ -2,7 +2,8 @@
 
 Dense decoders with learned positions `p`, feed-forward width `4 h` and dropout: token embedding
 `(v + p) h`, blocks of `12 h^2 + 13 h` parameters, token head tied to the embedding. GPT-2 and GPT-3 have
-a final LayerNorm, GPT-1 has none. GPT-3's alternating sparse attention is counted as dense.
+a final LayerNorm, GPT-1 has none. GPT-3's alternating sparse attention is counted as dense. `gpt-mini` has no
+dropout and trains on a CPU.
 """
 
 from dataclasses import dataclass
@@ -23,13 +24,18 @@ class GptShape:
     vocabulary: int = 50257
     positions: int = 1024
     final_norm: bool = True
+    dropout: float = 0.1
+    """Probability; 0: no masks are kept."""
 
 
 def gpt(shape: GptShape, tokens: int) -> Chain:
     """The layer chain of a GPT."""
-    hidden = shape.hidden
-    embedding = token_embedding(tokens=tokens, hidden=hidden, params=(shape.vocabulary + shape.positions) * hidden)
-    blocks = dense_blocks(shape.blocks, tokens=tokens, hidden=hidden, heads=shape.heads, width=4 * hidden)
+    hidden, dropout = shape.hidden, shape.dropout > 0
+    params = (shape.vocabulary + shape.positions) * hidden
+    embedding = token_embedding(tokens=tokens, hidden=hidden, params=params, dropout=dropout)
+    blocks = dense_blocks(
+        shape.blocks, tokens=tokens, hidden=hidden, heads=shape.heads, width=4 * hidden, dropout=dropout
+    )
     head = token_head(
         tokens=tokens,
         hidden=hidden,
@@ -47,6 +53,7 @@ def _entry(name: str, shape: GptShape, *, published_params: float | None, source
         summary=f"decoder, {shape.blocks} blocks, hidden {shape.hidden}, {shape.heads} heads, tied head",
         source=source,
         chain=partial(gpt, shape),
+        shape=shape,
         published_params=published_params,
         default_sequence=shape.positions,
         max_sequence=shape.positions,
@@ -89,5 +96,11 @@ ENTRIES = (
         GptShape(blocks=96, hidden=12288, heads=96, positions=2048),
         published_params=175e9,
         source="Brown et al. 2020, table 2.1",
+    ),
+    _entry(
+        "gpt-mini",
+        GptShape(blocks=6, hidden=192, heads=6, vocabulary=4096, positions=256, dropout=0.0),
+        published_params=None,
+        source="GPT-2 made small, without dropout",
     ),
 )

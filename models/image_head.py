@@ -14,15 +14,17 @@ NUM_CLASSES = 1000
 """Of ImageNet."""
 
 
-def image_head(name: str, *, width: int, pooled_from: int = 0, norm_params: int = 0) -> LayerCounts:
+def image_head(
+    name: str, *, width: int, pooled_from: int = 0, norm_params: int = 0, classes: int = NUM_CLASSES
+) -> LayerCounts:
     """Classifier on `width` numbers that are pooled from `pooled_from` numbers, or are the input if 0."""
     return LayerCounts(
         name=name,
         kind="head",
-        params=NUM_CLASSES * width + NUM_CLASSES + norm_params,
-        forward_flops=2 * NUM_CLASSES * width,
+        params=classes * width + classes + norm_params,
+        forward_flops=2 * classes * width,
         saved=pooled_from + width,
-        saved_fixed_bytes=FP32_BYTES * NUM_CLASSES + INDEX_BYTES,
-        working=pooled_from + width + NUM_CLASSES,
-        working_fixed_bytes=FP32_BYTES * NUM_CLASSES,
+        saved_fixed_bytes=FP32_BYTES * classes + INDEX_BYTES,
+        working=pooled_from + width + classes,
+        working_fixed_bytes=FP32_BYTES * classes,
     )

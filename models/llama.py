@@ -8,6 +8,8 @@ any transformer. The feed-forward part is SwiGLU, `down(silu(gate(x)) * up(x))`:
 - forward FLOPs: `6 s h f`
 - saved: the part's input and the normed input, `2 s h`; gate, silu(gate), up and their product, `4 s f`
 - working: gradients of the output, the product, gate and up: `s (h + 3 f)`
+
+`llama-mini` trains on a CPU.
 """
 
 from dataclasses import dataclass
@@ -98,17 +100,25 @@ def llama_head(shape: LlamaShape, tokens: int) -> LayerCounts:
     )
 
 
-def _entry(name: str, shape: LlamaShape, *, published_params: float) -> ModelEntry:
+def _entry(
+    name: str,
+    shape: LlamaShape,
+    *,
+    published_params: float | None,
+    source: str = "Llama Team 2024, table 3; count of the released weights",
+    default_sequence: int = 8192,
+) -> ModelEntry:
     return ModelEntry(
         name=name,
         summary=(
             f"decoder, {shape.blocks} blocks, hidden {shape.hidden}, "
             f"{shape.heads} heads on {shape.key_heads} key heads, SwiGLU {shape.width}"
         ),
-        source="Llama Team 2024, table 3; count of the released weights",
+        source=source,
         chain=partial(llama, shape),
+        shape=shape,
         published_params=published_params,
-        default_sequence=8192,
+        default_sequence=default_sequence,
     )
 
 
@@ -122,5 +132,12 @@ ENTRIES = (
         "llama3-70b",
         LlamaShape(blocks=80, hidden=8192, heads=64, key_heads=8, width=28672, vocabulary=128256),
         published_params=70.55e9,
+    ),
+    _entry(
+        "llama-mini",
+        LlamaShape(blocks=4, hidden=128, heads=4, key_heads=2, width=384, vocabulary=2048),
+        published_params=None,
+        source="Llama 3 made small",
+        default_sequence=256,
     ),
 )

@@ -13,6 +13,7 @@ there is no expert parallelism. Under tensor parallelism each device has a part 
 chosen experts' outputs is all-reduced, `s h` numbers.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 from models.chain import Chain, LayerCounts
@@ -23,7 +24,15 @@ NUM_EXPERTS = 8
 EXPERTS_PER_TOKEN = 2
 
 
-def mixtral(shape: LlamaShape, tokens: int) -> Chain:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtralShape(LlamaShape):
+    """Widths and counts of a Mixtral; `width` is that of one expert."""
+
+    experts: int = NUM_EXPERTS
+    experts_per_token: int = EXPERTS_PER_TOKEN
+
+
+def mixtral(shape: MixtralShape, tokens: int) -> Chain:
     """The layer chain of a Mixtral."""
     return Chain(
         layers=(
@@ -41,29 +50,29 @@ def mixtral(shape: LlamaShape, tokens: int) -> Chain:
     )
 
 
-def experts_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
+def experts_part(name: str, shape: MixtralShape, *, tokens: int) -> LayerCounts:
     """Router and experts of one block."""
-    hidden, width, used = shape.hidden, shape.width, EXPERTS_PER_TOKEN
+    hidden, width, experts, used = shape.hidden, shape.width, shape.experts, shape.experts_per_token
     return LayerCounts(
         name=name,
         kind="experts",
-        params=NUM_EXPERTS * 3 * hidden * width + NUM_EXPERTS * hidden + hidden,
-        forward_flops=used * 6 * tokens * hidden * width + 2 * tokens * hidden * NUM_EXPERTS,
-        saved=tokens * (2 * hidden + NUM_EXPERTS + used * (2 * hidden + 4 * width)),
+        params=experts * 3 * hidden * width + experts * hidden + hidden,
+        forward_flops=used * 6 * tokens * hidden * width + 2 * tokens * hidden * experts,
+        saved=tokens * (2 * hidden + experts + used * (2 * hidden + 4 * width)),
         output=tokens * hidden,
         working=tokens * (hidden + used * (hidden + 3 * width)),
         all_reduced=tokens * hidden,
     )
 
 
+MIXTRAL_8X7B = MixtralShape(blocks=32, hidden=4096, heads=32, key_heads=8, width=14336, vocabulary=32000)
 ENTRIES = (
     ModelEntry(
         name="mixtral-8x7b",
         summary="decoder, 32 blocks, hidden 4096, 32 heads on 8 key heads, 8 SwiGLU experts of 14336, 2 per token",
         source="Jiang et al. 2024, table 1; count of the released weights",
-        chain=partial(
-            mixtral, LlamaShape(blocks=32, hidden=4096, heads=32, key_heads=8, width=14336, vocabulary=32000)
-        ),
+        chain=partial(mixtral, MIXTRAL_8X7B),
+        shape=MIXTRAL_8X7B,
         published_params=46.7e9,
         default_sequence=4096,
     ),

@@ -24,11 +24,12 @@ class LayerModule:
     """A fresh layer, its weights drawn from torch's current generator."""
     tensor_parallel: Callable[[], Mapping[str, "ParallelStyle"]] | None = None
     """Styles by submodule name, for `parallelize_module`; None: devices cannot share the layer."""
-    divisible: int = 1
-    """The tensor-parallel degree must divide this: heads, key heads, width ..."""
+    divisible: int | None = None
+    """The tensor-parallel degree must divide this: heads, key heads, width ...; None: any degree will do."""
 
     def __post_init__(self) -> None:
-        require_count(f"layer {self.name!r}", "divisible", self.divisible)
+        if self.divisible is not None:
+            require_count(f"layer {self.name!r}", "divisible", self.divisible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ convolution. No sequence to choose.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from models.chain import INDEX_BYTES, Chain, LayerCounts
 from models.convolution import Convolution
@@ -55,22 +54,30 @@ class Bottleneck:
         return (*main, _convolution(self.inputs, outputs, kernel=1, side=self.side))
 
 
-def resnet(repeats: tuple[int, ...], _tokens: int) -> Chain:
-    """The layer chain of a residual network with that many blocks per group."""
-    blocks = tuple(_block_layer(name, block) for name, block in _blocks(repeats))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResnetShape:
+    """Counts of a residual network."""
+
+    repeats: tuple[int, ...]
+    """Blocks of each group."""
+
+    def blocks(self) -> Iterator[tuple[str, Bottleneck]]:
+        """Every block with its name."""
+        inputs, side = STEM_CHANNELS, FIRST_SIDE
+        for group, (width, repeat) in enumerate(zip(WIDTHS, self.repeats, strict=True), start=1):
+            for index in range(1, repeat + 1):
+                stride = 2 if group > 1 and index == 1 else 1
+                side //= stride
+                yield f"block{group}-{index}", Bottleneck(inputs=inputs, width=width, side=side, stride=stride)
+                inputs = EXPANSION * width
+
+
+def resnet(shape: ResnetShape) -> Chain:
+    """The layer chain of a residual network."""
+    blocks = tuple(_block_layer(name, block) for name, block in shape.blocks())
     channels, side = EXPANSION * WIDTHS[-1], FIRST_SIDE // 8
     head = image_head("head", width=channels, pooled_from=channels * side**2)
     return Chain(layers=(_stem(), *blocks, head))
-
-
-def _blocks(repeats: tuple[int, ...]) -> Iterator[tuple[str, Bottleneck]]:
-    inputs, side = STEM_CHANNELS, FIRST_SIDE
-    for group, (width, repeat) in enumerate(zip(WIDTHS, repeats, strict=True), start=1):
-        for index in range(1, repeat + 1):
-            stride = 2 if group > 1 and index == 1 else 1
-            side //= stride
-            yield f"block{group}-{index}", Bottleneck(inputs=inputs, width=width, side=side, stride=stride)
-            inputs = EXPANSION * width
 
 
 def _convolution(inputs: int, outputs: int, *, kernel: int, side: int) -> Convolution:
@@ -109,11 +116,13 @@ def _block_layer(name: str, block: Bottleneck) -> LayerCounts:
 
 
 def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> ModelEntry:
+    shape = ResnetShape(repeats=repeats)
     return ModelEntry(
         name=f"resnet{depth}",
         summary=f"stem, {sum(repeats)} bottleneck blocks and head on 224 x 224",
         source=f"He et al. 2016, table 1; torchvision resnet{depth}",
-        chain=partial(resnet, repeats),
+        chain=lambda _tokens: resnet(shape),
+        shape=shape,
         published_params=published_params,
     )
 

@@ -10,6 +10,7 @@ differ by more than those of a real model:
 """
 
 import random
+from dataclasses import dataclass
 
 from models.chain import Chain, LayerCounts
 from models.entry import ModelEntry
@@ -21,6 +22,14 @@ DEFAULT_SEED = 0
 DEFAULT_LAYERS = 16
 MAX_LAYERS = 10_000
 LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticShape:
+    """What a random model is drawn from."""
+
+    seed: int
+    num_layers: int
 
 
 def is_synthetic(name: str) -> bool:
@@ -36,21 +45,22 @@ def synthetic_entry(name: str) -> ModelEntry:
     BadInputError
         If seed or layers are not whole numbers in range.
     """
-    seed, num_layers = _parse(name)
+    shape = _parse(name)
     return ModelEntry(
         name=name,
-        summary=f"random chain of {num_layers} layers, seed {seed}; synthetic:SEED:LAYERS gives others",
+        summary=f"random chain of {shape.num_layers} layers, seed {shape.seed}; synthetic:SEED:LAYERS gives others",
         source="drawn at random",
-        chain=lambda _tokens: synthetic(seed, num_layers),
+        chain=lambda _tokens: synthetic(shape),
+        shape=shape,
     )
 
 
-def synthetic(seed: int, num_layers: int) -> Chain:
+def synthetic(shape: SyntheticShape) -> Chain:
     """A chain of random layers."""
-    draws = random.Random(seed)
+    draws = random.Random(shape.seed)
     layers: list[LayerCounts] = []
     given = 0
-    for index in range(num_layers):
+    for index in range(shape.num_layers):
         layers.append(_layer(f"layer{index}", draws, given=given))
         given = layers[-1].output
     return Chain(layers=tuple(layers))
@@ -74,7 +84,7 @@ def _count(draws: random.Random, low: float, high: float) -> int:
     return round(10 ** (low + (high - low) * draws.random()))
 
 
-def _parse(name: str) -> tuple[int, int]:
+def _parse(name: str) -> SyntheticShape:
     fields = name.split(":")[1:]
     if len(fields) > 2 or not all(field.isascii() and field.isdigit() and len(field) < 20 for field in fields):
         raise BadInputError(
@@ -86,4 +96,4 @@ def _parse(name: str) -> tuple[int, int]:
     owner = f"model {name!r}"
     require(seed <= LARGEST_SEED, owner, "seed", f"at most {LARGEST_SEED}", seed)
     require(1 <= num_layers <= MAX_LAYERS, owner, "layers", f"between 1 and {MAX_LAYERS}", num_layers)
-    return seed, num_layers
+    return SyntheticShape(seed=seed, num_layers=num_layers)

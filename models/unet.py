@@ -15,70 +15,79 @@ per pixel. No sequence to choose.
   and labels `8 y^2` bytes saved; working: gradients of its input and of the logits, and the latter in fp32
 """
 
+from dataclasses import dataclass
+
 from models.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
 from models.convolution import Convolution
 from models.entry import ModelEntry
 
-IMAGE_SIDE = 512
-WIDTHS = (64, 128, 256, 512)
-"""Channels of the levels, from the top."""
-BOTTOM_WIDTH = 1024
+IMAGE_CHANNELS = 1
 NUM_CLASSES = 2
 
 
-def unet() -> Chain:
-    """The layer chain of a U-Net with its four skip edges."""
-    layers = (*_downward(), *_bottom(), *_upward(), _head())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnetShape:
+    """Widths of a U-Net."""
+
+    side: int = 512
+    """Of the image, in pixels; halved at every level."""
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    """Channels of the levels, from the top; the bottom has twice the last."""
+
+    def side_at(self, level: int) -> int:
+        """Side of the tensors of a level in pixels."""
+        return self.side >> level
+
+
+def unet(shape: UnetShape) -> Chain:
+    """The layer chain of a U-Net with one skip edge per level."""
+    layers = (*_downward(shape), *_bottom(shape), *_upward(shape), _head(shape))
     index = {layer.name: place for place, layer in enumerate(layers)}
     skips = tuple(
         SkipCount(
             source=index[f"down{level}.conv2"],
             target=index[f"up{level}.conv1"],
-            numbers=width * _side(level) ** 2,
+            numbers=width * shape.side_at(level) ** 2,
         )
-        for level, width in enumerate(WIDTHS)
+        for level, width in enumerate(shape.widths)
     )
     return Chain(layers=layers, skips=skips)
 
 
-def _side(level: int) -> int:
-    return IMAGE_SIDE >> level
-
-
-def _downward() -> tuple[LayerCounts, ...]:
-    inputs = (1, *WIDTHS)
+def _downward(shape: UnetShape) -> tuple[LayerCounts, ...]:
+    inputs = (IMAGE_CHANNELS, *shape.widths)
     return tuple(
         layer
-        for level, width in enumerate(WIDTHS)
+        for level, width in enumerate(shape.widths)
         for layer in (
-            _convolution_layer(f"down{level}.conv1", inputs[level], width, level=level),
-            _convolution_layer(f"down{level}.conv2", width, width, level=level, pooled=True),
+            _convolution_layer(f"down{level}.conv1", inputs[level], width, side=shape.side_at(level)),
+            _convolution_layer(f"down{level}.conv2", width, width, side=shape.side_at(level), pooled=True),
         )
     )
 
 
-def _bottom() -> tuple[LayerCounts, ...]:
-    level = len(WIDTHS)
+def _bottom(shape: UnetShape) -> tuple[LayerCounts, ...]:
+    width, side = shape.widths[-1], shape.side_at(len(shape.widths))
     return (
-        _convolution_layer("bottom.conv1", WIDTHS[-1], BOTTOM_WIDTH, level=level),
-        _convolution_layer("bottom.conv2", BOTTOM_WIDTH, BOTTOM_WIDTH, level=level),
+        _convolution_layer("bottom.conv1", width, 2 * width, side=side),
+        _convolution_layer("bottom.conv2", 2 * width, 2 * width, side=side),
     )
 
 
-def _upward() -> tuple[LayerCounts, ...]:
+def _upward(shape: UnetShape) -> tuple[LayerCounts, ...]:
     return tuple(
         layer
-        for level, width in reversed(tuple(enumerate(WIDTHS)))
+        for level, width in reversed(tuple(enumerate(shape.widths)))
         for layer in (
-            _growing_layer(f"up{level}.grow", width, level=level),
-            _convolution_layer(f"up{level}.conv1", 2 * width, width, level=level),
-            _convolution_layer(f"up{level}.conv2", width, width, level=level),
+            _growing_layer(f"up{level}.grow", width, side=shape.side_at(level)),
+            _convolution_layer(f"up{level}.conv1", 2 * width, width, side=shape.side_at(level)),
+            _convolution_layer(f"up{level}.conv2", width, width, side=shape.side_at(level)),
         )
     )
 
 
-def _convolution_layer(name: str, inputs: int, outputs: int, *, level: int, pooled: bool = False) -> LayerCounts:
-    convolution = Convolution(inputs=inputs, outputs=outputs, kernel=3, side=_side(level))
+def _convolution_layer(name: str, inputs: int, outputs: int, *, side: int, pooled: bool = False) -> LayerCounts:
+    convolution = Convolution(inputs=inputs, outputs=outputs, kernel=3, side=side)
     given = inputs * convolution.side**2
     output = convolution.output // 4 if pooled else convolution.output
     return LayerCounts(
@@ -93,9 +102,9 @@ def _convolution_layer(name: str, inputs: int, outputs: int, *, level: int, pool
     )
 
 
-def _growing_layer(name: str, outputs: int, *, level: int) -> LayerCounts:
+def _growing_layer(name: str, outputs: int, *, side: int) -> LayerCounts:
     """Halve the channels and double the side; each output pixel is the product with one of four kernels."""
-    inputs, side = 2 * outputs, _side(level)
+    inputs = 2 * outputs
     given, output = inputs * (side // 2) ** 2, outputs * side**2
     return LayerCounts(
         name=name,
@@ -108,17 +117,17 @@ def _growing_layer(name: str, outputs: int, *, level: int) -> LayerCounts:
     )
 
 
-def _head() -> LayerCounts:
-    convolution = Convolution(inputs=WIDTHS[0], outputs=NUM_CLASSES, kernel=1, side=IMAGE_SIDE)
-    pixels = IMAGE_SIDE**2
+def _head(shape: UnetShape) -> LayerCounts:
+    width, pixels = shape.widths[0], shape.side**2
+    convolution = Convolution(inputs=width, outputs=NUM_CLASSES, kernel=1, side=shape.side)
     return LayerCounts(
         name="head",
         kind="head",
         params=convolution.params,
         forward_flops=convolution.forward_flops,
-        saved=WIDTHS[0] * pixels,
+        saved=width * pixels,
         saved_fixed_bytes=FP32_BYTES * convolution.output + INDEX_BYTES * pixels,
-        working=WIDTHS[0] * pixels + convolution.output,
+        working=width * pixels + convolution.output,
         working_fixed_bytes=FP32_BYTES * convolution.output,
     )
 
@@ -128,7 +137,8 @@ ENTRIES = (
         name="unet",
         summary="23 convolutions on 512 x 512, four long skip edges",
         source="Ronneberger et al. 2015, figure 1, with padded convolutions; commonly reported as 31.0 M",
-        chain=lambda _tokens: unet(),
+        chain=lambda _tokens: unet(UnetShape()),
+        shape=UnetShape(),
         published_params=31.0e6,
     ),
 )

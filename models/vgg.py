@@ -1,7 +1,8 @@
 """VGG networks.
 
 One layer per `3 x 3` convolution with its ReLU, and with the max pooling that follows it where one does; one
-layer per classifier product. Images of 224 x 224, no batch norm. No sequence to choose.
+layer per classifier product. Images of 224 x 224, no batch norm. No sequence to choose. `vgg16-cifar` has images of
+32 x 32, which five poolings make one pixel, 10 classes and a single classifier product; it trains on a CPU.
 
 - convolution: saves its input; with pooling also the tensor before pooling and the place of each maximum,
   8 bytes per pooled number; working: gradients of input, convolution output and pooled output
@@ -9,30 +10,56 @@ layer per classifier product. Images of 224 x 224, no batch norm. No sequence to
   mask of 4096 bytes; then the image head
 """
 
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from models.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
 from models.convolution import Convolution
 from models.entry import ModelEntry
-from models.image_head import image_head
+from models.image_head import NUM_CLASSES, image_head
 
 IMAGE_SIDE = 224
+IMAGE_CHANNELS = 3
 CHANNELS = (64, 128, 256, 512, 512)
 """Of the five groups of convolutions; each ends with a pooling that halves the side."""
 CLASSIFIER_WIDTH = 4096
 
 
-def vgg(repeats: tuple[int, ...], _tokens: int) -> Chain:
-    """The layer chain of a VGG with that many convolutions per group."""
-    layers: list[LayerCounts] = []
-    inputs, side = 3, IMAGE_SIDE
-    for group, (channels, repeat) in enumerate(zip(CHANNELS, repeats, strict=True), start=1):
-        for index in range(1, repeat + 1):
-            convolution = Convolution(inputs=inputs, outputs=channels, kernel=3, side=side)
-            layers.append(_convolution_layer(f"conv{group}-{index}", convolution, pooled=index == repeat))
-            inputs = channels
-        side //= 2
-    return Chain(layers=(*layers, *_classifier(inputs * side**2)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VggShape:
+    """Counts of a VGG."""
+
+    repeats: tuple[int, ...]
+    """Convolutions of each group."""
+    side: int = IMAGE_SIDE
+    classes: int = NUM_CLASSES
+    hidden_products: int = 2
+    """Classifier products before the last one."""
+
+    def convolutions(self) -> Iterator[tuple[str, Convolution, bool]]:
+        """Name of each convolution, the convolution, and whether a pooling follows it."""
+        inputs, side = IMAGE_CHANNELS, self.side
+        for group, (channels, repeat) in enumerate(zip(CHANNELS, self.repeats, strict=True), start=1):
+            for index in range(1, repeat + 1):
+                convolution = Convolution(inputs=inputs, outputs=channels, kernel=3, side=side)
+                yield f"conv{group}-{index}", convolution, index == repeat
+                inputs = channels
+            side //= 2
+
+    @property
+    def classifier_widths(self) -> tuple[int, ...]:
+        """Inputs of each classifier product."""
+        last_side = self.side >> len(self.repeats)
+        return (CHANNELS[-1] * last_side**2, *[CLASSIFIER_WIDTH] * self.hidden_products)
+
+
+def vgg(shape: VggShape) -> Chain:
+    """The layer chain of a VGG."""
+    convolutions = (_convolution_layer(name, each, pooled=pooled) for name, each, pooled in shape.convolutions())
+    *hidden, last = shape.classifier_widths
+    products = (_dense_layer(f"classifier{index}", width) for index, width in enumerate(hidden, start=1))
+    head = image_head(f"classifier{len(hidden) + 1}", width=last, classes=shape.classes)
+    return Chain(layers=(*convolutions, *products, head))
 
 
 def _convolution_layer(name: str, convolution: Convolution, *, pooled: bool) -> LayerCounts:
@@ -50,14 +77,6 @@ def _convolution_layer(name: str, convolution: Convolution, *, pooled: bool) -> 
     )
 
 
-def _classifier(width: int) -> tuple[LayerCounts, ...]:
-    return (
-        _dense_layer("classifier1", width),
-        _dense_layer("classifier2", CLASSIFIER_WIDTH),
-        image_head("classifier3", width=CLASSIFIER_WIDTH),
-    )
-
-
 def _dense_layer(name: str, width: int) -> LayerCounts:
     return LayerCounts(
         name=name,
@@ -72,16 +91,26 @@ def _dense_layer(name: str, width: int) -> LayerCounts:
 
 
 def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> ModelEntry:
+    shape = VggShape(repeats=repeats)
     return ModelEntry(
         name=f"vgg{depth}",
         summary=f"{sum(repeats)} convolutions and 3 classifier products on 224 x 224",
         source=f"Simonyan and Zisserman 2015, table 1; torchvision vgg{depth}",
-        chain=partial(vgg, repeats),
+        chain=lambda _tokens: vgg(shape),
+        shape=shape,
         published_params=published_params,
     )
 
 
+VGG16_CIFAR = VggShape(repeats=(2, 2, 3, 3, 3), side=32, classes=10, hidden_products=0)
 ENTRIES = (
     _entry(16, (2, 2, 3, 3, 3), published_params=138_357_544),
     _entry(19, (2, 2, 4, 4, 4), published_params=143_667_240),
+    ModelEntry(
+        name="vgg16-cifar",
+        summary="13 convolutions and 1 classifier product on 32 x 32",
+        source="the convolutions of VGG-16 on CIFAR-10 (Krizhevsky 2009), without batch norm",
+        chain=lambda _tokens: vgg(VGG16_CIFAR),
+        shape=VGG16_CIFAR,
+    ),
 )

@@ -60,12 +60,14 @@ def _patch_embedding(shape: VitShape) -> LayerCounts:
     )
 
 
+VIT_LARGE = VitShape(blocks=24, hidden=1024, heads=16)
 ENTRIES = (
     ModelEntry(
         name="vit-large",
         summary="vision transformer, 24 blocks, hidden 1024, 16 heads, patches of 16 x 16 on 224 x 224",
         source="Dosovitskiy et al. 2021, table 1 (307 M); torchvision vit_l_16 counts 304 326 632",
-        chain=lambda _tokens: vit(VitShape(blocks=24, hidden=1024, heads=16)),
+        chain=lambda _tokens: vit(VIT_LARGE),
+        shape=VIT_LARGE,
         published_params=304_326_632,
     ),
 )

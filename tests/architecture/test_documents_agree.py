@@ -34,9 +34,10 @@ def test_heavy_libraries_are_optional():
     assert "matplotlib" not in wanted
 
 
-def test_development_needs_no_torch():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert not any(name.startswith("torch") for name in project["optional-dependencies"]["dev"])
+def test_tests_name_one_torch_and_users_a_range():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [name for name in extras["dev"] if name.startswith("torch")] == ["torch==2.13.0"]
+    assert extras["run"] == ["torch>=2.6,<3"]
 
 
 def test_licence_is_the_whole_apache_text():

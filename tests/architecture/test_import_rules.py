@@ -22,7 +22,16 @@ def test_importing_a_package_costs_nothing_heavy(module):
     assert _imported_by(module) & {"torch", "highspy", "pulp", "click", "pydantic", "matplotlib"} == set()
 
 
-@pytest.mark.parametrize("module", ["planner.solvers.search", "planner.report.gantt", "planner.report.tables"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "planner.solvers.search",
+        "planner.report.gantt",
+        "planner.report.tables",
+        "models.module_chain",
+        "models.hugging_face",
+    ],
+)
 def test_heavy_libraries_are_imported_where_they_are_used(module):
     assert _imported_by(module) & {"torch", "highspy", "pulp", "click", "pydantic", "matplotlib"} == set()
 

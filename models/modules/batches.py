@@ -1,0 +1,46 @@
+"""Random inputs and targets."""
+
+import torch
+from torch import Generator, Tensor
+
+
+def next_token_batch(num_samples: int, generator: Generator, *, vocabulary: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """Random texts, and the same texts one token on; both of shape (samples, tokens)."""
+    text = draw_classes((num_samples, tokens + 1), vocabulary, generator=generator)
+    return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+def pre_training_batch(
+    num_samples: int, generator: Generator, *, vocabulary: int, tokens: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Texts and segments in; the text to restore and whether the second half follows the first."""
+    text = draw_classes((num_samples, tokens), vocabulary, generator=generator)
+    segments = (torch.arange(tokens, device=generator.device) >= tokens // 2).long().expand(num_samples, tokens)
+    restored = draw_classes((num_samples, tokens), vocabulary, generator=generator)
+    return (text, segments.contiguous()), (restored, draw_classes((num_samples,), 2, generator=generator))
+
+
+def image_batch(
+    num_samples: int, generator: Generator, *, channels: int, side: int, classes: int
+) -> tuple[Tensor, Tensor]:
+    """Images and one class for each."""
+    images = draw_normal_numbers((num_samples, channels, side, side), generator=generator)
+    return images, draw_classes((num_samples,), classes, generator=generator)
+
+
+def pixel_batch(
+    num_samples: int, generator: Generator, *, channels: int, side: int, classes: int
+) -> tuple[Tensor, Tensor]:
+    """Images and one class for each pixel."""
+    images = draw_normal_numbers((num_samples, channels, side, side), generator=generator)
+    return images, draw_classes((num_samples, side, side), classes, generator=generator)
+
+
+def draw_classes(shape: tuple[int, ...], count: int, *, generator: Generator) -> Tensor:
+    """Whole numbers from 0 to below `count`, where the generator lives."""
+    return torch.randint(count, shape, generator=generator, device=generator.device)
+
+
+def draw_normal_numbers(shape: tuple[int, ...], *, generator: Generator) -> Tensor:
+    """Standard normal numbers, where the generator lives."""
+    return torch.randn(shape, generator=generator, device=generator.device)

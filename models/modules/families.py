@@ -1,0 +1,54 @@
+"""From the shape of a model to its layers."""
+
+from models.bert import BertShape
+from models.gpt import GptShape
+from models.llama import LlamaShape
+from models.mixtral import MixtralShape
+from models.module_chain import ModuleChain
+from models.modules.bert import bert_modules
+from models.modules.gpt import gpt_modules
+from models.modules.llama import llama_modules
+from models.modules.mixtral import mixtral_modules
+from models.modules.resnet import resnet_modules
+from models.modules.synthetic import synthetic_modules
+from models.modules.unet import unet_modules
+from models.modules.vgg import vgg_modules
+from models.modules.vit import vit_modules
+from models.resnet import ResnetShape
+from models.synthetic import SyntheticShape
+from models.unet import UnetShape
+from models.vgg import VggShape
+from models.vit import VitShape
+
+
+def modules_of(name: str, shape: object, *, tokens: int, dropout: float | None) -> ModuleChain:  # noqa: PLR0911
+    """The layers of one model.
+
+    Parameters
+    ----------
+    tokens
+        Of one sample; models without tokens pass over the number.
+    dropout
+        Probability; None: the model's own. Models without dropout pass over it.
+    """
+    match shape:
+        case GptShape():
+            return gpt_modules(name, shape, tokens=tokens, dropout=dropout)
+        case BertShape():
+            return bert_modules(name, shape, tokens=tokens, dropout=dropout)
+        case MixtralShape():
+            return mixtral_modules(name, shape, tokens=tokens)
+        case LlamaShape():
+            return llama_modules(name, shape, tokens=tokens)
+        case VitShape():
+            return vit_modules(name, shape, dropout=dropout)
+        case VggShape():
+            return vgg_modules(name, shape, dropout=dropout)
+        case ResnetShape():
+            return resnet_modules(name, shape)
+        case UnetShape():
+            return unet_modules(name, shape)
+        case SyntheticShape():
+            return synthetic_modules(name, shape)
+        case _:
+            raise TypeError(f"model {name!r}: no layers for {shape!r}")

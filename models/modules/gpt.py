@@ -1,0 +1,57 @@
+"""GPT decoders in torch."""
+
+from functools import partial
+
+from torch import nn
+
+from models.gpt import GptShape
+from models.module_chain import LayerModule, ModuleChain, Tie
+from models.modules.batches import next_token_batch
+from models.modules.losses import class_loss
+from models.modules.sharing import embedding_styles, head_styles
+from models.modules.tokens import TokenEmbedding, TokenHead
+from models.modules.transformer import BlockShape, dense_layers
+from models.modules.weights import draw_normal
+
+
+def gpt_modules(name: str, shape: GptShape, *, tokens: int, dropout: float | None) -> ModuleChain:
+    """The layers of a GPT; the head holds a copy of the token matrix."""
+    chosen = shape.dropout if dropout is None else dropout
+    block = BlockShape(
+        hidden=shape.hidden,
+        heads=shape.heads,
+        key_heads=shape.heads,
+        blocks=shape.blocks,
+        causal=True,
+        gelu="tanh",
+        dropout=chosen,
+    )
+    embedding = LayerModule(
+        name="embedding",
+        build=partial(_embedding, shape, chosen),
+        tensor_parallel=embedding_styles,
+    )
+    head = LayerModule(
+        name="head",
+        build=partial(_head, shape, block),
+        tensor_parallel=partial(head_styles, "project"),
+    )
+    layers = (embedding, *dense_layers(block, width=4 * shape.hidden), head)
+    return ModuleChain(
+        name=name,
+        layers=layers,
+        ties=(Tie(owner=(0, "tokens.weight"), copy=(len(layers) - 1, "project.weight")),),
+        loss=class_loss,
+        batch=partial(next_token_batch, vocabulary=shape.vocabulary, tokens=tokens),
+    )
+
+
+def _embedding(shape: GptShape, dropout: float) -> nn.Module:
+    return draw_normal(
+        TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden, positions=shape.positions, dropout=dropout)
+    )
+
+
+def _head(shape: GptShape, block: BlockShape) -> nn.Module:
+    norm = block.norm() if shape.final_norm else None
+    return draw_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=norm))

@@ -1,0 +1,99 @@
+"""Llama decoders in torch."""
+
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.llama import LlamaShape
+from models.module_chain import LayerModule, ModuleChain
+from models.modules.batches import next_token_batch
+from models.modules.losses import class_loss
+from models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
+from models.modules.tokens import TokenEmbedding, TokenHead
+from models.modules.transformer import BlockShape, ResidualPart, attention_layer, draw_part
+from models.modules.weights import draw_normal
+
+ROTARY_BASE = 500_000.0
+"""Of Llama 3 (Llama Team 2024, section 3.2)."""
+
+
+class SwiGlu(nn.Module):
+    """The product of two products, one of them through SiLU, and a third (Shazeer, arXiv 2002.05202)."""
+
+    def __init__(self, *, hidden: int, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(hidden, width, bias=False)
+        self.up = nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(width, hidden, bias=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Each token by itself."""
+        return self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
+
+
+def llama_modules(name: str, shape: LlamaShape, *, tokens: int) -> ModuleChain:
+    """The layers of a Llama."""
+    block = decoder_block(shape, rotary_base=ROTARY_BASE)
+    feed_forward = LayerModule(
+        name="feed-forward",
+        build=partial(_feed_forward, shape, block),
+        tensor_parallel=partial(feed_forward_styles, "gate", "up"),
+        divisible=shape.width,
+    )
+    return decoder_modules(name, shape, block, feed_forward=feed_forward, tokens=tokens)
+
+
+def decoder_block(shape: LlamaShape, *, rotary_base: float) -> BlockShape:
+    """RMSNorm, rotary positions, grouped queries; neither biases nor dropout."""
+    return BlockShape(
+        hidden=shape.hidden,
+        heads=shape.heads,
+        key_heads=shape.key_heads,
+        blocks=shape.blocks,
+        causal=True,
+        biased=False,
+        rotary_base=rotary_base,
+    )
+
+
+def decoder_modules(
+    name: str, shape: LlamaShape, block: BlockShape, *, feed_forward: LayerModule, tokens: int
+) -> ModuleChain:
+    """Embedding, blocks and head, each block ending with that kind of feed-forward part."""
+    parts = (
+        part
+        for index in range(shape.blocks)
+        for part in (
+            attention_layer(f"block{index}.attention", block),
+            replace(feed_forward, name=f"block{index}.{feed_forward.name}"),
+        )
+    )
+    return ModuleChain(
+        name=name,
+        layers=(_embedding(shape), *parts, _head(shape, block)),
+        loss=class_loss,
+        batch=partial(next_token_batch, vocabulary=shape.vocabulary, tokens=tokens),
+    )
+
+
+def _embedding(shape: LlamaShape) -> LayerModule:
+    return LayerModule(
+        name="embedding",
+        build=lambda: draw_normal(TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden)),
+        tensor_parallel=embedding_styles,
+    )
+
+
+def _head(shape: LlamaShape, block: BlockShape) -> LayerModule:
+    return LayerModule(
+        name="head",
+        build=lambda: draw_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=block.norm())),
+        tensor_parallel=partial(head_styles, "project"),
+    )
+
+
+def _feed_forward(shape: LlamaShape, block: BlockShape) -> nn.Module:
+    inner = SwiGlu(hidden=shape.hidden, width=shape.width)
+    return draw_part(ResidualPart(block, inner), block, inner.down)

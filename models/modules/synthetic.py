@@ -1,0 +1,68 @@
+"""Random models in torch.
+
+A layer is a product with a matrix of as many numbers as the profile gives it parameters, square but for the rest,
+over as many rows as the profile has it save. Parameters and outputs are met exactly, saved bytes to within one row;
+FLOPs are what that product takes, which is not what was drawn.
+"""
+
+from functools import partial
+from math import isqrt
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from models.chain import LayerCounts
+from models.module_chain import LayerModule, ModuleChain
+from models.modules.batches import draw_normal_numbers
+from models.synthetic import SyntheticShape, synthetic
+
+INPUT_NUMBERS = 1000
+"""Of a sample, for the first layer, which the profile gives none."""
+
+
+class SyntheticLayer(nn.Module):
+    """A product whose input and output are repeated or cut to the numbers wanted."""
+
+    def __init__(self, *, params: int, rows: int, outputs: int) -> None:
+        super().__init__()
+        width = isqrt(params)
+        self.weight = nn.Parameter(torch.empty(params // width, width).normal_(std=width**-0.5))
+        self.bias = nn.Parameter(torch.zeros(params % width))
+        self.rows, self.outputs = rows, outputs
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """From (samples, numbers) to (samples, outputs)."""
+        height, width = self.weight.shape
+        rows = fitted(functional.gelu(numbers), self.rows * width).view(-1, self.rows, width)
+        bias = functional.pad(self.bias, (0, height - len(self.bias)))
+        return fitted(functional.linear(rows, self.weight, bias).flatten(1), self.outputs)
+
+
+def fitted(numbers: Tensor, count: int) -> Tensor:
+    """As many numbers of each sample as wanted, over and over or the first ones, in memory of their own."""
+    times = -(-count // numbers.shape[1])
+    return numbers.repeat(1, times)[:, :count].clone(memory_format=torch.contiguous_format)
+
+
+def synthetic_modules(name: str, shape: SyntheticShape) -> ModuleChain:
+    """The layers of a random model."""
+    layers = synthetic(shape).layers
+    given = (0, *(layer.output for layer in layers[:-1]))
+    return ModuleChain(
+        name=name,
+        layers=tuple(_layer(layer, numbers) for layer, numbers in zip(layers, given, strict=True)),
+        loss=functional.mse_loss,
+        batch=partial(_batch, outputs=layers[-1].output),
+    )
+
+
+def _layer(layer: LayerCounts, given: int) -> LayerModule:
+    rows = max(1, round((layer.saved - given) / isqrt(layer.params)))
+    build = partial(SyntheticLayer, params=layer.params, rows=rows, outputs=layer.output)
+    return LayerModule(name=layer.name, build=build)
+
+
+def _batch(num_samples: int, generator: Generator, *, outputs: int) -> tuple[Tensor, Tensor]:
+    inputs = draw_normal_numbers((num_samples, INPUT_NUMBERS), generator=generator)
+    return inputs, draw_normal_numbers((num_samples, outputs), generator=generator)

@@ -1,0 +1,178 @@
+"""Attention part and feed-forward part of every transformer."""
+
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.module_chain import LayerModule
+from models.modules.sharing import attention_styles, feed_forward_styles
+from models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockShape:
+    """What the parts of all blocks have in common."""
+
+    hidden: int
+    heads: int
+    key_heads: int
+    blocks: int
+    """Residual sums of the whole model are twice as many."""
+    causal: bool
+    biased: bool = True
+    """Biases and LayerNorm; otherwise no biases and RMSNorm."""
+    norm_first: bool = True
+    """Norm before the part (GPT-2), otherwise after the sum (BERT)."""
+    norm_epsilon: float = 1e-5
+    rotary_base: float | None = None
+    """Of rotary positions; None: the embedding adds positions."""
+    gelu: str = "none"
+    """Approximation, as torch calls it."""
+    dropout: float = 0.0
+
+    def norm(self) -> nn.Module:
+        """A fresh norm over the hidden width."""
+        kind = nn.LayerNorm if self.biased else nn.RMSNorm
+        return kind(self.hidden, eps=self.norm_epsilon)
+
+
+class ResidualPart(nn.Module):
+    """Norm, an inner function, dropout and the residual sum."""
+
+    def __init__(self, shape: BlockShape, inner: nn.Module) -> None:
+        super().__init__()
+        self.norm = shape.norm()
+        self.inner = inner
+        self.dropout = nn.Dropout(shape.dropout)
+        self.norm_first = shape.norm_first
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Hand on a hidden state of the same shape (samples, tokens, width)."""
+        if self.norm_first:
+            return hidden + self.dropout(self.inner(self.norm(hidden)))
+        return self.norm(hidden + self.dropout(self.inner(hidden)))
+
+
+class Attention(nn.Module):
+    """Queries, keys, values, fused attention and the projection.
+
+    There are as many heads as the projected tensors are wide, so that devices may each hold some.
+    """
+
+    def __init__(self, shape: BlockShape) -> None:
+        super().__init__()
+        self.head_width = shape.hidden // shape.heads
+        key_width = self.head_width * shape.key_heads
+        self.query = nn.Linear(shape.hidden, shape.hidden, bias=shape.biased)
+        self.key = nn.Linear(shape.hidden, key_width, bias=shape.biased)
+        self.value = nn.Linear(shape.hidden, key_width, bias=shape.biased)
+        self.project = nn.Linear(shape.hidden, shape.hidden, bias=shape.biased)
+        self.causal = shape.causal
+        self.dropout = shape.dropout
+        self.rotary_base = shape.rotary_base
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Attend over the tokens of each sample."""
+        query, key, value = (self._heads(product(hidden)) for product in (self.query, self.key, self.value))
+        if self.rotary_base is not None:
+            query, key = rotate(query, key, base=self.rotary_base)
+        mixed = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=self.causal,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        return self.project(mixed.transpose(1, 2).flatten(2))
+
+    def _heads(self, projected: Tensor) -> Tensor:
+        """From (samples, tokens, heads x width) to (samples, heads, tokens, width)."""
+        return projected.view(*projected.shape[:2], -1, self.head_width).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """Two products with GeLU between."""
+
+    def __init__(self, shape: BlockShape, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(shape.hidden, width)
+        self.down = nn.Linear(width, shape.hidden)
+        self.gelu = shape.gelu
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Each token by itself."""
+        return self.down(functional.gelu(self.up(hidden), approximate=self.gelu))
+
+
+def rotate(query: Tensor, key: Tensor, *, base: float) -> tuple[Tensor, Tensor]:
+    """Turn pairs of numbers by angles that grow with the position (Su et al., arXiv 2104.09864).
+
+    Pairs are the first and the second half of a head, shape (samples, heads, tokens, width).
+    """
+    tokens, width = query.shape[-2:]
+    places = torch.arange(tokens, device=query.device, dtype=torch.float32)
+    steps = base ** (-torch.arange(0, width, 2, device=query.device, dtype=torch.float32) / width)
+    angles = torch.outer(places, steps)
+    cosine, sine = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
+    return _turned(query, cosine, sine), _turned(key, cosine, sine)
+
+
+def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = heads.chunk(2, dim=-1)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+
+
+def attention_layer(name: str, shape: BlockShape) -> LayerModule:
+    """Attention part; devices share it by heads."""
+    return LayerModule(
+        name=name, build=partial(_attention, shape), tensor_parallel=attention_styles, divisible=shape.key_heads
+    )
+
+
+def feed_forward_layer(name: str, shape: BlockShape, *, width: int) -> LayerModule:
+    """Feed-forward part with GeLU; devices share it by its width."""
+    return LayerModule(
+        name=name,
+        build=partial(_feed_forward, shape, width),
+        tensor_parallel=partial(feed_forward_styles, "up"),
+        divisible=width,
+    )
+
+
+def dense_layers(shape: BlockShape, *, width: int) -> tuple[LayerModule, ...]:
+    """Attention part and feed-forward part of each block."""
+    return tuple(
+        part
+        for block in range(shape.blocks)
+        for part in (
+            attention_layer(f"block{block}.attention", shape),
+            feed_forward_layer(f"block{block}.feed-forward", shape, width=width),
+        )
+    )
+
+
+def draw_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> ResidualPart:
+    """Initial weights of a part; pre-norm ones draw the products before the sum smaller.
+
+    The sum of all parts then has the variance of one (Radford et al. 2019, section 2.3).
+    """
+    draw_normal(part)
+    if shape.norm_first:
+        for product in last:
+            nn.init.normal_(product.weight, std=TRANSFORMER_DEVIATION / sqrt(2 * shape.blocks))
+    return part
+
+
+def _attention(shape: BlockShape) -> nn.Module:
+    inner = Attention(shape)
+    return draw_part(ResidualPart(shape, inner), shape, inner.project)
+
+
+def _feed_forward(shape: BlockShape, width: int) -> nn.Module:
+    inner = FeedForward(shape, width)
+    return draw_part(ResidualPart(shape, inner), shape, inner.down)

@@ -1,0 +1,101 @@
+"""U-Net in torch: skip edges travel as further tensors of the state, the innermost last."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.module_chain import LayerModule, ModuleChain
+from models.modules.batches import pixel_batch
+from models.modules.losses import pixel_loss
+from models.modules.weights import draw_for_relu
+from models.unet import IMAGE_CHANNELS, NUM_CLASSES, UnetShape
+
+State = tuple[Tensor, ...]
+
+
+class Passing(nn.Module):
+    """A function of the first tensor; the skip edges pass by."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, images: Tensor, *skips: Tensor) -> State:
+        """As many tensors out as in."""
+        return (self.inner(images), *skips)
+
+
+class Descending(Passing):
+    """The last layer of a level down: its result leaves as a skip edge, and pooled."""
+
+    def forward(self, images: Tensor, *skips: Tensor) -> State:
+        """One tensor more than there came in."""
+        level = self.inner(images)
+        return (functional.max_pool2d(level, 2), *skips, level)
+
+
+class Joining(Passing):
+    """The layer that takes a skip edge up: it sees both tensors side by side."""
+
+    def forward(self, images: Tensor, *skips: Tensor) -> State:
+        """One tensor less than there came in."""
+        *outer, level = skips
+        return (self.inner(torch.cat((images, level), dim=1)), *outer)
+
+
+def unet_modules(name: str, shape: UnetShape) -> ModuleChain:
+    """The layers of a U-Net."""
+    head = LayerModule(name="head", build=partial(nn.Conv2d, shape.widths[0], NUM_CLASSES, 1))
+    return ModuleChain(
+        name=name,
+        layers=(*_downward(shape), *_bottom(shape), *_upward(shape), head),
+        loss=pixel_loss,
+        batch=partial(pixel_batch, channels=IMAGE_CHANNELS, side=shape.side, classes=NUM_CLASSES),
+    )
+
+
+def _downward(shape: UnetShape) -> tuple[LayerModule, ...]:
+    inputs = (IMAGE_CHANNELS, *shape.widths)
+    return tuple(
+        layer
+        for level, width in enumerate(shape.widths)
+        for layer in (
+            _convolution_layer(f"down{level}.conv1", inputs[level], width),
+            _convolution_layer(f"down{level}.conv2", width, width, kind=Descending),
+        )
+    )
+
+
+def _bottom(shape: UnetShape) -> tuple[LayerModule, ...]:
+    width = shape.widths[-1]
+    return (
+        _convolution_layer("bottom.conv1", width, 2 * width),
+        _convolution_layer("bottom.conv2", 2 * width, 2 * width),
+    )
+
+
+def _upward(shape: UnetShape) -> tuple[LayerModule, ...]:
+    return tuple(
+        layer
+        for level, width in reversed(tuple(enumerate(shape.widths)))
+        for layer in (
+            LayerModule(name=f"up{level}.grow", build=partial(_growing, width)),
+            _convolution_layer(f"up{level}.conv1", 2 * width, width, kind=Joining),
+            _convolution_layer(f"up{level}.conv2", width, width),
+        )
+    )
+
+
+def _convolution_layer(name: str, inputs: int, outputs: int, *, kind: type[Passing] = Passing) -> LayerModule:
+    return LayerModule(name=name, build=partial(_convolution, inputs, outputs, kind))
+
+
+def _convolution(inputs: int, outputs: int, kind: type[Passing]) -> nn.Module:
+    plain = nn.Conv2d(inputs, outputs, 3, padding=1)
+    return draw_for_relu(kind(nn.Sequential(plain, nn.ReLU(inplace=True))))
+
+
+def _growing(outputs: int) -> nn.Module:
+    return draw_for_relu(Passing(nn.ConvTranspose2d(2 * outputs, outputs, 2, stride=2)))

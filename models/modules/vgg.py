@@ -1,0 +1,51 @@
+"""VGG networks in torch."""
+
+from functools import partial
+
+from torch import nn
+
+from models.convolution import Convolution
+from models.module_chain import LayerModule, ModuleChain
+from models.modules.batches import image_batch
+from models.modules.losses import class_loss
+from models.modules.weights import draw_for_relu, draw_normal
+from models.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
+
+DROPOUT = 0.5
+"""Of the classifier's hidden products (Simonyan and Zisserman 2015, section 3.1)."""
+CLASSIFIER_DEVIATION = 0.01
+
+
+def vgg_modules(name: str, shape: VggShape, *, dropout: float | None) -> ModuleChain:
+    """The layers of a VGG."""
+    chosen = DROPOUT if dropout is None else dropout
+    convolutions = (
+        LayerModule(name=each, build=partial(_convolution, convolution, pooled=pooled))
+        for each, convolution, pooled in shape.convolutions()
+    )
+    *hidden, last = shape.classifier_widths
+    products = (
+        LayerModule(name=f"classifier{index}", build=partial(_hidden_product, width, chosen))
+        for index, width in enumerate(hidden, start=1)
+    )
+    head = LayerModule(name=f"classifier{len(hidden) + 1}", build=partial(_product, last, shape.classes))
+    return ModuleChain(
+        name=name,
+        layers=(*convolutions, *products, head),
+        loss=class_loss,
+        batch=partial(image_batch, channels=IMAGE_CHANNELS, side=shape.side, classes=shape.classes),
+    )
+
+
+def _convolution(convolution: Convolution, *, pooled: bool) -> nn.Module:
+    plain = nn.Conv2d(convolution.inputs, convolution.outputs, convolution.kernel, padding=1)
+    pooling = (nn.MaxPool2d(2),) if pooled else ()
+    return draw_for_relu(nn.Sequential(plain, nn.ReLU(inplace=True), *pooling))
+
+
+def _product(inputs: int, outputs: int) -> nn.Module:
+    return draw_normal(nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs)), deviation=CLASSIFIER_DEVIATION)
+
+
+def _hidden_product(inputs: int, dropout: float) -> nn.Module:
+    return nn.Sequential(_product(inputs, CLASSIFIER_WIDTH), nn.ReLU(inplace=True), nn.Dropout(dropout))

@@ -1,0 +1,67 @@
+"""Vision transformers in torch."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from models.image_head import NUM_CLASSES
+from models.module_chain import LayerModule, ModuleChain
+from models.modules.batches import image_batch
+from models.modules.losses import class_loss
+from models.modules.transformer import BlockShape, dense_layers
+from models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
+from models.vit import IMAGE_CHANNELS, IMAGE_SIDE, VitShape
+
+NORM_EPSILON = 1e-6
+"""Dosovitskiy et al.'s released code."""
+
+
+class PatchEmbedding(nn.Module):
+    """A product for every patch, the class token before them, and positions."""
+
+    def __init__(self, shape: VitShape) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(IMAGE_CHANNELS, shape.hidden, shape.patch, stride=shape.patch)
+        self.class_token = nn.Parameter(torch.zeros(shape.hidden))
+        self.positions = nn.Parameter(torch.empty(shape.tokens, shape.hidden).normal_(std=TRANSFORMER_DEVIATION))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """From images (samples, 3, side, side) to a hidden state (samples, tokens, width)."""
+        patches = self.patches(images).flatten(2).transpose(1, 2)
+        class_token = self.class_token.expand(patches.shape[0], 1, -1)
+        return torch.cat((class_token, patches), dim=1) + self.positions
+
+
+class ClassTokenHead(nn.Module):
+    """Final norm and classifier; of the norm only the class token's result is used, so only that is computed."""
+
+    def __init__(self, hidden: int, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+        self.project = nn.Linear(hidden, NUM_CLASSES)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of shape (samples, classes)."""
+        return self.project(self.norm(hidden[:, 0]))
+
+
+def vit_modules(name: str, shape: VitShape, *, dropout: float | None) -> ModuleChain:
+    """The layers of a vision transformer."""
+    block = BlockShape(
+        hidden=shape.hidden,
+        heads=shape.heads,
+        key_heads=shape.heads,
+        blocks=shape.blocks,
+        causal=False,
+        norm_epsilon=NORM_EPSILON,
+        dropout=dropout or 0.0,
+    )
+    embedding = LayerModule(name="embedding", build=lambda: draw_normal(PatchEmbedding(shape)))
+    head = LayerModule(name="head", build=lambda: draw_normal(ClassTokenHead(shape.hidden, block.norm())))
+    return ModuleChain(
+        name=name,
+        layers=(embedding, *dense_layers(block, width=4 * shape.hidden), head),
+        loss=class_loss,
+        batch=partial(image_batch, channels=IMAGE_CHANNELS, side=IMAGE_SIDE, classes=NUM_CLASSES),
+    )

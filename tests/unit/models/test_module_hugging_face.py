@@ -1,0 +1,160 @@
+"""Transformers' models split into layers compute what they compute whole."""
+
+import pytest
+import torch
+import transformers
+
+from planner.core.errors import BadInputError
+
+VOCABULARY = 61
+SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}
+WIDTHS = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": VOCABULARY}
+
+
+def gpt2_config(**options):
+    quiet = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return transformers.GPT2Config(**{**WIDTHS, **quiet, **SPECIAL, "n_positions": 16, **options})
+
+
+def llama_config(**options):
+    widths = {"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16}
+    return transformers.LlamaConfig(**{**WIDTHS, **widths, **SPECIAL, **options})
+
+
+def bert_config(**options):
+    widths = {"intermediate_size": 48, "max_position_embeddings": 16}
+    quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return transformers.BertConfig(**{**WIDTHS, **widths, **quiet, **options})
+
+
+MODELS = {
+    "gpt2": ("GPT2LMHeadModel", gpt2_config()),
+    "gpt2-untied": ("GPT2LMHeadModel", gpt2_config(tie_word_embeddings=False)),
+    "llama": ("LlamaForCausalLM", llama_config()),
+    "llama-tied": ("LlamaForCausalLM", llama_config(tie_word_embeddings=True)),
+    "bert": ("BertForMaskedLM", bert_config()),
+    "bert-plain": ("BertModel", bert_config()),
+}
+
+
+def chain_of(*args, **options):
+    from models.hugging_face import chain_of as split
+
+    return split(*args, **options)
+
+
+def whole_model(name, dtype, **options):
+    architecture, config = MODELS[name]
+    torch.manual_seed(0)
+    return getattr(transformers, architecture)._from_config(config, **options).to(dtype).train()
+
+
+def run(modules, inputs):
+    state = inputs if isinstance(inputs, tuple) else (inputs,)
+    for module in modules:
+        state = module(*state)
+        state = state if isinstance(state, tuple) else (state,)
+    return state
+
+
+def outputs(model, tokens):
+    result = model(tokens)
+    return (result.logits,) if hasattr(result, "logits") else (result.last_hidden_state, result.pooler_output)
+
+
+def gradient_pairs(chain, modules):
+    """Of every weight, in its layer and in the model that the layer was copied from; copies added to their owners."""
+    pairs = {
+        (index, name): [weight.grad, dict(layer.build.args[0].named_parameters())[name].grad]
+        for index, (layer, module) in enumerate(zip(chain.layers, modules, strict=True))
+        for name, weight in module.named_parameters()
+    }
+    for tie in chain.ties:
+        pairs[tie.owner][0] = pairs[tie.owner][0] + pairs.pop(tie.copy)[0]
+    return zip(*pairs.values(), strict=True)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("name", MODELS)
+def test_output_and_gradients_are_those_of_the_whole_model(name, dtype, tolerance):
+    model = whole_model(name, dtype)
+    chain = chain_of(model)
+    modules = [layer.build() for layer in chain.layers]
+    tokens = torch.randint(VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(1))
+    expected, found = outputs(model, tokens), run(modules, tokens)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    for each in (expected, found):
+        sum((tensor * torch.linspace(-1, 1, tensor.shape[-1], dtype=dtype)).mean() for tensor in each).backward()
+    ours, theirs = gradient_pairs(chain, modules)
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_attention_with_a_mask_of_its_own_is_replaced_by_the_fused_one(name):
+    """Llama's plain attention takes its softmax in fp32 whatever the precision."""
+    model = whole_model(name, torch.float64, attn_implementation="eager")
+    modules = [layer.build() for layer in chain_of(model).layers]
+    tokens = torch.randint(VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(run(modules, tokens), outputs(model, tokens), rtol=1e-5, atol=1e-6)
+    assert model.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_of_a_configuration_have_the_weights_of_the_whole_model(name):
+    """Names, shapes and deviations; every layer is built by itself."""
+    architecture, config = MODELS[name]
+    given, drawn = chain_of(whole_model(name, torch.float32)), chain_of(config, architecture=architecture)
+    assert [layer.name for layer in drawn.layers] == ["embedding", "block0", "block1", "block2", "head"]
+    assert [layer.name for layer in drawn.layers] == [layer.name for layer in given.layers]
+    assert (drawn.name, drawn.ties) == (given.name, given.ties)
+    for old, new in zip(given.layers, drawn.layers, strict=True):
+        weights, fresh = (dict(layer.build().named_parameters()) for layer in (old, new))
+        assert {key: weight.shape for key, weight in fresh.items()} == {key: w.shape for key, w in weights.items()}
+        for key, weight in fresh.items():
+            if weight.dim() > 1 and weight.numel() > 500:
+                assert weight.std().item() == pytest.approx(weights[key].std().item(), rel=0.15), key
+
+
+def test_tied_weights_are_told():
+    chains = {name: chain_of(config, architecture=architecture) for name, (architecture, config) in MODELS.items()}
+    found = {name: len(chain.ties) for name, chain in chains.items()}
+    assert found == {"gpt2": 1, "gpt2-untied": 0, "llama": 0, "llama-tied": 1, "bert": 1, "bert-plain": 0}
+
+
+def test_segments_may_be_given_to_an_encoder():
+    model = whole_model("bert", torch.float64)
+    modules = [layer.build() for layer in chain_of(model).layers]
+    tokens = torch.randint(VOCABULARY, (2, 12))
+    segments = (torch.arange(12) > 5).long().expand(2, 12)
+    (found,) = run(modules, (tokens, segments))
+    torch.testing.assert_close(found, model(tokens, token_type_ids=segments).logits, rtol=1e-12, atol=1e-12)
+
+
+def test_loss_is_that_of_transformers():
+    """Which computes it in fp32."""
+    for name in ("gpt2", "llama", "bert"):
+        model = whole_model(name, torch.float32)
+        chain = chain_of(model, sequence_length=12)
+        inputs, targets = chain.batch(2, torch.Generator().manual_seed(0))
+        (logits,) = run([layer.build() for layer in chain.layers], inputs)
+        assert chain.loss(logits, targets).item() == pytest.approx(model(inputs, labels=targets).loss.item(), rel=1e-6)
+
+
+def test_configuration_alone_means_the_language_model():
+    assert chain_of(bert_config()).name == "bert:BertForMaskedLM"
+    assert chain_of(gpt2_config()).name == "gpt2:GPT2LMHeadModel"
+
+
+def test_other_families_are_refused_with_those_known():
+    with pytest.raises(BadInputError, match=r"no way to split .*T5Config.* known: GPT2LMHeadModel, Llama"):
+        chain_of(transformers.T5Config())
+
+
+def test_sequence_longer_than_the_positions_is_refused():
+    with pytest.raises(BadInputError, match="sequence_length must be between 1 and 16, got 17"):
+        chain_of(gpt2_config(), sequence_length=17)
+
+
+def test_layers_are_built_without_memory_on_the_meta_device():
+    with torch.device("meta"):
+        assert all(weight.is_meta for weight in chain_of(llama_config()).layers[1].build().parameters())
