@@ -10,11 +10,11 @@ from planner.cli.example import example
 from planner.cli.inputs import is_file_name, load_cluster
 from planner.cli.option_groups import general_options
 from planner.cli.outputs import print_json
-from planner.core.cluster import Cluster, Link
+from planner.core.cluster import AllReduceTable, Cluster, Link
 from planner.core.units import format_seconds
 from planner.io.canonical import format_json
 from planner.io.cluster import to_tree
-from planner.report.labels import bandwidth_label
+from planner.report.labels import bandwidth_label, table_label
 from planner.report.summary import SCHEMA
 from planner.report.tables import cluster_table, device_type_table
 from planner.report.text_table import print_table
@@ -55,8 +55,9 @@ def show(name: str, *, as_json: bool) -> None:
     print_table(device_type_table(cluster), sys.stdout)
     click.echo()
     for what, link in _links(cluster):
-        figures = f"{bandwidth_label(link.bandwidth_bytes_per_s)}, latency {format_seconds(link.latency_s)}"
-        click.echo(f"{what}: {figures}{f' ({link.source})' if link.source else ''}")
+        click.echo(f"{what}: {_figures(link)}{f' ({link.source})' if link.source else ''}")
+    for what, table in _all_reduces(cluster):
+        click.echo(f"{what}: {table_label(table.table)}")
 
 
 def _summary(cluster: Cluster) -> dict[str, object]:
@@ -67,6 +68,21 @@ def _summary(cluster: Cluster) -> dict[str, object]:
         "devices": cluster.num_devices,
         "device_types": [kind.name for kind in cluster.device_types],
     }
+
+
+def _figures(link: Link) -> str:
+    bandwidth = bandwidth_label(link.large_message_bytes_per_s)
+    if link.table:
+        return f"{table_label(link.table)}, {bandwidth} beyond"
+    return f"{bandwidth}, latency {format_seconds(link.latency_s)}"
+
+
+def _all_reduces(cluster: Cluster) -> Iterator[tuple[str, AllReduceTable]]:
+    """Every measured all-reduce of the cluster with what it is."""
+    for server in cluster.servers:
+        for island in server.islands:
+            for table in island.all_reduce:
+                yield f"{server.name}, all-reduce among {table.num_devices} x {island.device_type}", table
 
 
 def _links(cluster: Cluster) -> Iterator[tuple[str, Link]]:

@@ -1,32 +1,85 @@
 """Servers, their devices and the links between them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
 
 from planner.core.checks import require, require_count, require_distinct, require_non_negative, require_positive
+from planner.core.curve import Floats, Points, last_slope, require_points, seconds_at, stretched
 from planner.core.errors import BadInputError
 from planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A way for bytes: seconds = latency_s + bytes / bandwidth_bytes_per_s."""
+    """A way for bytes: seconds = latency_s + bytes / bandwidth_bytes_per_s, or as measured."""
 
     bandwidth_bytes_per_s: float
-    """Per direction; infinity means unlimited."""
+    """Per direction; infinity means unlimited. With a table, of what is larger than its only point."""
     latency_s: float = 0.0
     source: str = ""
     """Where the figures come from."""
+    table: Points = ()
+    """Measured (bytes, seconds) of one message from one end to the other, in place of the other figures."""
 
     def __post_init__(self) -> None:
         require_positive("link", "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, finite=False)
         require_non_negative("link", "latency_s", self.latency_s)
+        require_points("link", self.table, least=0)
 
-    def transfer_s(self, num_bytes: float) -> float:
-        """Seconds that a message of that size takes."""
-        return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether more bandwidth would make no difference."""
+        return not self.table and self.bandwidth_bytes_per_s == float("inf")
+
+    @property
+    def large_message_bytes_per_s(self) -> float:
+        """Bandwidth that every further byte of a large message has: of the last segment of a table."""
+        if len(self.table) < 2:
+            return self.bandwidth_bytes_per_s
+        slope = last_slope(self.table)
+        return 1 / slope if slope > 0 else float("inf")
+
+    @overload
+    def transfer_s(self, num_bytes: float) -> float: ...
+    @overload
+    def transfer_s(self, num_bytes: Floats) -> Floats: ...
+    def transfer_s(self, num_bytes: float | Floats) -> float | Floats:
+        """Seconds that a message of that size takes, or messages of those sizes.
+
+        In a table linear between points, and going on along the last segment, or at the bandwidth
+        where there is a single point; no message takes less than the smallest one measured.
+        """
+        if not self.table:
+            return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
+        seconds = seconds_at(self.table, num_bytes, 1 / self.large_message_bytes_per_s)
+        return seconds if isinstance(num_bytes, np.ndarray) else float(seconds)
+
+    def scaled(self, times: float = 1.0, *, over: float = 1.0) -> "Link":
+        """With times / over of the bandwidth and the same latency: a message takes what over / times of it took."""
+        return replace(
+            self,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * times / over,
+            table=stretched(self.table, times, over),
+        )
 
 
 UNLIMITED = Link(bandwidth_bytes_per_s=float("inf"))
+
+
+def slowest(first: Link, second: Link) -> Link:
+    """A link no faster than either: the least bandwidth with the largest latency, or the longest seconds of tables."""
+    sizes = sorted({num_bytes for link in (first, second) for num_bytes, _ in link.table})
+    bandwidth_bytes_per_s = min(first.large_message_bytes_per_s, second.large_message_bytes_per_s)
+    latency_s = max(first.latency_s, second.latency_s)
+    if not sizes:
+        return Link(bandwidth_bytes_per_s=bandwidth_bytes_per_s, latency_s=latency_s)
+    table = [(num_bytes, max(first.transfer_s(num_bytes), second.transfer_s(num_bytes))) for num_bytes in sizes]
+    # One more point, so that the last segment is as steep as the steeper of both.
+    beyond_bytes, (last_bytes, last_s) = 2 * sizes[-1] + 1, table[-1]
+    table.append((beyond_bytes, last_s + (beyond_bytes - last_bytes) / bandwidth_bytes_per_s))
+    return Link(bandwidth_bytes_per_s=bandwidth_bytes_per_s, latency_s=latency_s, table=tuple(table))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +114,27 @@ class DeviceType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceTable:
+    """Measured all-reduces among some devices of an island, with nothing else on its fabric."""
+
+    num_devices: int
+    table: Points
+    """(Bytes on each device, seconds), at least two."""
+
+    def __post_init__(self) -> None:
+        require(self.num_devices >= 2, "all-reduce", "num_devices", "at least 2", self.num_devices)
+        require_points(f"all-reduce among {self.num_devices}", self.table, least=2)
+
+    def seconds(self, num_bytes: Floats) -> Floats:
+        """Seconds for so many bytes on each device, read from the table like those of a :class:`Link`."""
+        return seconds_at(self.table, num_bytes, last_slope(self.table))
+
+    def scaled(self, times: float = 1.0, *, over: float = 1.0) -> "AllReduceTable":
+        """As over a fabric with times / over of the bandwidth: see :meth:`Link.scaled`."""
+        return replace(self, table=stretched(self.table, times, over))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Island:
     """Identical devices inside one server behind one fabric."""
 
@@ -69,9 +143,17 @@ class Island:
     fabric: Link = UNLIMITED
     shared: bool = False
     """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+    all_reduce: tuple[AllReduceTable, ...] = ()
+    """By number of devices; for other numbers a ring over the fabric stands in."""
 
     def __post_init__(self) -> None:
-        require_count(f"island of {self.device_type}", "count", self.count)
+        owner = f"island of {self.device_type}"
+        require_count(owner, "count", self.count)
+        require_distinct(owner, "numbers of devices of all_reduce", (table.num_devices for table in self.all_reduce))
+
+    def all_reduce_among(self, num_devices: int) -> AllReduceTable | None:
+        """What was measured among so many devices, if anything."""
+        return next((table for table in self.all_reduce if table.num_devices == num_devices), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +164,7 @@ class Server:
     islands: tuple[Island, ...]
     count: int = 1
     nic: Link = UNLIMITED
+    """Without a table, which is of a whole way: see `Cluster.network`."""
     bridge: Link | None = None
     """Between islands of the server; None: the slowest fabric of the server."""
 
@@ -90,6 +173,7 @@ class Server:
         require(bool(self.name), "server", "name", "not empty", self.name)
         require_count(owner, "count", self.count)
         require(len(self.islands) > 0, owner, "islands", "not empty", ())
+        require(not self.nic.table, owner, "nic", "without a table, which belongs to the network", self.nic)
 
     @property
     def num_devices(self) -> int:
@@ -128,7 +212,7 @@ class Cluster:
     device_types: tuple[DeviceType, ...]
     servers: tuple[Server, ...]
     network: Link = UNLIMITED
-    """Between any two hosts, on top of their interfaces."""
+    """Between any two hosts, on top of their interfaces; with a table the whole way, interfaces included."""
     overrides: tuple[NetworkOverride, ...] = ()
 
     def __post_init__(self) -> None:
@@ -197,8 +281,17 @@ class Cluster:
         """Devices of all hosts."""
         return sum(server.count * server.num_devices for server in self.servers)
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether any link or all-reduce is given as measured."""
+        paths = (self.network, *(override.link for override in self.overrides))
+        bridges = (server.bridge for server in self.servers if server.bridge is not None)
+        islands = [island for server in self.servers for island in server.islands]
+        fabrics = (island.fabric for island in islands)
+        return any(link.table for link in (*paths, *bridges, *fabrics)) or any(i.all_reduce for i in islands)
+
     def network_between(self, first: int, second: int) -> Link:
-        """The network link between hosts of two classes, interfaces not included."""
+        """The network link between hosts of two classes, interfaces not included unless it has a table."""
         pair = {self.servers[first].name, self.servers[second].name}
         for override in self.overrides:
             if set(override.servers) == pair:

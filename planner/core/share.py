@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, replace
 
 from planner.core.checks import require, require_count
-from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
+from planner.core.cluster import Cluster, Island, NetworkOverride, Server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,14 @@ def _slot_pairs(own: Server, server: Server, slice_number: int) -> list[tuple[in
 
 
 def _path_share(cluster: Cluster, share: Share, first: int, second: int) -> NetworkOverride:
-    """The network between two classes: as many pipelines use the path between two hosts as share both."""
-    sharing = min(share.device_split(first), share.device_split(second))
+    """The network between two classes: as many pipelines use the path between two hosts as share both.
+
+    With a table the path includes the interfaces, which all pipelines of either host use.
+    """
+    path, splits = cluster.network_between(first, second), (share.device_split(first), share.device_split(second))
     return NetworkOverride(
         servers=(cluster.servers[first].name, cluster.servers[second].name),
-        link=_slower(cluster.network_between(first, second), sharing),
+        link=path.scaled(over=max(splits) if path.table else min(splits)),
     )
 
 
@@ -125,18 +128,14 @@ def _server_share(server: Server, share: Share, index: int) -> Server:
         server,
         count=server.count // share.host_split(index),
         islands=tuple(_island_share(island, sharing) for island in server.islands),
-        nic=_slower(server.nic, sharing),
-        bridge=None if server.bridge is None else _slower(server.bridge, sharing),
+        nic=server.nic.scaled(over=sharing),
+        bridge=None if server.bridge is None else server.bridge.scaled(over=sharing),
     )
 
 
 def _island_share(island: Island, sharing: int) -> Island:
-    fabric = _slower(island.fabric, sharing) if island.shared else island.fabric
+    fabric = island.fabric.scaled(over=sharing) if island.shared else island.fabric
     return replace(island, count=island.count // sharing, fabric=fabric)
-
-
-def _slower(link: Link, sharing: int) -> Link:
-    return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / sharing)
 
 
 def _slots(server: Server) -> int:

@@ -1,19 +1,83 @@
 """Time of collective operations."""
 
-from planner.core.cluster import UNLIMITED, Cluster, Link
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, slowest
 from planner.core.placement import Placement
 from planner.core.share import WHOLE, Share
 from planner.cost.plan_costs import Floats
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """How some ranks add up what each of them has: as measured, or else in a ring over links of one speed."""
+
+    num_ranks: int
+    link: Link
+    measured: AllReduceTable | None = None
+
+    @property
+    def has_table(self) -> bool:
+        """Whether seconds are other than a latency and an equal time for every byte."""
+        return self.measured is not None or bool(self.link.table)
+
+    def seconds(self, num_bytes: Floats) -> Floats:
+        """Seconds for so many bytes on each rank."""
+        if self.measured is not None:
+            return self.measured.seconds(num_bytes)
+        return ring_all_reduce_s(num_bytes, self.num_ranks, self.link)
+
+    def least_s(self, num_bytes: float) -> float:
+        """Parts that make up so many bytes take no less in all, however many: the best rate of any size times the sum.
+
+        Between the points of a table seconds are linear in the bytes, so the best rate is at one of them or the sum.
+        """
+        per_point, points = (self.num_ranks, self.link.table) if self.measured is None else (1, self.measured.table)
+        sizes = np.array([num_bytes, *(size * per_point for size, _ in points if 0 < size * per_point < num_bytes)])
+        seconds = self.seconds(sizes)
+        return float(num_bytes * np.min(seconds / sizes)) if num_bytes > 0 else float(seconds[0])
+
+
+def exchange_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> AllReduce:
+    """The all-reduce among the devices that share a replica; all replicas of a stage, in all pipelines, do it at once.
+
+    In a shared fabric a measured one takes what so many times the bytes take alone.
+
+    Parameters
+    ----------
+    cluster
+        What one pipeline has of the cluster.
+    """
+    island, degree = _island(cluster, placement), placement.tensor_parallel
+    measured = island.all_reduce_among(degree)
+    if measured is not None and island.shared:
+        at_once = placement.devices_per_host // degree * share.device_split(placement.server_class)
+        measured = measured.scaled(over=at_once)
+    return AllReduce(num_ranks=degree, link=group_link(cluster, placement), measured=measured)
+
+
+def gradient_sync_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> AllReduce:
+    """The all-reduce of gradients among the replicas of a stage in all pipelines.
+
+    Parameters
+    ----------
+    cluster
+        What one pipeline has of the cluster.
+    """
+    num_ranks, measured = placement.replicas * share.num_pipelines, None
+    if placement.tensor_parallel == 1 and not crosses_hosts(placement, share):
+        measured = _island(cluster, placement).all_reduce_among(num_ranks)
+    return AllReduce(num_ranks=num_ranks, link=ring_link(cluster, placement, share), measured=measured)
+
+
 def ring_all_reduce_s(num_bytes: Floats, num_ranks: int, link: Link) -> Floats:
     """Ring all-reduce of `num_bytes` on each of `num_ranks` ranks over links of one speed.
 
-    2 (n - 1) / n bytes / bandwidth + 2 (n - 1) latency (Thakur et al., IJHPCA 2005); nothing for
-    a single rank.
+    2 (n - 1) steps that each move bytes / n (Thakur et al., IJHPCA 2005); nothing for a single rank.
     """
-    steps = 2 * (num_ranks - 1)
-    return steps / num_ranks * num_bytes / link.bandwidth_bytes_per_s + steps * link.latency_s
+    return 2 * (num_ranks - 1) * link.transfer_s(num_bytes / num_ranks)
 
 
 def group_link(cluster: Cluster, placement: Placement) -> Link:
@@ -21,9 +85,8 @@ def group_link(cluster: Cluster, placement: Placement) -> Link:
 
     In a shared fabric all transfers of a step pass the same root, which leaves each an equal part.
     """
-    island = cluster.servers[placement.server_class].islands[placement.island]
-    sharing = placement.devices_per_host if island.shared else 1
-    return Link(bandwidth_bytes_per_s=island.fabric.bandwidth_bytes_per_s / sharing, latency_s=island.fabric.latency_s)
+    island = _island(cluster, placement)
+    return island.fabric.scaled(over=placement.devices_per_host) if island.shared else island.fabric
 
 
 def ring_link(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> Link:
@@ -42,21 +105,24 @@ def ring_link(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> L
     link = group_link(cluster, placement)
     if not crosses_hosts(placement, share):
         return link
-    sharing = share.device_split(placement.server_class)
-    if sharing * placement.devices_per_host == placement.tensor_parallel:
-        link = UNLIMITED
+    sharing, degree = share.device_split(placement.server_class), placement.tensor_parallel
     network = cluster.network_between(placement.server_class, placement.server_class)
-    through = sharing / placement.tensor_parallel
-    return Link(
-        bandwidth_bytes_per_s=min(
-            link.bandwidth_bytes_per_s,
-            server.nic.bandwidth_bytes_per_s * through,
-            network.bandwidth_bytes_per_s * through,
-        ),
-        latency_s=max(link.latency_s, 2 * server.nic.latency_s + network.latency_s),
-    )
+    between = network if network.table else _through_interfaces(server.nic, network)
+    inside = UNLIMITED if sharing * placement.devices_per_host == degree else link
+    return slowest(inside, between.scaled(sharing, over=degree))
 
 
 def crosses_hosts(placement: Placement, share: Share) -> bool:
     """Whether the replicas of a stage, over all pipelines, are on several hosts."""
     return placement.num_hosts > 1 or share.host_split(placement.server_class) > 1
+
+
+def _through_interfaces(nic: Link, network: Link) -> Link:
+    return Link(
+        bandwidth_bytes_per_s=min(nic.bandwidth_bytes_per_s, network.bandwidth_bytes_per_s),
+        latency_s=2 * nic.latency_s + network.latency_s,
+    )
+
+
+def _island(cluster: Cluster, placement: Placement) -> Island:
+    return cluster.servers[placement.server_class].islands[placement.island]

@@ -121,7 +121,8 @@ class CostModel:
         if sender[0].devices == receiver[0].devices:
             return 0.0
         link = link_between(self.cluster, sender[1], receiver[1])
-        return link.transfer_s(micro_batch * self._boundary_bytes[max(sender[0].start, receiver[0].start)])
+        sample_bytes = float(self._boundary_bytes[max(sender[0].start, receiver[0].start)])
+        return link.transfer_s(micro_batch * sample_bytes)
 
     def _route(self, sender: "_Seated", receiver: "_Seated") -> tuple[str, ...]:
         if sender[0].devices == receiver[0].devices:

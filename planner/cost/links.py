@@ -1,6 +1,6 @@
 """Links between the devices of consecutive stages, and the queues on their way."""
 
-from planner.core.cluster import Cluster, Link
+from planner.core.cluster import Cluster, Link, slowest
 from planner.core.placement import Hosting
 from planner.core.share import WHOLE, Share
 from planner.cost.collectives import crosses_hosts
@@ -9,29 +9,28 @@ from planner.cost.collectives import crosses_hosts
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
     """The fabric of an island, or the bridge between two islands of a host.
 
-    A server that states no bridge is given its slowest fabric and the largest latency.
+    A server that states no bridge is given the slower of the two fabrics: see :func:`planner.core.cluster.slowest`.
     """
     server = cluster.servers[server_class]
     if first_island == second_island:
         return server.islands[first_island].fabric
     if server.bridge is not None:
         return server.bridge
-    fabrics = [server.islands[index].fabric for index in (first_island, second_island)]
-    return Link(
-        bandwidth_bytes_per_s=min(fabric.bandwidth_bytes_per_s for fabric in fabrics),
-        latency_s=max(fabric.latency_s for fabric in fabrics),
-    )
+    return slowest(server.islands[first_island].fabric, server.islands[second_island].fabric)
 
 
 def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tuple[int, int]) -> Link:
     """The link from the hosts of one stage to those of the next.
 
     Each side is (server class, number of hosts): m hosts send their shares of a micro-batch at
-    once through m interfaces, over as many network paths as the smaller side has hosts.
+    once through m interfaces, over as many network paths as the smaller side has hosts. A path
+    with a table is the whole way, interfaces included.
     """
     (from_class, from_hosts), (to_class, to_hosts) = sender, receiver
     from_nic, to_nic = cluster.servers[from_class].nic, cluster.servers[to_class].nic
     network = cluster.network_between(from_class, to_class)
+    if network.table:
+        return network.scaled(min(from_hosts, to_hosts))
     return Link(
         bandwidth_bytes_per_s=min(
             from_hosts * from_nic.bandwidth_bytes_per_s,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.core.cluster import Cluster, DeviceType, Link
+from planner.core.cluster import Cluster, DeviceType
 from planner.core.placement import Placement
 from planner.core.problem import Problem
 from planner.core.share import Share
-from planner.cost.collectives import group_link, ring_all_reduce_s, ring_link
+from planner.cost.collectives import AllReduce, exchange_of, gradient_sync_of
 from planner.cost.layer_times import layer_times, parts
 from planner.cost.plan_costs import Floats, Ints
 
@@ -60,7 +60,7 @@ class StageCostModel:
 
     def __init__(self, problem: Problem, share: Share, cluster: Cluster) -> None:
         self._problem, self._share, self._cluster = problem, share, cluster
-        self._times: dict[tuple[str, float, int, Link | None], _Prefixes] = {}
+        self._times: dict[tuple[str, float, int, AllReduce | None], _Prefixes] = {}
         self._bytes: dict[int, _Bytes] = {}
 
     def device_type(self, placement: Placement) -> DeviceType:
@@ -82,8 +82,8 @@ class StageCostModel:
         - saved, per micro-batch in flight: the sum of `saved_bytes`; with recompute only the inputs
           of the layers (each layer is its own checkpoint: Chen et al., arXiv 1604.06174).
         - working: the largest `working_bytes`, with recompute on top of the largest `saved_bytes`.
-        - sync: ring all-reduce of the gradients over the replicas in all pipelines; with ZeRO-1 a
-          reduce-scatter of gradients and an all-gather of weights.
+        - sync: all-reduce of the gradients over the replicas in all pipelines; with ZeRO-1 a
+          reduce-scatter of gradients and an all-gather of weights, together as long as one of their mean.
         - update: weights and state read and written, gradients read, at memory bandwidth.
         """
         samples = micro_batch / placement.replicas
@@ -109,39 +109,47 @@ class StageCostModel:
             working_bytes=samples * working_bytes,
         )
 
-    def _ranks(self, placement: Placement) -> int:
-        """Copies of a stage that agree on its gradients."""
-        return placement.replicas * self._share.num_pipelines
+    def has_sync_table(self, placement: Placement) -> bool:
+        """Whether the gradient all-reduce of stages is other than a latency and a sum over their layers."""
+        return gradient_sync_of(self._cluster, placement, self._share).has_table
+
+    def least_sync_s(self, placement: Placement) -> float:
+        """However the model is cut into stages on such placements, their gradient all-reduces take no less in all."""
+        params = float(self._sizes(placement.tensor_parallel).params[-1])
+        return gradient_sync_of(self._cluster, placement, self._share).least_s(params * self._message_bytes)
 
     def _state_holders(self, placement: Placement) -> int:
-        return self._ranks(placement) if self._problem.job.zero1 else 1
+        return placement.replicas * self._share.num_pipelines if self._problem.job.zero1 else 1
 
     def _sync_s(self, placement: Placement, params: Floats) -> Floats:
-        link = ring_link(self._cluster, placement, self._share)
+        return gradient_sync_of(self._cluster, placement, self._share).seconds(params * self._message_bytes)
+
+    @property
+    def _message_bytes(self) -> float:
+        """All-reduced for every parameter."""
         optimizer = self._problem.job.optimizer
-        message_bytes = optimizer.gradient_bytes
         if self._problem.job.zero1:
-            message_bytes = (optimizer.gradient_bytes + optimizer.weight_bytes) / 2
-        return ring_all_reduce_s(params * message_bytes, self._ranks(placement), link)
+            return (optimizer.gradient_bytes + optimizer.weight_bytes) / 2
+        return optimizer.gradient_bytes
 
     def _prefixes(self, placement: Placement, samples: float) -> _Prefixes:
         device, degree = self.device_type(placement), placement.tensor_parallel
-        link = group_link(self._cluster, placement) if degree > 1 else None
-        key = (device.name, samples, degree, link)
+        exchange = exchange_of(self._cluster, placement, self._share) if degree > 1 else None
+        key = (device.name, samples, degree, exchange)
         if key not in self._times:
             forward_s, backward_s = layer_times(self._problem.model, device, samples, degree)
-            exchange_s = np.zeros(len(forward_s)) if link is None else self._exchange_s(samples, degree, link)
+            exchange_s = np.zeros(len(forward_s)) if exchange is None else self._exchange_s(samples, exchange)
             self._times[key] = _Prefixes(
                 forward_s=_prefix_sums(forward_s + exchange_s), backward_s=_prefix_sums(backward_s + exchange_s)
             )
         return self._times[key]
 
-    def _exchange_s(self, samples: float, degree: int, link: Link) -> Floats:
+    def _exchange_s(self, samples: float, exchange: AllReduce) -> Floats:
         """All-reduce of each layer among the devices that share it, in one direction, shape (L,)."""
         sizes = [layer.tensor_parallel_bytes for layer in self._problem.model.layers]
         shared = np.array([size is not None for size in sizes])
         message_bytes = samples * np.array([size or 0.0 for size in sizes])
-        return np.where(shared, ring_all_reduce_s(message_bytes, degree, link), 0.0)
+        return np.where(shared, exchange.seconds(message_bytes), 0.0)
 
     def _sizes(self, degree: int) -> _Bytes:
         if degree not in self._bytes:

@@ -1,17 +1,26 @@
 """Clusters as files."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from planner.core.cluster import (
+    AllReduceTable,
+    Cluster,
+    DeviceType,
+    Island,
+    NetworkOverride,
+    Server,
+)
 from planner.core.precision import Precision
 from planner.io.canonical import Tree, TreeValue, number_or_unlimited
 from planner.io.complaints import Complaints, nearest
 from planner.io.fields import (
     Entry,
     FileEntry,
+    GroupSize,
     Name,
     NonNegative,
     Positive,
@@ -21,23 +30,22 @@ from planner.io.fields import (
     Text,
     limit_of,
 )
+from planner.io.link import (
+    InterfaceEntry,
+    LinkEntry,
+    Point,
+    check_order,
+    link_of,
+    link_tree,
+    points_of,
+    table_tree,
+)
 from planner.io.repetitions import complain_of_repetitions
 from planner.io.tree import Document, Node, read_document
 from planner.io.validate import validate
 
 MAX_DEVICES = 100_000
 """Of a whole cluster."""
-
-
-class LinkEntry(Entry):
-    """A way for bytes: seconds = latency_s + bytes / bandwidth_bytes_per_s."""
-
-    bandwidth_bytes_per_s: PositiveOrUnlimited
-    """Bytes per second in each direction, or the word unlimited."""
-    latency_s: NonNegative = 0.0
-    """Seconds that every message takes on top."""
-    source: Text = ""
-    """Where the figures come from."""
 
 
 class OverrideEntry(LinkEntry):
@@ -77,6 +85,8 @@ class IslandEntry(Entry):
     """The link between two devices of the island; unlimited when left out."""
     shared: bool = False
     """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+    all_reduce: dict[GroupSize, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
+    """Measured [bytes on each device, seconds] of an all-reduce, in order, by number of devices that take part."""
 
 
 class ServerEntry(Entry):
@@ -88,7 +98,7 @@ class ServerEntry(Entry):
     """Number of identical hosts."""
     islands: Annotated[list[IslandEntry], Field(min_length=1)]
     """Groups of identical devices."""
-    nic: LinkEntry | None = None
+    nic: InterfaceEntry | None = None
     """The network interface of each host; unlimited when left out."""
     bridge: LinkEntry | None = None
     """The link between islands; the slowest fabric of the server when left out."""
@@ -104,7 +114,7 @@ class ClusterFile(FileEntry):
     servers: Annotated[list[ServerEntry], Field(min_length=1)]
     """Classes of identical servers."""
     network: LinkEntry | None = None
-    """The link between any two hosts, on top of their interfaces; unlimited when left out."""
+    """The link between any two hosts, on top of their interfaces, or with a table including them; else unlimited."""
     overrides: list[OverrideEntry] = Field(default_factory=list)
     """Pairs of server classes between which the network differs."""
 
@@ -149,6 +159,8 @@ def check_cluster(root: Node, complaints: Complaints) -> None:
         first = pairs.setdefault(frozenset(end.value for end in ends if isinstance(end.value, str)), override)
         if first is not override:
             complaints.add(override.line, override.where, f"the same pair of servers as on line {first.line}")
+    for table in _tables(root):
+        check_order(table, complaints)
     _check_size(root, complaints)
 
 
@@ -158,9 +170,9 @@ def build_cluster(entry: ClusterFile) -> Cluster:
         name=entry.name,
         device_types=tuple(_device_type(kind) for kind in entry.device_types),
         servers=tuple(_server(server) for server in entry.servers),
-        network=_link(entry.network),
+        network=link_of(entry.network),
         overrides=tuple(
-            NetworkOverride(servers=(override.servers[0], override.servers[1]), link=_link(override))
+            NetworkOverride(servers=(override.servers[0], override.servers[1]), link=link_of(override))
             for override in entry.overrides
         ),
     )
@@ -173,13 +185,24 @@ def to_tree(cluster: Cluster) -> Tree:
         "name": cluster.name,
         "device_types": [_device_type_tree(kind) for kind in cluster.device_types],
         "servers": [_server_tree(server) for server in cluster.servers],
-        "network": _link_tree(cluster.network),
+        "network": link_tree(cluster.network),
     }
     if cluster.overrides:
         tree["overrides"] = [
-            {"servers": list(override.servers), **_link_tree(override.link)} for override in cluster.overrides
+            {"servers": list(override.servers), **link_tree(override.link)} for override in cluster.overrides
         ]
     return tree
+
+
+def _tables(root: Node) -> Iterator[Node]:
+    """Every list of points."""
+    servers = root.items("servers")
+    islands = [island for server in servers for island in server.items("islands")]
+    links = [root.at("network"), *root.items("overrides"), *(server.at("bridge") for server in servers)]
+    links += [island.at("fabric") for island in islands]
+    tables = [link.at("table") for link in links if link is not None]
+    tables += [island.at("all_reduce", number) for island in islands for number in island.keys("all_reduce")]
+    return (table for table in tables if table is not None)
 
 
 def _names(nodes: tuple[Node, ...]) -> list[str]:
@@ -208,14 +231,6 @@ def _count(node: Node) -> int:
     return count.value if count is not None and isinstance(count.value, int) else 1
 
 
-def _link(entry: LinkEntry | None) -> Link:
-    if entry is None:
-        return UNLIMITED
-    return Link(
-        bandwidth_bytes_per_s=limit_of(entry.bandwidth_bytes_per_s), latency_s=entry.latency_s, source=entry.source
-    )
-
-
 def _device_type(entry: DeviceTypeEntry) -> DeviceType:
     return DeviceType(
         name=entry.name,
@@ -231,24 +246,22 @@ def _device_type(entry: DeviceTypeEntry) -> DeviceType:
 def _server(entry: ServerEntry) -> Server:
     return Server(
         name=entry.name,
-        islands=tuple(
-            Island(
-                device_type=island.device_type, count=island.count, fabric=_link(island.fabric), shared=island.shared
-            )
-            for island in entry.islands
-        ),
+        islands=tuple(_island(island) for island in entry.islands),
         count=entry.count,
-        nic=_link(entry.nic),
-        bridge=None if entry.bridge is None else _link(entry.bridge),
+        nic=link_of(entry.nic),
+        bridge=None if entry.bridge is None else link_of(entry.bridge),
     )
 
 
-def _link_tree(link: Link) -> Tree:
-    tree: dict[str, TreeValue] = {
-        "bandwidth_bytes_per_s": number_or_unlimited(link.bandwidth_bytes_per_s),
-        "latency_s": float(link.latency_s),
-    }
-    return {**tree, "source": link.source} if link.source else tree
+def _island(entry: IslandEntry) -> Island:
+    tables = sorted((int(number), table) for number, table in entry.all_reduce.items())
+    return Island(
+        device_type=entry.device_type,
+        count=entry.count,
+        fabric=link_of(entry.fabric),
+        shared=entry.shared,
+        all_reduce=tuple(AllReduceTable(num_devices=number, table=points_of(table)) for number, table in tables),
+    )
 
 
 def _device_type_tree(kind: DeviceType) -> Tree:
@@ -269,15 +282,18 @@ def _server_tree(server: Server) -> Tree:
         "name": server.name,
         "count": server.count,
         "islands": [_island_tree(island) for island in server.islands],
-        "nic": _link_tree(server.nic),
+        "nic": link_tree(server.nic),
     }
-    return tree if server.bridge is None else {**tree, "bridge": _link_tree(server.bridge)}
+    return tree if server.bridge is None else {**tree, "bridge": link_tree(server.bridge)}
 
 
 def _island_tree(island: Island) -> Tree:
-    return {
+    tree: dict[str, TreeValue] = {
         "device_type": island.device_type,
         "count": island.count,
-        "fabric": _link_tree(island.fabric),
+        "fabric": link_tree(island.fabric),
         "shared": island.shared,
     }
+    if island.all_reduce:
+        tree["all_reduce"] = {str(table.num_devices): table_tree(table.table) for table in island.all_reduce}
+    return tree

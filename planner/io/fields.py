@@ -20,8 +20,12 @@ NonNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 Positive = Annotated[float, Field(ge=MIN_POSITIVE, le=MAX_NUMBER)]
 PositiveOrUnlimited = Positive | Literal["unlimited"]
 Share = Annotated[float, Field(ge=MIN_POSITIVE, le=1)]
-Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]
+SIZE_PATTERN = r"^[1-9][0-9]{0,8}$"
+Size = Annotated[str, Field(pattern=SIZE_PATTERN)]
 """A micro-batch size as a key, which JSON can only write as text."""
+GROUP_SIZE_PATTERN = r"^(?:[2-9]|[1-9][0-9]{1,4})$"
+GroupSize = Annotated[str, Field(pattern=GROUP_SIZE_PATTERN)]
+"""A number of devices that do something together, as a key."""
 SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 
 

@@ -255,8 +255,7 @@ def _transfers(costs: CostModel, variant: Variant, places: Places, numbering: _N
         else:
             at = np.arange(1, numbering.num_layers)
             tail = numbering.exits(at, crossing.exit)
-            volume_bytes = variant.micro_batch * boundary_bytes[at]
-            transfer_s = crossing.link.latency_s + volume_bytes / crossing.link.bandwidth_bytes_per_s
+            transfer_s = crossing.link.transfer_s(variant.micro_batch * boundary_bytes[at])
         yield transfer_columns(
             tail,
             numbering.entries(at, crossing.entry),

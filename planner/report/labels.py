@@ -3,6 +3,8 @@
 import math
 from itertools import groupby
 
+from planner.core.cluster import Link
+from planner.core.curve import Points
 from planner.core.model import ModelProfile
 from planner.core.plan import Plan
 from planner.core.result import Result, Status
@@ -84,6 +86,17 @@ def bytes_label(num_bytes: float) -> str:
 def bandwidth_label(bytes_per_s: float) -> str:
     """Bytes per second with a prefix; `unlimited` where infinite."""
     return "unlimited" if math.isinf(bytes_per_s) else f"{format_bytes(bytes_per_s)}/s"
+
+
+def link_label(link: Link) -> str:
+    """Bandwidth of a link; of a measured one that of its last segment, for example `12 GB/s measured`."""
+    return bandwidth_label(link.large_message_bytes_per_s) + (" measured" if link.table else "")
+
+
+def table_label(points: Points) -> str:
+    """The range of measured times, for example `measured, 10 us at 1 kB to 1.4 ms at 16 MB`."""
+    ends = (f"{format_seconds(seconds)} at {format_bytes(num_bytes)}" for num_bytes, seconds in (points[0], points[-1]))
+    return f"measured, {' to '.join(dict.fromkeys(ends))}"
 
 
 def count_label(count: float) -> str:

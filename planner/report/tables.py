@@ -14,6 +14,7 @@ from planner.report.labels import (
     bytes_label,
     count_label,
     layer_label,
+    link_label,
     percent_label,
     seconds_label,
     status_label,
@@ -124,9 +125,8 @@ def cluster_table(clusters: Iterable[Cluster]) -> Table:
     for cluster in clusters:
         for index, server in enumerate(cluster.servers):
             head = (cluster.name, str(cluster.num_devices)) if index == 0 else ("", "")
-            fabrics = ", ".join(dict.fromkeys(bandwidth_label(i.fabric.bandwidth_bytes_per_s) for i in server.islands))
-            interface = bandwidth_label(server.nic.bandwidth_bytes_per_s)
-            add_row(table, *head, _server_label(cluster, server), fabrics, interface)
+            fabrics = ", ".join(dict.fromkeys(link_label(island.fabric) for island in server.islands))
+            add_row(table, *head, _server_label(cluster, server), fabrics, link_label(server.nic))
         table.add_section()
     return table
 

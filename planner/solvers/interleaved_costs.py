@@ -45,7 +45,8 @@ class ChunkCosts:
     prefix
         Sums over the layers before each boundary, shape (modes, costs of layers, L + 1).
     offset
-        What each stage costs on top, whatever its layers, shape (costs of layers,).
+        What each stage costs on top, whatever its layers, shape (costs of layers,). With a measured
+        all-reduce tails are no such sums: they are at least the sums and the offset.
     transfer_s
         Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one.
     """
@@ -55,10 +56,11 @@ class ChunkCosts:
         self.limit_bytes = costs.stages.device_type(shape.placement).memory_bytes
         self.recompute = RECOMPUTE_MODES[costs.problem.job.recompute]
         tables = [self._tables(costs, recompute) for recompute in self.recompute]
-        self.prefix = np.array([prefix for prefix, _ in tables])
+        self.prefix = np.array([prefix for prefix, _, _ in tables])
         self.offset = self.prefix[0, :, 0].copy()
         self.prefix -= self.offset[:, None]
-        self._working = np.array([working for _, working in tables])
+        self.offset[Cost.TAIL], self._tail_beyond_s = self._tails(tables[0][2])
+        self._working = np.array([working for _, working, _ in tables])
         self._actions = [in_flight(shape.order, device) for device in range(shape.num_groups)]
         if self._always_fits():
             self.recompute, self.prefix, self._working = self.recompute[:1], self.prefix[:1], self._working[:1]
@@ -72,6 +74,7 @@ class ChunkCosts:
     def of(self, stage: int, start: Ints, stop: Ints, mode: Ints) -> Floats:
         """Costs of one stage with any layers, shape (n, costs)."""
         of_layers = self.prefix[mode, :, stop] - self.prefix[mode, :, start] + self.offset
+        of_layers[:, Cost.TAIL] += self._tail_beyond_s[start, stop]
         return np.column_stack((of_layers, self.transfer_s[stage, stop]))
 
     def of_cuts(self, stops: Ints, modes: Ints) -> Floats:
@@ -152,21 +155,31 @@ class ChunkCosts:
         static, saved = (self.prefix[0, cost, -1] for cost in (Cost.STATIC, Cost.SAVED))
         return bool((static + most_held * saved + self._working[0].max()) * (1 + ROUNDING) <= self.limit_bytes)
 
-    def _tables(self, costs: CostModel, recompute: bool) -> tuple[Floats, Floats]:
-        """Sums before each boundary, shape (costs of layers, L + 1), and working bytes, shape (L + 1, L + 1)."""
+    def _tails(self, tail_s: Floats) -> tuple[float, Floats]:
+        """What every tail is above its sum at least, and each one above that, shape (L + 1, L + 1)."""
+        start, stop = np.triu_indices(self.num_layers + 1, k=1)
+        sums_s = self.prefix[0, Cost.TAIL]
+        above_s = tail_s[start, stop] - (sums_s[stop] - sums_s[start])
+        beyond_s = np.zeros_like(tail_s)
+        beyond_s[start, stop] = above_s - above_s.min()
+        return float(above_s.min()), beyond_s
+
+    def _tables(self, costs: CostModel, recompute: bool) -> tuple[Floats, Floats, Floats]:
+        """Sums before each boundary, shape (costs of layers, L + 1); working bytes and tails, shape (L + 1, L + 1)."""
         stages, variant = costs.stages, self.shape.variant
         first, last = np.zeros(self.num_layers + 1, dtype=int), np.arange(self.num_layers + 1)
         sums = stages.stages(
             self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=first, stop=last
         )
         start, stop = np.triu_indices(self.num_layers + 1, k=1)
-        working = np.zeros((self.num_layers + 1, self.num_layers + 1))
-        working[start, stop] = stages.stages(
+        each = stages.stages(
             self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=start, stop=stop
-        ).working_bytes
-        tail_s = sums.sync_s + sums.update_s
-        prefix = np.array([sums.forward_s, sums.backward_s, tail_s, sums.static_bytes, sums.saved_bytes])
-        return prefix, working
+        )
+        working, tails = np.zeros((2, self.num_layers + 1, self.num_layers + 1))
+        working[start, stop], tails[start, stop] = each.working_bytes, each.sync_s + each.update_s
+        sums_of_tails = sums.sync_s + sums.update_s
+        prefix = np.array([sums.forward_s, sums.backward_s, sums_of_tails, sums.static_bytes, sums.saved_bytes])
+        return prefix, working, tails
 
     def _transfers(self, costs: CostModel) -> Floats:
         hostings = self.shape.hostings
@@ -175,7 +188,7 @@ class ChunkCosts:
         for stage in range(self.shape.num_stages - 1 if len(hostings) > 1 else 0):
             sender, receiver = (hostings[(stage + side) % len(hostings)] for side in (0, 1))
             link = link_between(costs.cluster, sender, receiver)
-            transfer_s[stage] = link.latency_s + message_bytes / link.bandwidth_bytes_per_s
+            transfer_s[stage] = link.transfer_s(message_bytes)
         return transfer_s
 
 

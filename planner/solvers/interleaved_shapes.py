@@ -74,7 +74,7 @@ def floor_s(costs: CostModel, shape: Shape) -> float:
     """No plan of the shape is faster: the sync rows of :mod:`planner.simulator.interleaved_bounds` on average.
 
     Every device group works M micro-batches and ends with its tail; the sums over all groups are those
-    of the whole model.
+    of the whole model, and for all-reduces no less than :meth:`StageCostModel.least_sync_s`.
     """
     variant, num_layers = shape.variant, costs.problem.model.num_layers
     whole = costs.stage(
@@ -85,7 +85,7 @@ def floor_s(costs: CostModel, shape: Shape) -> float:
         stop=num_layers,
     )
     work_s = variant.num_microbatches * (whole.forward_s + whole.backward_s)
-    return float((work_s + whole.sync_s + whole.update_s)[0]) / shape.num_groups
+    return (float((work_s + whole.update_s)[0]) + costs.stages.least_sync_s(shape.placement)) / shape.num_groups
 
 
 def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Plan | None:

@@ -111,7 +111,7 @@ class _SeatSearch:
         table = self._tables.of(variant.share, variant.micro_batch, taking.placement)
         transfer_s = np.zeros(num_layers + 1)
         sent_bytes = variant.micro_batch * self._tables.boundary_bytes[:-1]
-        transfer_s[:-1] = taking.link.latency_s + sent_bytes / taking.link.bandwidth_bytes_per_s
+        transfer_s[:-1] = taking.link.transfer_s(sent_bytes)
         limits_s = work_limits(variant.schedule, self._limits_s[:, None], transfer_s)
         work_s = table.forward_s + table.backward_s
         start = np.minimum(

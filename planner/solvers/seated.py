@@ -58,6 +58,9 @@ class SeatedStages:
         self.recomputing_start = np.array([c.recomputing.starts(k) for c, k in zip(columns, depths, strict=True)])
         self._tail_s = np.array([column.tail_s for column in columns])
         self._tail_latency_s = np.array([column.tail_latency_s for column in columns])
+        self._tail_beyond_s = {
+            stage: column.tail_beyond_s for stage, column in enumerate(columns) if column.tail_beyond_s is not None
+        }
         self.transfer_s, self.line_load = _transfers(tables, variant, self.seats)
         self._row = np.arange(len(columns)) * (self.num_layers + 1)
 
@@ -90,10 +93,13 @@ class SeatedStages:
         recompute = starts < self.plain_start.take(last)
         backward_s += np.where(recompute, forward_s, 0.0)
         backward_s[(starts >= stops) | (recompute & (starts < self.recomputing_start.take(last)))] = np.inf
+        tail_s = self._tail_s.take(last) - self._tail_s.take(first) + self._tail_latency_s
+        for stage, beyond_s in self._tail_beyond_s.items():
+            tail_s[:, stage] += beyond_s[starts[:, stage], stops[:, stage]]
         return CutCosts(
             forward_s=forward_s,
             backward_s=backward_s,
-            tail_s=self._tail_s.take(last) - self._tail_s.take(first) + self._tail_latency_s,
+            tail_s=tail_s,
             transfer_s=self.transfer_s.take(last[:, :-1]),
         )
 
@@ -118,7 +124,7 @@ def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -
             lines = [(host, "fabric", sender.placement.island)] * 2
         for line in lines:
             users.setdefault(line, []).append(index)
-        rows.append(link.latency_s + message_bytes / link.bandwidth_bytes_per_s)
+        rows.append(link.transfer_s(message_bytes))
     load = [np.bincount(line, minlength=len(rows)) for line in users.values() if len(line) > 1]
     transfer_s = np.array(rows).reshape(len(rows), tables.num_layers + 1)
     return transfer_s, np.array(load, dtype=float).reshape(len(load), len(rows))

@@ -31,6 +31,8 @@ class StageTable:
     tail_s: Floats
     """Gradient all-reduce and optimizer step, but for the latency."""
     tail_latency_s: float
+    tail_beyond_s: Floats | None
+    """What a stage [i, j) takes on top, shape (L + 1, L + 1); None where the all-reduce has no table."""
     plain: "Capacity"
     recomputing: "Capacity"
 
@@ -86,14 +88,27 @@ class StageTables:
         cost = self.costs.of(share).stages.stages(
             placement, micro_batch=micro_batch, recompute=False, start=np.zeros_like(stops), stop=stops
         )
+        tail_s, latency_s = cost.sync_s + cost.update_s - cost.sync_s[0], float(cost.sync_s[0])
         return StageTable(
             forward_s=cost.forward_s,
             backward_s=cost.backward_s,
-            tail_s=cost.sync_s + cost.update_s - cost.sync_s[0],
-            tail_latency_s=float(cost.sync_s[0]),
+            tail_s=tail_s,
+            tail_latency_s=latency_s,
+            tail_beyond_s=self._tails(share, micro_batch, placement) - (tail_s - tail_s[:, None] + latency_s)
+            if self.costs.of(share).stages.has_sync_table(placement)
+            else None,
             plain=self._capacity(share, micro_batch, placement, recompute=False),
             recomputing=self._capacity(share, micro_batch, placement, recompute=True),
         )
+
+    def _tails(self, share: Share, micro_batch: int, placement: Placement) -> Floats:
+        """Of every stage, shape (L + 1, L + 1)."""
+        cost = self.costs.of(share).stages.stages(
+            placement, micro_batch=micro_batch, recompute=False, start=self._start, stop=self._stop
+        )
+        tails_s = np.zeros((self.num_layers + 1, self.num_layers + 1))
+        tails_s[self._start, self._stop] = cost.sync_s + cost.update_s
+        return tails_s
 
     def _capacity(self, share: Share, micro_batch: int, placement: Placement, *, recompute: bool) -> Capacity:
         job, stages = self.costs.problem.job, self.costs.of(share).stages

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from planner.core.cluster import Cluster, DeviceType, Link, NetworkOverride, Server
+from planner.core.cluster import Cluster, DeviceType, Island, Link, NetworkOverride, Server
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.share import is_share_of
@@ -46,9 +46,9 @@ def what_ifs(problem: Problem, units: tuple[Unit, ...] = tuple(Unit)) -> Iterato
             yield _changed(problem, f"one more server {server.name}", Unit.SERVER, with_one_more_server(cluster, index))
     if Unit.MEMORY in units and any(_is_limited(kind.memory_bytes) for kind in cluster.device_types):
         yield _changed(problem, "10 % more memory on every device", Unit.MEMORY, with_more_memory(cluster))
-    if Unit.NIC in units and any(_is_limited(server.nic.bandwidth_bytes_per_s) for server in cluster.servers):
+    if Unit.NIC in units and any(not link.is_unlimited for link in _interfaces(cluster)):
         yield _changed(problem, "interfaces of every server twice as fast", Unit.NIC, with_faster_interfaces(cluster))
-    if Unit.FABRIC in units and any(_is_limited(link.bandwidth_bytes_per_s) for link in _fabrics(cluster)):
+    if Unit.FABRIC in units and any(map(_has_limited_fabric, _islands(cluster))):
         yield _changed(problem, "fabrics of every server twice as fast", Unit.FABRIC, with_faster_fabrics(cluster))
 
 
@@ -93,18 +93,27 @@ def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
 
 
 def with_faster_interfaces(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
-    """The bandwidth of every server's network interface multiplied; the network between them stays."""
-    return _with_servers(cluster, lambda server: replace(server, nic=_faster(server.nic, factor)))
+    """The bandwidth of every server's network interface multiplied; the network between them stays.
+
+    Where the network has a table, which includes the interfaces, that is read as much faster.
+    """
+
+    def faster(path: Link) -> Link:
+        return path.scaled(factor) if path.table else path
+
+    grown = _with_servers(cluster, lambda server: replace(server, nic=server.nic.scaled(factor)))
+    overrides = tuple(replace(override, link=faster(override.link)) for override in cluster.overrides)
+    return replace(grown, network=faster(cluster.network), overrides=overrides)
 
 
 def with_faster_fabrics(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
-    """The bandwidth of every island's fabric multiplied; a bridge that is stated stays."""
+    """The bandwidth of every island's fabric multiplied, also where measured; a bridge that is stated stays."""
 
-    def faster(server: Server) -> Server:
-        islands = tuple(replace(island, fabric=_faster(island.fabric, factor)) for island in server.islands)
-        return replace(server, islands=islands)
+    def faster(island: Island) -> Island:
+        tables = tuple(table.scaled(factor) for table in island.all_reduce)
+        return replace(island, fabric=island.fabric.scaled(factor), all_reduce=tables)
 
-    return _with_servers(cluster, faster)
+    return _with_servers(cluster, lambda server: replace(server, islands=tuple(map(faster, server.islands))))
 
 
 def _changed(problem: Problem, name: str, unit: Unit, cluster: Cluster) -> WhatIf:
@@ -115,12 +124,18 @@ def _with_servers(cluster: Cluster, change: Callable[[Server], Server]) -> Clust
     return replace(cluster, servers=tuple(map(change, cluster.servers)))
 
 
-def _faster(link: Link, factor: float) -> Link:
-    return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+def _interfaces(cluster: Cluster) -> Iterator[Link]:
+    """Of every server, and the ways that include them."""
+    yield from (server.nic for server in cluster.servers)
+    yield from (path for path in (cluster.network, *(other.link for other in cluster.overrides)) if path.table)
 
 
-def _fabrics(cluster: Cluster) -> Iterator[Link]:
-    return (island.fabric for server in cluster.servers for island in server.islands)
+def _islands(cluster: Cluster) -> Iterator[Island]:
+    return (island for server in cluster.servers for island in server.islands)
+
+
+def _has_limited_fabric(island: Island) -> bool:
+    return not island.fabric.is_unlimited or bool(island.all_reduce)
 
 
 def _renamed(override: NetworkOverride, old: str, new: str) -> NetworkOverride:

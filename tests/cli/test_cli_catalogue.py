@@ -72,6 +72,22 @@ def test_figures_of_a_cluster_carry_their_sources(plan):
         assert words in done.stdout
 
 
+def test_measured_figures_of_a_cluster_file_are_shown(plan, tmp_path):
+    """The last segment has 1 MB in 100 us."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        "schema: 1\nname: measured\ndevice_types: [{name: gpu, memory_bytes: unlimited}]\n"
+        "servers:\n- name: host\n  islands:\n  - device_type: gpu\n    count: 2\n"
+        "    fabric: {bandwidth_bytes_per_s: 1, table: [[1e3, 10e-6], [1e6, 200e-6], [2e6, 300e-6]]}\n"
+        "    all_reduce: {2: [[1e3, 20e-6], [2e6, 700e-6]]}\n"
+    )
+    done = plan("clusters", "show", str(path))
+    assert done.exit_code == 0
+    assert "10 GB/s measured" in done.stdout
+    assert "host, fabric of gpu: measured, 10 us at 1 kB to 300 us at 2 MB, 10 GB/s beyond\n" in done.stdout
+    assert "host, all-reduce among 2 x gpu: measured, 20 us at 1 kB to 700 us at 2 MB\n" in done.stdout
+
+
 def test_names_that_are_near_are_suggested(plan):
     assert "did you mean 'gpt2-xl'" in plan("models", "show", "gpt2-xll").stderr
     assert "did you mean 'hetpipe-16'" in plan("clusters", "show", "hetpipe").stderr

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
 from planner.core.job import Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
@@ -27,14 +27,30 @@ def mostly_large(largest):
 
 
 @st.composite
-def links(draw):
-    """Unlimited, fast or slow beside layers of a few seconds that send a few bytes."""
+def points(draw, *, least=1):
+    """Measured bytes and seconds of any form: flat, bent upwards or downwards."""
+    sizes = draw(st.sets(st.sampled_from((0.0, 1.0, 2.0, 4.0, 8.0)), min_size=least, max_size=3))
+    seconds = sorted(draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, 5.0))) for _ in sizes)
+    return tuple(zip(sorted(sizes), seconds, strict=True))
+
+
+@st.composite
+def links(draw, *, measured=False):
+    """Unlimited, fast or slow beside layers of a few seconds that send a few bytes; sometimes with a table."""
     if draw(st.booleans()):
         return UNLIMITED
     return Link(
         bandwidth_bytes_per_s=draw(st.sampled_from((0.5, 2.0, 8.0, float("inf")))),
         latency_s=draw(st.sampled_from((0.0, 0.0, 0.5, 2.0))),
+        table=draw(points()) if measured and draw(st.booleans()) else (),
     )
+
+
+@st.composite
+def all_reduces(draw):
+    """Measured among two devices, three or four."""
+    numbers = sorted(draw(st.sets(st.integers(2, 4), max_size=3)))
+    return tuple(AllReduceTable(num_devices=number, table=draw(points(least=2))) for number in numbers)
 
 
 @st.composite
@@ -97,9 +113,10 @@ def device_types(draw, name):
 
 
 @st.composite
-def clusters(draw, *, max_devices=4):
-    """Classes of one or several hosts, hosts of one or two islands."""
+def clusters(draw, *, max_devices=4, tables=True):
+    """Classes of one or several hosts, hosts of one or two islands; a third of them with measured times if allowed."""
     servers, left = [], draw(mostly_large(max_devices))
+    measured = tables and draw(st.sampled_from((False, False, True)))
     while left > 0:
         shape = draw(
             st.lists(st.integers(1, min(left, 3)), min_size=1, max_size=2).filter(lambda s, most=left: sum(s) <= most)
@@ -109,26 +126,27 @@ def clusters(draw, *, max_devices=4):
             Island(
                 device_type=draw(st.sampled_from(TYPE_NAMES)),
                 count=size,
-                fabric=draw(links()),
+                fabric=draw(links(measured=measured)),
                 shared=draw(st.booleans()),
+                all_reduce=draw(all_reduces()) if measured else (),
             )
             for size in shape
         )
-        bridge = draw(st.none() | links())
+        bridge = draw(st.none() | links(measured=measured))
         servers.append(
             Server(name=f"server{len(servers)}", islands=islands, count=count, nic=draw(links()), bridge=bridge)
         )
         left -= count * sum(shape)
     pairs = st.tuples(st.sampled_from(servers), st.sampled_from(servers))
     overrides = tuple(
-        NetworkOverride(servers=(first.name, second.name), link=draw(links()))
+        NetworkOverride(servers=(first.name, second.name), link=draw(links(measured=measured)))
         for first, second in draw(st.lists(pairs, max_size=1))
     )
     return Cluster(
         name="small",
         device_types=tuple(draw(device_types(name)) for name in TYPE_NAMES),
         servers=tuple(servers),
-        network=draw(links()),
+        network=draw(links(measured=measured)),
         overrides=overrides,
     )
 
@@ -156,7 +174,16 @@ def jobs(draw, *, max_micro_batches=8, interleaved=False):
 
 
 @st.composite
-def problems(draw, *, max_layers=7, max_devices=4, max_micro_batches=8, several_pipelines=True, interleaved=False):
+def problems(
+    draw,
+    *,
+    max_layers=7,
+    max_devices=4,
+    max_micro_batches=8,
+    several_pipelines=True,
+    interleaved=False,
+    tables=True,
+):
     """A small problem of any kind the search space knows; some of them have no plan.
 
     At least half of the problems allow a single pipeline only, the others any number, or the largest one.
@@ -164,7 +191,7 @@ def problems(draw, *, max_layers=7, max_devices=4, max_micro_batches=8, several_
     measured = draw(st.sampled_from(((), TYPE_NAMES, TYPE_NAMES[:1])))
     problem = Problem(
         model=draw(models(max_layers=max_layers, measured=measured)),
-        cluster=draw(clusters(max_devices=max_devices)),
+        cluster=draw(clusters(max_devices=max_devices, tables=tables)),
         job=draw(jobs(max_micro_batches=max_micro_batches, interleaved=interleaved)),
     )
     most = max(variant.share.num_pipelines for variant in problem.variants)

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
 from planner.core.errors import BadInputError
 from planner.core.job import Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
@@ -32,7 +32,24 @@ amounts = st.floats(0, 1e30) | st.integers(0, 2**53)
 positives = st.floats(1e-30, 1e30)
 limits = positives | st.just(INFINITY)
 counts = st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)
-links = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=texts)
+interfaces = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=texts)
+
+
+@st.composite
+def points(draw, least=1):
+    """Of measured times; sizes at least a byte apart."""
+    sizes = sorted(draw(st.sets(st.integers(0, 2**53), min_size=least, max_size=4)))
+    return tuple(zip(sizes, sorted(draw(amounts) for _ in sizes), strict=True))
+
+
+links = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=texts, table=st.just(()) | points())
+
+
+@st.composite
+def all_reduces(draw):
+    """In order of the number of devices, as they are read."""
+    numbers = sorted(draw(st.sets(st.integers(2, 99_999), max_size=2)))
+    return tuple(AllReduceTable(num_devices=number, table=draw(points(2))) for number in numbers)
 
 
 @st.composite
@@ -102,12 +119,13 @@ def servers(draw, name):
         count=st.integers(1, 4),
         fabric=links,
         shared=st.booleans(),
+        all_reduce=all_reduces(),
     )
     return Server(
         name=name,
         islands=tuple(draw(st.lists(island, min_size=1, max_size=2))),
         count=draw(st.integers(1, 3)),
-        nic=draw(links),
+        nic=draw(interfaces),
         bridge=draw(st.none() | links),
     )
 

@@ -176,7 +176,7 @@ def _random_lists(
     left = [
         Action(op, stage, int(lo), int(hi))
         for stage in range(stages)
-        for op in Op
+        for op in (Op.FORWARD, Op.BACKWARD)
         for lo, hi in _random_tiles(rng, samples)
     ]
     done = np.zeros((2, stages + 1, samples), dtype=bool)

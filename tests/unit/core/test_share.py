@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
+from planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
 from planner.core.errors import BadInputError
 from planner.core.share import WHOLE, Share, cluster_share, device_names, is_share_of, shares_of
 from tests.catalogue import kinds
@@ -102,6 +102,27 @@ def test_path_between_classes_is_divided_among_those_who_share_both_ends():
     part = cluster_share(CLUSTER, Share(num_pipelines=4, host_splits=(2, 4)))
     assert (part.servers[0].nic, part.servers[1].nic) == (link(3.0), link(6.0))
     assert (part.network_between(0, 1), part.network_between(0, 0)) == (link(24.0), link(6.0))
+
+
+def test_measured_path_is_divided_among_all_who_share_either_end():
+    """4 pipelines: two in each `quad` host send through its interface, which the table includes, each to its host.
+
+    Of two pipelines in a host each has half of the path to a host that neither shares: 3 s for 4 bytes, not 8.
+    """
+    path = Link(bandwidth_bytes_per_s=1.0, table=((4.0, 2.0), (8.0, 3.0)))
+    measured = replace(CLUSTER, overrides=(NetworkOverride(servers=("mixed", "quad"), link=path),), network=path)
+    part = cluster_share(measured, Share(num_pipelines=4, host_splits=(2, 4)))
+    assert part.network_between(0, 1).table == part.network_between(0, 0).table == ((2.0, 2.0), (4.0, 3.0))
+    assert part.network_between(1, 1).table == path.table
+
+
+def test_all_reduces_stay_as_measured():
+    """They are among devices of all pipelines, and a switch has its whole speed for each."""
+    table = AllReduceTable(num_devices=4, table=((4.0, 2.0), (8.0, 3.0)))
+    island = Island(device_type="gpu", count=4, fabric=link(8.0), shared=True, all_reduce=(table,))
+    cluster = replace(ONLY_QUAD, servers=(replace(QUAD, islands=(island,)),))
+    part = cluster_share(cluster, Share(num_pipelines=2, host_splits=(1,)))
+    assert part.servers[0].islands[0].all_reduce == (table,)
 
 
 def test_pipelines_take_hosts_and_slices_in_order():

@@ -2,20 +2,30 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
+from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, Server
 from planner.core.placement import Placement
 from planner.core.share import Share, cluster_share
-from planner.cost.collectives import group_link, ring_all_reduce_s, ring_link
+from planner.cost.collectives import (
+    AllReduce,
+    exchange_of,
+    gradient_sync_of,
+    group_link,
+    ring_all_reduce_s,
+    ring_link,
+)
 from tests.catalogue import kinds
+from tests.property.strategies import points
 
 FABRIC = Link(bandwidth_bytes_per_s=8.0, latency_s=0.25)
 NIC = Link(bandwidth_bytes_per_s=4.0, latency_s=1.0)
 
 
-def cluster(*, shared=False, fabric=FABRIC, nic=NIC, network=UNLIMITED):
+def cluster(*, shared=False, fabric=FABRIC, nic=NIC, network=UNLIMITED, all_reduce=()):
     """Three hosts of four devices each."""
-    island = Island(device_type="gpu", count=4, fabric=fabric, shared=shared)
+    island = Island(device_type="gpu", count=4, fabric=fabric, shared=shared, all_reduce=all_reduce)
     server = Server(name="host", islands=(island,), count=3, nic=nic)
     return Cluster(name="three", device_types=kinds(gpu=float("inf")), servers=(server,), network=network)
 
@@ -119,3 +129,91 @@ def test_ring_with_one_replica_on_each_host_uses_no_fabric(degree, bandwidth):
     assert link == Link(bandwidth_bytes_per_s=bandwidth, latency_s=2.0)
     both = ring_in_share(cluster(fabric=slow), share, placement(2, tensor_parallel=degree))
     assert both.bandwidth_bytes_per_s == 0.5
+
+
+BENT = Link(bandwidth_bytes_per_s=1.0, table=((2.0, 1.0), (4.0, 2.0), (8.0, 3.0)))
+"""1 s up to 2 bytes, then 1/2 s a byte up to 4, then 1/4."""
+PAIR, QUAD = (AllReduceTable(num_devices=number, table=((2.0, number), (4.0, 2.0 * number))) for number in (2, 4))
+
+
+def test_ring_over_measured_links_takes_its_steps_from_the_curve():
+    """6 steps of 12 / 4 bytes, 1.5 s each, and of 4 / 4, 1 s."""
+    assert ring_all_reduce_s(np.array([12.0, 4.0]), 4, BENT).tolist() == [9.0, 6.0]
+
+
+def test_ring_over_hosts_takes_the_measured_path_in_place_of_the_interfaces():
+    """However slow these; the fabric's 0.25 s + 1/8 s a byte is below the path."""
+    link = ring_link(cluster(network=BENT, nic=Link(bandwidth_bytes_per_s=0.5)), placement(8, num_hosts=2))
+    assert [link.transfer_s(size) for size in (0.0, 3.0, 8.0, 20.0)] == [1.0, 1.5, 3.0, 6.0]
+
+
+def test_rings_of_shared_replicas_divide_the_measured_path():
+    """Two rings at once: 3 bytes each take what 6 alone take."""
+    link = ring_link(cluster(network=BENT), placement(4, num_hosts=2, tensor_parallel=2))
+    assert link.transfer_s(3.0) == BENT.transfer_s(6.0)
+
+
+def test_shared_measured_fabric_is_divided_among_the_replicas():
+    """Four at once: 1 byte each takes what 4 take alone."""
+    assert ring_link(cluster(shared=True, fabric=BENT), placement(4)).transfer_s(1.0) == 2.0
+
+
+@pytest.mark.parametrize(("replicas", "seconds"), [(1, 0.0), (2, 3.0), (3, 4 * (1 / 8 + 0.25)), (4, 6.0)])
+def test_gradients_are_reduced_as_measured_among_that_many_devices(replicas, seconds):
+    """3 bytes: 1.5 n s where there is a table, a ring over the fabric elsewhere, 4 steps of 1 byte."""
+    found = gradient_sync_of(cluster(all_reduce=(PAIR, QUAD)), placement(replicas))
+    assert found.seconds(np.array([3.0])) == pytest.approx(seconds)
+
+
+def test_measured_all_reduce_is_of_one_host_and_whole_replicas():
+    """Between hosts, and among the replicas that several devices share, there are rings."""
+    measured = cluster(all_reduce=(PAIR, QUAD))
+    assert gradient_sync_of(measured, placement(2, num_hosts=2)).measured is None
+    assert gradient_sync_of(measured, placement(2, tensor_parallel=2)).measured is None
+
+
+def test_pipelines_of_one_host_reduce_as_measured_among_all_their_replicas():
+    share = Share(num_pipelines=2, host_splits=(1,))
+    part = cluster_share(cluster(all_reduce=(PAIR, QUAD)), share)
+    assert gradient_sync_of(part, placement(2), share).measured == QUAD
+    apart = Share(num_pipelines=3, host_splits=(3,))
+    assert gradient_sync_of(cluster_share(cluster(all_reduce=(PAIR,)), apart), placement(2), apart).measured is None
+
+
+def test_devices_that_share_a_replica_exchange_as_measured():
+    """All replicas at once: over a switch as alone, over a shared fabric of two replicas as with twice the bytes."""
+    chosen = placement(2, tensor_parallel=2)
+    assert exchange_of(cluster(all_reduce=(PAIR,)), chosen).seconds(np.array([2.0])) == 2.0
+    assert exchange_of(cluster(all_reduce=(PAIR,), shared=True), chosen).seconds(np.array([2.0])) == 4.0
+    assert exchange_of(cluster(all_reduce=(QUAD,)), chosen) == AllReduce(num_ranks=2, link=FABRIC)
+
+
+def test_pipelines_in_a_host_exchange_over_its_shared_fabric_at_once():
+    """Two pipelines of one replica on two devices each."""
+    share = Share(num_pipelines=2, host_splits=(1,))
+    part = cluster_share(cluster(all_reduce=(PAIR,), shared=True), share)
+    assert exchange_of(part, placement(1, tensor_parallel=2), share).seconds(np.array([2.0])) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("all_reduce", "num_bytes", "seconds"),
+    [
+        (AllReduce(num_ranks=2, link=FABRIC), 8.0, 1.5),
+        (AllReduce(num_ranks=2, link=FABRIC), 0.0, 0.5),
+        (AllReduce(num_ranks=1, link=FABRIC), 8.0, 0.0),
+        (AllReduce(num_ranks=2, link=BENT), 12.0, 2 * 2.5),
+        (AllReduce(num_ranks=2, link=FABRIC, measured=AllReduceTable(num_devices=2, table=((2, 1), (4, 4)))), 8.0, 4.0),
+    ],
+)
+def test_parts_take_no_less_than_at_the_best_rate(all_reduce, num_bytes, seconds):
+    """Bent upwards, 1 s for 2 bytes but 4 for 4: four parts of 2. Else the whole at once, 2 steps of half the bytes."""
+    assert all_reduce.least_s(num_bytes) == pytest.approx(seconds)
+
+
+@given(points(least=2), st.integers(2, 4), st.lists(st.integers(0, 12), min_size=1, max_size=5), st.booleans())
+def test_no_parts_take_less_than_the_least(table, num_ranks, parts, measured):
+    link = Link(bandwidth_bytes_per_s=1.0, table=table)
+    of_devices = AllReduceTable(num_devices=num_ranks, table=table) if measured else None
+    all_reduce = AllReduce(num_ranks=num_ranks, link=link, measured=of_devices)
+    taken_s = all_reduce.seconds(np.array(parts, dtype=float)).sum()
+    assert all_reduce.least_s(float(sum(parts))) <= taken_s * (1 + 1e-12)

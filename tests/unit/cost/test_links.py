@@ -82,6 +82,36 @@ def test_override_of_a_class_with_itself_holds_between_its_hosts():
     assert link_between_hosts(overridden, (0, 1), (1, 1)) == link(4.0, 3.5)
 
 
+MEASURED = Link(bandwidth_bytes_per_s=1.0, table=((2.0, 1.0), (4.0, 2.0)))
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "table"),
+    [
+        ((0, 1), (1, 1), ((2.0, 1.0), (4.0, 2.0))),
+        ((1, 3), (0, 1), ((2.0, 1.0), (4.0, 2.0))),
+        ((1, 3), (0, 2), ((4.0, 1.0), (8.0, 2.0))),
+    ],
+)
+def test_measured_path_is_the_whole_way_between_two_hosts(sender, receiver, table):
+    """Neither interface counts; m hosts and m' have min(m, m') paths, over each of which a part of the bytes goes."""
+    overridden = replace(CLUSTER, overrides=(NetworkOverride(servers=("mixed", "twin"), link=MEASURED),))
+    assert link_between_hosts(overridden, sender, receiver).table == table
+    assert link_between_hosts(overridden, (1, 1), (1, 1)) == link(5.0, 4.5)
+
+
+def test_measured_path_still_queues_at_the_interfaces():
+    measured = replace(CLUSTER, network=MEASURED)
+    assert route_between(measured, hosting(0, 1), hosting(0, 0)) == ("mixed-1:nic-out", "mixed-0:nic-in")
+
+
+def test_without_a_bridge_the_measured_fabric_is_compared_point_by_point():
+    """8 bytes/s and 0.25 s: 0.5 s at 2 bytes, 0.75 s at 4, below the 1 and 2 s measured; 1/2 s a byte beyond."""
+    measured = replace(MIXED, islands=(replace(ISLANDS[0], fabric=MEASURED), ISLANDS[1]))
+    found = link_within_host(replace(CLUSTER, servers=(measured, TWIN)), 0, 0, 1)
+    assert [found.transfer_s(size) for size in (1.0, 2.0, 4.0, 8.0)] == [1.0, 1.0, 2.0, 4.0]
+
+
 def test_stages_of_one_host_use_its_inner_links():
     assert link_between(CLUSTER, hosting(0, 1), hosting(0, 1)) == ISLANDS[0].fabric
     assert link_between(CLUSTER, hosting(0, 1), hosting(0, 1, island=1)) == link(8.0, 0.25)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, Server
 from planner.core.job import Job, Optimizer
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.placement import Placement
 from planner.core.problem import Problem
 from planner.core.share import WHOLE, Share
-from planner.cost.collectives import group_link, ring_all_reduce_s
+from planner.cost.collectives import exchange_of
 from planner.cost.cost_model import CostModel
 from planner.cost.layer_times import layer_times, parts
 from tests.property.strategies import problems
@@ -166,6 +166,40 @@ def test_pipelines_agree_on_the_gradients():
     assert stage(divided, 1, 3, share=share)["static_bytes"] == 20.0
 
 
+MEASURED = AllReduceTable(num_devices=2, table=((4.0, 5.0), (12.0, 7.0), (16.0, 11.0)))
+
+
+def with_measured_all_reduce(chosen):
+    server = chosen.cluster.servers[0]
+    island = replace(server.islands[0], all_reduce=(MEASURED,))
+    return replace(chosen, cluster=replace(chosen.cluster, servers=(replace(server, islands=(island,)),)))
+
+
+def test_gradients_take_what_was_measured_whatever_the_layers():
+    """4 bytes a layer: 5 s for one, 6 for two, 7 for three; an empty stage has the smallest message's 5."""
+    measured = with_measured_all_reduce(THREE)
+    seconds = [stage(measured, start, stop, placement=PAIR)["sync_s"] for start, stop in ((1, 2), (1, 3), (0, 3))]
+    assert seconds == [5.0, 6.0, 7.0]
+    assert stage(measured, 0, 0, placement=PAIR)["sync_s"] == 5.0
+
+
+def test_divided_optimizer_state_is_brought_together_in_the_time_of_one_all_reduce():
+    """Gradients of 4 bytes and weights of 2: as 3 for each of two parameters, 6 bytes, 5.5 s."""
+    measured = with_measured_all_reduce(replace(THREE, job=replace(THREE.job, zero1=True)))
+    assert stage(measured, 1, 3, placement=PAIR)["sync_s"] == 5.5
+
+
+def test_exchanges_take_what_was_measured():
+    """2 samples of 6 bytes: 7 s in each direction, in place of the 8 s of the ring."""
+    measured = stage(with_measured_all_reduce(SHAREABLE), 0, 2, placement=SHARED)
+    assert (measured["forward_s"], measured["backward_s"]) == (1.0 + 7.0 + 4.0, 10.0 + 7.0 + 40.0)
+
+
+def test_stages_of_a_measured_all_reduce_take_at_least_its_best_rate():
+    """12 bytes of three layers: 7 s at once, 12 or more in parts."""
+    assert CostModel(with_measured_all_reduce(THREE)).stages.least_sync_s(PAIR) == 7.0
+
+
 def _plain(chosen, placement, recompute, micro_batch, start, stop):
     """The same costs, layer by layer."""
     model, optimizer = chosen.model, chosen.job.optimizer
@@ -175,9 +209,9 @@ def _plain(chosen, placement, recompute, micro_batch, start, stop):
     times = layer_times(model, kind, samples, degree)
     divisor = parts(model, degree)[start:stop]
     layers, inputs = model.layers[start:stop], model.boundary_bytes()[start:stop]
-    link = group_link(chosen.cluster, placement)
+    exchange = exchange_of(chosen.cluster, placement)
     shared = [item.tensor_parallel_bytes for item in layers if item.tensor_parallel_bytes is not None]
-    exchange_s = sum(float(ring_all_reduce_s(samples * size, degree, link)) for size in shared) if degree > 1 else 0.0
+    exchange_s = sum(float(exchange.seconds(samples * size)) for size in shared) if degree > 1 else 0.0
     forward_s, backward_s = (sum(seconds[start:stop]) + exchange_s for seconds in times)
     params_bytes = [item.params_bytes + item.shared_params_bytes for item in layers]
     params = sum(params_bytes / divisor) / model.precision.num_bytes

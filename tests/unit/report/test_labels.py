@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from planner.core.cluster import Link
 from planner.core.model import Layer, ModelProfile
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.result import Result, Status, StopCause
@@ -15,10 +16,12 @@ from planner.report.labels import (
     count_label,
     device_label,
     layer_label,
+    link_label,
     percent_label,
     plan_label,
     share_label,
     status_label,
+    table_label,
 )
 
 MODEL = ModelProfile(name="chain", layers=tuple(Layer(name=name) for name in ("embedding", "block", "head")))
@@ -69,6 +72,23 @@ def test_unknown_share_is_a_dash():
 )
 def test_share_says_what_each_pipeline_has(share, label):
     assert share_label(share) == label
+
+
+@pytest.mark.parametrize(
+    ("link", "label"),
+    [
+        (Link(bandwidth_bytes_per_s=12e9), "12 GB/s"),
+        (Link(bandwidth_bytes_per_s=1.0, table=((1e3, 1e-5), (2e3, 1.04e-5))), "2.5 GB/s measured"),
+        (Link(bandwidth_bytes_per_s=math.inf, table=((1e3, 1e-5),)), "unlimited measured"),
+    ],
+)
+def test_measured_link_shows_the_bandwidth_of_large_messages(link, label):
+    assert link_label(link) == label
+
+
+def test_measured_times_show_their_range():
+    assert table_label(((1e3, 1e-5), (2e3, 1.1e-5), (16e6, 1.4e-3))) == "measured, 10 us at 1 kB to 1.4 ms at 16 MB"
+    assert table_label(((1e3, 1e-5),)) == "measured, 10 us at 1 kB"
 
 
 def stage(start, stop, device):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from planner.core.cluster import Link
 from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem
 from planner.core.result import Status
@@ -35,13 +36,13 @@ def _check_against_enumeration(problem, solver):
 
 
 @settings(max_examples=80)
-@given(problems(max_layers=5))
+@given(problems(max_layers=5, tables=False))
 def test_least_rows_of_all_plans_are_found_by_highs(problem):
     _check_against_enumeration(problem, "textbook-milp")
 
 
 @settings(max_examples=16)
-@given(problems(max_layers=4, max_devices=3))
+@given(problems(max_layers=4, max_devices=3, tables=False))
 def test_least_rows_of_all_plans_are_found_by_cbc(problem):
     _check_against_enumeration(problem, "textbook-milp-cbc")
 
@@ -73,6 +74,17 @@ def test_cancelled_search_keeps_the_plan_of_the_first_variant_and_claims_nothing
 def test_interleaved_plans_are_refused(solver):
     problem = replace(CATALOGUE[0].problem, job=replace(CATALOGUE[0].problem.job, schedules=tuple(Schedule)))
     with pytest.raises(UnsupportedError, match=f"solver '{solver}': .* knows no schedule interleaved"):
+        run(problem, solver, UNLIMITED_TIME)
+
+
+@pytest.mark.parametrize("solver", ["textbook-milp", "textbook-milp-cbc"])
+def test_measured_links_are_refused(solver):
+    network = Link(bandwidth_bytes_per_s=1.0, table=((1.0, 1.0), (2.0, 3.0)))
+    known = CATALOGUE[0].problem
+    problem = replace(known, cluster=replace(known.cluster, network=network))
+    with pytest.raises(
+        UnsupportedError, match=f"solver '{solver}': .* measured tables; leave these out, or use 'milp'"
+    ):
         run(problem, solver, UNLIMITED_TIME)
 
 

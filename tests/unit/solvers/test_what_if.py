@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
+from planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
 from planner.core.problem import Problem
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
@@ -52,6 +52,23 @@ def test_only_the_units_asked_for_are_tried():
 def test_what_is_unlimited_is_left_out():
     problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=one_device_per_server("gpu"), job=job(4))
     assert [item.unit for item in what_ifs(problem)] == [Unit.SERVER]
+
+
+def test_measured_ways_are_twice_as_fast_where_interfaces_or_fabrics_are():
+    """What n bytes took 2 n bytes take; the way between hosts includes the interfaces, a line does not."""
+    path = Link(bandwidth_bytes_per_s=1.0, table=((2.0, 1.0), (4.0, 2.0)))
+    all_reduce = (AllReduceTable(num_devices=2, table=((2.0, 3.0), (4.0, 5.0))),)
+    server = Server(name="a", islands=(Island(device_type="gpu", count=2, fabric=path, all_reduce=all_reduce),))
+    overrides = (NetworkOverride(servers=("a", "a"), link=SLOW),)
+    cluster = Cluster(
+        name="measured", device_types=kinds(gpu=1.0), servers=(server,), network=path, overrides=overrides
+    )
+    nic, fabric = (item.problem.cluster for item in what_ifs(problem_on(cluster), (Unit.NIC, Unit.FABRIC)))
+    assert (nic.network.table, nic.network_between(0, 0)) == (((4.0, 1.0), (8.0, 2.0)), SLOW)
+    assert nic.servers == cluster.servers
+    (island,) = fabric.servers[0].islands
+    assert (island.fabric.table, island.all_reduce[0].table) == (((4.0, 1.0), (8.0, 2.0)), ((4.0, 3.0), (8.0, 5.0)))
+    assert fabric.network == path
 
 
 def test_class_whose_host_names_would_be_taken_gets_another_name():
