@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.io.plan_file import installed_versions
 
 ROOT = Path(__file__).parent.parent
-README, SOLVER_PAGE = ROOT / "README.md", ROOT / "docs" / "solver.md"
+README, SOLVER_PAGE, EXECUTOR_PAGE = ROOT / "README.md", ROOT / "docs" / "solver.md", ROOT / "docs" / "executor.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -41,11 +41,11 @@ def put_tables(page: Path, tables: Mapping[str, str]) -> None:
     page.write_text(text, encoding="utf-8")
 
 
-def keep_results(name: str, results: Mapping[str, object]) -> None:
+def keep_results(name: str, results: Mapping[str, object], *, folder: Path = RESULTS) -> None:
     """Write `benchmarks/results/NAME.json`, with the versions that gave them."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     tree = {"versions": installed_versions(), **results}
-    (RESULTS / f"{name}.json").write_text(json.dumps(tree, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(tree, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def percent(share: float | None) -> str:

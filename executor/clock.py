@@ -41,6 +41,7 @@ def _cuda_clock(device: torch.device) -> Clock:
 
     def resolve(event: torch.cuda.Event) -> float:
         event.synchronize()
-        return origin_s + 1e-3 * origin.elapsed_time(event)
+        passed_ms: float = origin.elapsed_time(event)
+        return origin_s + 1e-3 * passed_ms
 
     return Clock(mark=mark, resolve=resolve)

@@ -100,9 +100,9 @@ class GradientSync:
         squares = torch.zeros((), dtype=torch.float64)
         for stage, own in self._parameters.items():
             for name, parameter in own.items():
-                if parameter.grad is not None:
+                if parameter.grad is not None and self._speaks_for(name):
                     square = local(parameter.grad).detach().double().square().sum().cpu()
-                    squares += square / self._copies(stage, name, parameter)
+                    squares += square / self._copies(stage, parameter)
         total = squares.to(self._device)
         self._transport.sum(total, tuple(range(self._layout.world_size)))
         return float(total.sqrt())
@@ -114,13 +114,15 @@ class GradientSync:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor)
 
-    def _copies(self, stage: int, name: str, parameter: nn.Parameter) -> int:
-        """How many ranks hold the very same numbers."""
-        stages = self._tied[name].stages if name in self._tied else (stage,)
-        return sum(len(self._layout.copies(index, 0)) * self._sharing(index, parameter) for index in stages)
+    def _speaks_for(self, name: str) -> bool:
+        """Whether this rank's group is the one that counts: tied weights may be shared differently elsewhere."""
+        weights = self._tied.get(name)
+        return weights is None or weights.stages[0] % self._layout.num_groups == self._role.group
 
-    def _sharing(self, stage: int, parameter: nn.Parameter) -> int:
-        return 1 if is_divided(parameter) else self._layout.num_sharing(stage)
+    def _copies(self, stage: int, parameter: nn.Parameter) -> int:
+        """How many ranks of the device group hold the very same numbers."""
+        sharing = 1 if is_divided(parameter) else self._layout.num_sharing(stage)
+        return len(self._layout.copies(stage, 0)) * sharing
 
     def _sum(self, gradients: list[Tensor], ranks: tuple[int, ...]) -> None:
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])

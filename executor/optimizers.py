@@ -6,10 +6,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
+from executor.tensor_parallel import is_shared
 from planner.core.checks import require
 
 OptimizerFactory = Callable[[Iterable[Any]], Optimizer]
@@ -25,8 +24,8 @@ def build_optimizer(parameters: Mapping[str, nn.Parameter], factory: OptimizerFa
     every rank of every plan, so that the state of a learning-rate scheduler fits wherever it is restored.
     """
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
-    shared = [parameter for parameter in trained if isinstance(parameter, DTensor)]
-    plain = [parameter for parameter in trained if not isinstance(parameter, DTensor)]
+    shared = [parameter for parameter in trained if is_shared(parameter)]
+    plain = [parameter for parameter in trained if not is_shared(parameter)]
     return factory([{"params": plain}, {"params": shared}])
 
 
@@ -41,8 +40,10 @@ def build_zero1(
         If some of the parameters are shared by tensor parallelism as well, which torch's
         `ZeroRedundancyOptimizer` cannot send.
     """
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a second
+
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
-    both = any(isinstance(parameter, DTensor) for parameter in trained)
+    both = any(is_shared(parameter) for parameter in trained)
     require(not both, "executor", "zero1", "off for stages with tensor_parallel above 1", True)
     if not trained:
         return build_optimizer(parameters, factory)
@@ -52,7 +53,9 @@ def build_zero1(
 
 def local_optimizer(optimizer: Optimizer) -> Optimizer:
     """The optimizer that steps this rank's parameters: with ZeRO-1, its own part of them."""
-    return optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
+    own = getattr(optimizer, "optim", optimizer)
+    assert isinstance(own, Optimizer)
+    return own
 
 
 def local_states(optimizer: Optimizer) -> Mapping[torch.Tensor, Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +109,7 @@ class Pipeline:
         marks = [(str(p.action.op), p.action.stage, p.action.lo, p.action.hi, p.ready, p.start, p.end) for p in played]
         spans = []
         for stage in self.role.stages:
-            spans += self._timed(SYNC, stage, lambda own=stage: self._sum_gradients(own))
+            spans += self._timed(SYNC, stage, partial(self._sum_gradients, stage))
         if self.clip_norm is not None:
             self._clip(self.clip_norm)
         return [self._span(*mark) for mark in marks] + spans
@@ -176,9 +177,11 @@ class Pipeline:
             self.sync.sum_tied()
 
     def _clip(self, limit: float) -> None:
+        """As `torch.nn.utils.clip_grad_norm_` does, to the last digit."""
         self.gradient_norm = self.sync.norm()
-        if self.gradient_norm > limit:
-            self.sync.scale(limit / self.gradient_norm)
+        factor = limit / (self.gradient_norm + 1e-6)
+        if factor < 1.0:
+            self.sync.scale(factor)
 
     def _timed(self, kind: str, stage: int, work: Callable[[], object]) -> list[Span]:
         start = self.clock.mark()

@@ -1,11 +1,13 @@
-"""Layers shared by several devices, through torch's DTensor."""
+"""Layers shared by several devices, through torch's DTensor.
+
+DTensor is imported when a layer is shared: it takes more than a second.
+"""
+
+from typing import Any, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.distributed.tensor.parallel import parallelize_module
 
 from models.module_chain import LayerModule
 from planner.core.checks import require
@@ -22,6 +24,9 @@ def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup,
     BadInputError
         If the number of ranks does not divide the layer's heads or widths.
     """
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor.parallel import parallelize_module
+
     if layer.tensor_parallel is None:
         return module
     degree = group.size()
@@ -32,23 +37,32 @@ def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup,
     return parallelize_module(module, mesh, dict(layer.tensor_parallel()))
 
 
-def local(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor; every rank that shares it takes part."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def divided_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor that every rank has, divided as another one is."""
-    if not isinstance(like, DTensor):
-        return tensor
-    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+def is_shared(tensor: Tensor) -> TypeGuard[Any]:
+    """Whether it is a DTensor."""
+    return hasattr(tensor, "to_local")
 
 
 def is_divided(tensor: Tensor) -> bool:
     """Whether each rank holds a part of its own, so that parts add up to the whole."""
-    return isinstance(tensor, DTensor) and any(not isinstance(place, Replicate) for place in tensor.placements)
+    return is_shared(tensor) and any(not place.is_replicate() for place in tensor.placements)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor."""
+    part: Tensor = tensor.to_local() if is_shared(tensor) else tensor
+    return part
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor; every rank that shares it takes part."""
+    full: Tensor = tensor.full_tensor() if is_shared(tensor) else tensor
+    return full
+
+
+def divided_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor that every rank has, divided as another one is."""
+    if not is_shared(like):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)

@@ -2,6 +2,7 @@
 
 from models.catalogue import build_model, build_modules, describe_model, model_names
 from models.clusters.catalogue import build_cluster, cluster_names, describe_cluster
+from models.measured_profiles import is_measured, measured_names, measured_path
 
 __all__ = [
     "build_cluster",
@@ -10,5 +11,8 @@ __all__ = [
     "cluster_names",
     "describe_cluster",
     "describe_model",
+    "is_measured",
+    "measured_names",
+    "measured_path",
     "model_names",
 ]

@@ -2,6 +2,7 @@
 
 from models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
 from models.entry import ModelEntry
+from models.measured_profiles import MEASURED_ON, is_measured, measured_model, measured_names
 from models.module_chain import ModuleChain
 from models.naming import unknown_name
 from models.synthetic import NAME as SYNTHETIC
@@ -25,7 +26,7 @@ ENTRIES: tuple[ModelEntry, ...] = (
 
 
 def model_names() -> tuple[str, ...]:
-    """Names that :func:`build_model` knows; `synthetic` also takes `synthetic:SEED:LAYERS`."""
+    """Names of models with analytic costs; `synthetic` also takes `synthetic:SEED:LAYERS`."""
     return tuple(entry.name for entry in ENTRIES)
 
 
@@ -42,25 +43,27 @@ def model_entry(name: str) -> ModelEntry:
     for entry in ENTRIES:
         if entry.name == name:
             return entry
-    raise unknown_name("model", name, model_names())
+    raise unknown_name("model", name, (*model_names(), *measured_names()))
 
 
-def build_model(
-    name: str, *, precision: Precision = Precision.FP16, sequence_length: int | None = None
-) -> ModelProfile:
-    """A model of the catalogue as a layer chain with analytic costs.
+def build_model(name: str, *, precision: Precision | None = None, sequence_length: int | None = None) -> ModelProfile:
+    """A model of the catalogue as a layer chain with analytic costs, or as it was measured (`NAME@DEVICE`).
 
     Parameters
     ----------
+    precision
+        In which bytes are counted; None: fp16, or that of the measurement.
     sequence_length
         Tokens of one sample; None: the model's own default.
 
     Raises
     ------
     BadInputError
-        If the name is unknown, or the model cannot have that sequence length.
+        If the name is unknown, or the model cannot have that sequence length or precision.
     """
-    return model_entry(name).profile(precision=precision, sequence_length=sequence_length)
+    if is_measured(name):
+        return measured_model(name, precision=precision, sequence_length=sequence_length)
+    return model_entry(name).profile(precision=precision or Precision.FP16, sequence_length=sequence_length)
 
 
 def build_modules(name: str, *, sequence_length: int | None = None, dropout: float | None = None) -> ModuleChain:
@@ -94,11 +97,13 @@ def build_modules(name: str, *, sequence_length: int | None = None, dropout: flo
 
 
 def describe_model(name: str) -> str:
-    """One line on the architecture.
+    """One line on the architecture, and on what it was measured.
 
     Raises
     ------
     BadInputError
         If the name is unknown.
     """
-    return model_entry(name).summary
+    architecture, _, device = name.partition(MEASURED_ON)
+    summary = model_entry(architecture).summary
+    return f"{summary}; measured on {device}" if device else summary

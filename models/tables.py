@@ -27,6 +27,7 @@ from models.clusters import device_types, links
 from models.clusters.catalogue import ENTRIES as CLUSTERS
 from models.clusters.catalogue import ClusterEntry
 from models.entry import ModelEntry
+from models.measured_profiles import measured_names
 from planner.core.cluster import DeviceType, Island, Link, Server
 from planner.core.precision import Precision
 from planner.core.units import GB, GIB, US
@@ -83,6 +84,13 @@ The loss of a BERT is taken over all positions. Batch norms see one micro-batch 
 `models.hugging_face.chain_of` splits a GPT-2, a Llama or a BERT of transformers, or the configuration of one, into
 "embedding", "block0", "block1", ... and "head".
 """
+MEASURED = """\
+## Measured models
+
+A profile measured on a device is called `MODEL@DEVICE`; its times are for the device type DEVICE, and its precision
+is that of the measurement. `python -m benchmarks.gpu`, on a machine with a GPU, measures and files them under
+`models/measured`.
+"""
 CLUSTERS_INTRODUCTION = """\
 `plan clusters` lists them. Every figure carries its source: the vendor's data sheet, or the word assumption.
 """
@@ -97,6 +105,8 @@ def models_page() -> str:
         _models_table(),
         TIED_HEADS,
         TORCH_LAYERS,
+        MEASURED,
+        _measured_table(),
         *(_formulas(module) for module in FORMULAS),
     )
 
@@ -146,6 +156,18 @@ def _model_row(entry: ModelEntry) -> tuple[str, ...]:
         entry.summary,
         entry.source,
     )
+
+
+def _measured_table() -> str:
+    header = ("model", "precision", "tokens", "micro-batch sizes")
+    return _table(header, map(_measured_row, measured_names())) if measured_names() else "There are none yet."
+
+
+def _measured_row(name: str) -> tuple[str, ...]:
+    model = catalogue.build_model(name)
+    sizes = sorted({size for layer in model.layers for table in layer.times for size in table.samples})
+    tokens = str(model.sequence_length or "-")
+    return f"`{name}`", str(model.precision), tokens, ", ".join(map(str, sizes))
 
 
 def _millions(count: float) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from models import build_cluster, build_model, cluster_names, model_names
+from models import build_cluster, build_model, cluster_names, is_measured, measured_names, measured_path, model_names
 from planner.core.cluster import Cluster
 from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
@@ -21,15 +21,20 @@ def is_file_name(argument: str) -> bool:
         return False
 
 
+def is_profile(argument: str) -> bool:
+    """Whether the argument means a profile that counts in a precision of its own: a file, or a measured one."""
+    return is_file_name(argument) or is_measured(argument)
+
+
 def load_profile(path: str, *, sequence_length: int | None) -> ModelProfile:
-    """A model profile as the file holds it.
+    """A model profile as the file holds it, or a measured one of the catalogue.
 
     Raises
     ------
     BadInputError
-        If the file has faults, or states another sequence length than the one asked for.
+        If there is none, the file has faults, or it states another sequence length than the one asked for.
     """
-    model = read_profile(path)
+    model = read_profile(_measured(path) if is_measured(path) and not is_file_name(path) else path)
     if sequence_length not in (None, model.sequence_length):
         stated = "no number of" if model.sequence_length is None else str(model.sequence_length)
         rule = f"states {stated} tokens per sample, --sequence-length asks for {sequence_length}"
@@ -49,6 +54,13 @@ def catalogue_model(name: str, *, precision: Precision, sequence_length: int | N
         return build_model(name, precision=precision, sequence_length=sequence_length)
     except BadInputError as fault:
         raise _also_no_file(fault, name, model_names()) from None
+
+
+def _measured(name: str) -> Path:
+    try:
+        return measured_path(name)
+    except BadInputError as fault:
+        raise _also_no_file(fault, name, measured_names()) from None
 
 
 def load_cluster(argument: str) -> Cluster:

@@ -14,6 +14,14 @@ COMMANDS = {
         module="planner.cli.explain", summary="Say what binds in a plan, and what one more unit would bring."
     ),
     "check": LazyCommand(module="planner.cli.check", summary="Derive every number of a plan file again."),
+    "run": LazyCommand(module="planner.cli.run", summary="Train by a plan, and measure."),
+    "history": LazyCommand(module="planner.cli.history", summary="Show how good predictions were, run by run."),
+    "calibrate": LazyCommand(
+        module="planner.cli.calibrate", summary="Correct the times of a profile from recorded runs."
+    ),
+    "profile": LazyCommand(
+        module="planner.cli.profile", summary="Measure a model, or devices and links, for `plan solve`."
+    ),
     "models": LazyCommand(module="planner.cli.models", summary="List the models of the catalogue, or show one."),
     "clusters": LazyCommand(module="planner.cli.clusters", summary="List the clusters of the catalogue, or show one."),
     "schema": LazyCommand(module="planner.cli.schema", summary="Print the JSON Schema of a kind of file."),

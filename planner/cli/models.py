@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from models import build_model, describe_model, model_names
+from models import build_model, describe_model, measured_names, model_names
 from planner.cli.example import example
-from planner.cli.inputs import catalogue_model, is_file_name, load_profile
+from planner.cli.inputs import catalogue_model, is_file_name, is_profile, load_profile
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import MAX_COUNT
 from planner.cli.outputs import print_json
@@ -28,7 +28,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     """List the models of the catalogue, or show one."""
     if context.invoked_subcommand is not None:
         return
-    models = [build_model(name) for name in model_names()]
+    models = [build_model(name) for name in (*model_names(), *measured_names())]
     if as_json:
         print_json({"schema": SCHEMA, "models": [_summary(model) for model in models]})
     else:
@@ -49,7 +49,7 @@ def show(name: str, precision: str | None, sequence_length: int | None, *, as_js
 
     With --json as a profile file, ready to be changed by hand.
     """
-    if is_file_name(name):
+    if is_profile(name):
         model = load_profile(name, sequence_length=sequence_length)
         if precision not in (None, model.precision):
             raise BadInputError(f"{name}: counts its bytes in {model.precision}; leave --precision out")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.inputs import catalogue_model, is_file_name, load_cluster, load_profile
+from planner.cli.inputs import catalogue_model, is_profile, load_cluster, load_profile
 from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import MAX_COUNT, counts, counts_or_auto, words_of
 from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
@@ -50,7 +50,7 @@ class ProblemChoices:
         BadInputError
             With every fault of the first input that has any.
         """
-        if is_file_name(self.model):
+        if is_profile(self.model):
             model = load_profile(self.model, sequence_length=self.sequence_length)
             job = self._job(default_precision=model.precision)
         else:

@@ -8,6 +8,7 @@ from planner.io.fields import FileEntry
 from planner.io.job import JobFile
 from planner.io.plan_entry import PlanFileEntry
 from planner.io.profile import ProfileFile
+from planner.io.run_entry import RunFile
 from planner.io.validate import json_schema_of
 
 _ENTRIES: dict[str, type[FileEntry]] = {
@@ -15,6 +16,7 @@ _ENTRIES: dict[str, type[FileEntry]] = {
     "cluster": ClusterFile,
     "job": JobFile,
     "plan": PlanFileEntry,
+    "run": RunFile,
 }
 KINDS = tuple(_ENTRIES)
 

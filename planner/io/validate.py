@@ -6,13 +6,19 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from planner.io.complaints import Complaints, Step, Where, nearest
-from planner.io.fields import Entry
+from planner.io.fields import GROUP_SIZE_PATTERN, SIZE_PATTERN, Entry
 from planner.io.tree import Document, Node
 
 E = TypeVar("E", bound=Entry)
 
-_TELLTALE = {"profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"}
-"""A key that every file of the kind has and no other kind knows."""
+_TELLTALE = {"run": "measured_s", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"}
+"""A key that every file of the kind has and no kind behind it knows."""
+
+_KEY_WORDS = {
+    SIZE_PATTERN: "a micro-batch size from 1 to 999999999",
+    GROUP_SIZE_PATTERN: "a number of devices from 2 to 99999",
+}
+"""What keys must be, by the pattern that they have to match."""
 
 
 def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
@@ -56,7 +62,8 @@ class Schema:
         """What a key at that place must be, in words."""
         for option in self._options(where[:-1]):
             if "patternProperties" in option:
-                return "a micro-batch size from 1 to 999999999"
+                (pattern,) = option["patternProperties"]
+                return _KEY_WORDS[pattern]
             names = self._expand(option.get("propertyNames", {}))
             if "enum" in names[0]:
                 return _words(names[0])
@@ -88,11 +95,9 @@ class Schema:
 
 def _refuse_other_kind(root: Node, complaints: Complaints, kind: str) -> None:
     keys = root.keys()
-    if _TELLTALE[kind] in keys:
-        return
-    for other, key in _TELLTALE.items():
-        if key in keys:
-            complaints.stop(root.line, f"this is a {other} file, a {kind} file is wanted")
+    found = [other for other, key in _TELLTALE.items() if key in keys]
+    if found and (kind not in found or ("run" in found and kind != "run")):
+        complaints.stop(root.line, f"this is a {found[0]} file, a {kind} file is wanted")
 
 
 def _resolve(root: Node, loc: tuple[Step, ...]) -> Node:
@@ -155,6 +160,8 @@ def _words(schema: dict[str, Any]) -> str:
 def _list_words(least: int, most: int | None) -> str:
     if least == most:
         return f"a list of {least}"
+    if least > 1:
+        return f"a list of {least} or more"
     return "a list that is not empty" if least else "a list"
 
 

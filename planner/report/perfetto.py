@@ -41,16 +41,16 @@ def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, 
     """
     links = _link_lanes(timeline)
     events = [
-        *_process(DEVICES, "stages", lane_labels(timeline, stage_labels)),
-        *_process(LINKS, "links", links),
-        *_stage_slices(timeline),
+        *process_names(DEVICES, "stages", lane_labels(timeline, stage_labels)),
+        *process_names(LINKS, "links", links),
+        *stage_slices(timeline),
         *_link_slices(timeline, links),
         *_memory_counters(timeline),
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def _process(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
+def process_names(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
     """Names of a process and of its lanes, in the order they are to be shown."""
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_sort_index", "args": {"sort_index": number}}
@@ -59,7 +59,7 @@ def _process(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
         yield {"ph": "M", "pid": number, "tid": lane, "name": "thread_sort_index", "args": {"sort_index": lane}}
 
 
-def _stage_slices(timeline: Timeline) -> Iterator[Event]:
+def stage_slices(timeline: Timeline) -> Iterator[Event]:
     """Forwards, backwards, all-reduces and optimizer steps, on the lanes of their device groups."""
     for task in range(len(timeline.kind)):
         if timeline.kind[task] not in SENDS:
@@ -89,7 +89,7 @@ def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
 
 def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterator[Event]:
     """One complete event, or nothing where it would have no length."""
-    start, end = _grid(timeline.start_s[task]), _grid(timeline.end_s[task])
+    start, end = grid(timeline.start_s[task]), grid(timeline.end_s[task])
     if end == start:
         return
     kind, lo, hi = Kind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
@@ -109,7 +109,7 @@ def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterato
 def _memory_counters(timeline: Timeline) -> Iterator[Event]:
     """Memory of each device of a device group, one counter track per group."""
     for lane, (name, curve) in enumerate(zip(lane_labels(timeline), timeline.memory, strict=True)):
-        steps = {_grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
+        steps = {grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
         for ts, num_bytes in steps.items():
             yield {
                 "ph": "C",
@@ -121,5 +121,6 @@ def _memory_counters(timeline: Timeline) -> Iterator[Event]:
             }
 
 
-def _grid(seconds: float) -> float:
+def grid(seconds: float) -> float:
+    """Microseconds on the grid."""
     return round(float(seconds) / US * GRID_PER_US) / GRID_PER_US

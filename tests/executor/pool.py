@@ -14,7 +14,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-PRELOAD = ["torch", "torch.distributed.checkpoint", "torch.distributed.tensor.parallel", "executor", "models"]
+PRELOAD = [
+    "torch",
+    "torch._dynamo",  # the first optimizer imports it
+    "torch.distributed.tensor.parallel",
+    "executor.loading",
+    "executor.checkpoint",
+    "models",
+]
 TIMEOUT_S = 120
 """Of a wait for another rank: only a hanging test takes as long."""
 

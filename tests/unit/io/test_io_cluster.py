@@ -39,6 +39,54 @@ def test_every_link_is_read():
     assert cluster.network_between(0, 0) == Link(bandwidth_bytes_per_s=5)
 
 
+def test_tables_are_read():
+    """All-reduces in order of the number of devices; keys of JSON and YAML are text."""
+    server = (
+        "servers:\n- name: s\n  islands:\n"
+        "  - device_type: V100\n    count: 4\n"
+        "    fabric: {bandwidth_bytes_per_s: 1, table: [[1e3, 1e-5], [1e6, 1e-4]]}\n"
+        "    all_reduce: {4: [[1, 2], [2, 3]], 2: [[0, 0.5], [8, 0.5]]}\n"
+        "network: {bandwidth_bytes_per_s: unlimited, table: [[4, 0.25]]}\n"
+    )
+    cluster = read(TYPES + server)
+    island = cluster.servers[0].islands[0]
+    assert island.fabric == Link(bandwidth_bytes_per_s=1, table=((1e3, 1e-5), (1e6, 1e-4)))
+    assert [(each.num_devices, each.table) for each in island.all_reduce] == [
+        (2, ((0.0, 0.5), (8.0, 0.5))),
+        (4, ((1.0, 2.0), (2.0, 3.0))),
+    ]
+    assert cluster.network == Link(bandwidth_bytes_per_s=math.inf, table=((4.0, 0.25),))
+
+
+def test_every_fault_of_a_table_is_reported_at_once(complaints_of):
+    text = (
+        "servers:\n- name: s\n  nic: {bandwidth_bytes_per_s: 1, table: [[1, 1]]}\n"
+        "  bridge: {bandwidth_bytes_per_s: 1, table: []}\n"
+        "  islands:\n  - device_type: V100\n    count: 4\n"
+        "    fabric:\n      bandwidth_bytes_per_s: 1\n      table:\n"
+        "      - [1, 2]\n      - [1, 3]\n      - [2, 2.5]\n      - [3]\n      - [4, -1]\n      - [5, 1us]\n"
+        "    all_reduce:\n      1: [[1, 1], [2, 2]]\n      3: [[1, 1]]\n      4: [[1, 2], [2, 1]]\n"
+        "network: {bandwidth_bytes_per_s: 1, table: 5}\n"
+        "overrides: [{servers: [s, s], bandwidth_bytes_per_s: 1, table: [[1, 1], [1, 2]]}]\n"
+    )
+    amount = "must be a number from 0 to 1e+30"
+    island = "servers[0].islands[0]"
+    assert complaints_of(cluster_of, TYPES + text) == [
+        "7: servers[0].nic.table: unknown key, accepted: bandwidth_bytes_per_s, latency_s, source",
+        "8: servers[0].bridge.table: must be a list that is not empty, got an empty list",
+        f"16: {island}.fabric.table[1]: bytes must increase, got 1 after 1",
+        f"17: {island}.fabric.table[2]: seconds must not fall, got 2.5 after 3",
+        f"18: {island}.fabric.table[3]: must be a list of 2, got a list of 1",
+        f"19: {island}.fabric.table[4][1]: {amount}, got -1",
+        f"20: {island}.fabric.table[5][1]: {amount}, got '1us'",
+        f"22: {island}.all_reduce.1: the key must be a number of devices from 2 to 99999, got '1'",
+        f"23: {island}.all_reduce.3: must be a list of 2 or more, got a list of 1",
+        f"24: {island}.all_reduce.4[1]: seconds must not fall, got 1 after 2",
+        "25: network.table: must be a list that is not empty, got 5",
+        "26: overrides[0].table[1]: bytes must increase, got 1 after 1",
+    ]
+
+
 def test_peaks_are_sorted_by_precision():
     text = "schema: 1\nname: c\ndevice_types:\n- {name: T, memory_bytes: 1, peak_flops_per_s: {fp32: 1, bf16: 2}}\n"
     cluster = read(text + "servers: [{name: s, islands: [{device_type: T, count: 1}]}]\n")

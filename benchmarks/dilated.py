@@ -1,0 +1,257 @@
+"""Dilated mode against the simulator: the same plans by the clock, with real messages and gradients.
+
+    python -m benchmarks.dilated           prints the table and writes results/dilated.json
+    python -m benchmarks.dilated --docs    also puts it into docs/dilated.md
+
+Every rank is a process of its own, over gloo, with layers so small that their work takes less time than
+is planned for it. The gradients of every plan are compared with those of a single process.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import executor
+from benchmarks.dilated_plans import Case, all_cases
+from benchmarks.pages import ROOT, keep_results, markdown, percent, put_tables
+from executor.dilation import Dilation, dilation
+from executor.layout import Layout
+from executor.measure.contamination import RunQueue
+from executor.measure.processes import Company, run_processes
+from executor.pipeline import Pipeline
+from executor.record import step_record
+from executor.reference import reference_step
+from executor.trace import StepTrace
+from models.module_chain import LayerModule, ModuleChain
+from planner.core.run_record import counted_steps
+from planner.report.labels import seconds_label
+
+DILATED_PAGE = ROOT / "docs" / "dilated.md"
+WORST, MEDIAN = 0.05, 0.025
+"""Largest error of each plan, and of the median."""
+EXACT = 1e-9
+"""Largest difference of a gradient in float64."""
+WARMUP, STEPS = 1, 3
+WIDTH, SEED = 8, 7
+HOST = "127.0.0.1"
+PATIENCE = timedelta(seconds=120)
+"""Of a rank with another one."""
+HEAD = ("plan", "devices", "stages", "schedule", "simulated", "measured", "error", "run queue", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What one rank has to say of one plan."""
+
+    traces: tuple[StepTrace, ...]
+    gradient_difference: float
+    overrun_s: float
+    """Of the last step: real work beyond the planned times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One plan, simulated and measured."""
+
+    case: Case
+    measured_s: float
+    run_queue_share: float
+    """Largest over the steps that count and their ranks."""
+    contaminated: bool
+    gradient_difference: float
+    overrun_s: float
+
+    @property
+    def error(self) -> float:
+        """Relative, of the simulated time."""
+        return self.measured_s / self.case.simulated_s - 1
+
+    @property
+    def passed(self) -> bool:
+        """Within the limits for a single plan."""
+        return abs(self.error) <= WORST and self.gradient_difference <= EXACT
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play every plan, print the table, and keep the results; exit code 1 where a limit is broken."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", action="store_true", help="put the table into docs/dilated.md")
+    parser.add_argument("--only", default="", metavar="TEXT", help="plans with this in their name; nothing is kept")
+    chosen = parser.parse_args(arguments)
+    cases = [case for case in all_cases() if chosen.only in case.name]
+    lines = measure(cases)
+    print(table(lines), verdict(lines), sep="\n\n")
+    if not chosen.only:
+        keep_results("dilated", {"torch": torch.__version__, **record(lines)})
+    if chosen.docs:
+        put_tables(DILATED_PAGE, {"dilated": f"{table(lines)}\n\n{verdict(lines)}"})
+    sys.exit(0 if passed(lines) else 1)
+
+
+def measure(cases: Sequence[Case]) -> list[Line]:
+    """Play plans one after another, in processes that are started once."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    size = max(case.num_devices for case in cases)
+    with tempfile.TemporaryDirectory(prefix="stagecut-") as folder:
+        answers = run_processes(play_all, size, cases, Path(folder))
+    ranks = zip(*answers, strict=True)
+    return [_line(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
+
+
+def play_all(company: Company, cases: Sequence[Case], folder: Path) -> list[Played | None]:
+    """Be one rank of every plan that has so many; None for the others."""
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    found: list[Played | None] = []
+    for number, case in enumerate(cases):
+        port, links = folder / f"port{number}", folder / f"links{number}"
+        served = _serve(case.name, port) if company.rank == 0 else None
+        company.meet()
+        takes_part = company.rank < case.num_devices
+        found.append(_play(case, company.rank, served or _store_at(port), links) if takes_part else None)
+    return found
+
+
+def table(lines: Sequence[Line]) -> str:
+    """One row per plan."""
+    return markdown(HEAD, [_row(line) for line in lines])
+
+
+def verdict(lines: Sequence[Line]) -> str:
+    """Whether the limits hold."""
+    errors = [abs(line.error) for line in lines]
+    return (
+        f"{len(lines)} plans: error {percent(median(errors))} in the median (limit {percent(MEDIAN)}), "
+        f"{percent(max(errors))} at most (limit {percent(WORST)}): {'pass' if passed(lines) else 'FAIL'}. "
+        f"Gradients differ from those of a single process by {max(line.gradient_difference for line in lines):.1e} "
+        f"at most; {sum(line.contaminated for line in lines)} of {len(lines)} plans were contaminated."
+    )
+
+
+def passed(lines: Sequence[Line]) -> bool:
+    """Whether all limits hold."""
+    return all(line.passed for line in lines) and median(abs(line.error) for line in lines) <= MEDIAN
+
+
+def record(lines: Sequence[Line]) -> dict[str, object]:
+    """What is kept of a run."""
+    return {
+        "limits": {"worst": WORST, "median": MEDIAN},
+        "passed": passed(lines),
+        "plans": [
+            {
+                "name": line.case.name,
+                "devices": line.case.num_devices,
+                "stages": line.case.times.num_stages,
+                "schedule": str(line.case.plan.schedule),
+                "simulated_s": line.case.simulated_s,
+                "measured_s": line.measured_s,
+                "error": line.error,
+                "run_queue_share": line.run_queue_share,
+                "contaminated": line.contaminated,
+                "gradient_difference": line.gradient_difference,
+                "overrun_s": line.overrun_s,
+            }
+            for line in lines
+        ],
+    }
+
+
+def tiny_chain(num_layers: int) -> ModuleChain:
+    """Layers of next to no work."""
+    layer = partial(nn.Linear, WIDTH, WIDTH)
+    layers = tuple(LayerModule(name=f"layer{index}", build=layer) for index in range(num_layers))
+    return ModuleChain(name="tiny", layers=layers, loss=nn.functional.mse_loss, batch=None)
+
+
+def _serve(name: str, port: Path) -> dist.Store:
+    """Announce a plan, and open the store where its ranks find each other, at a port that a file tells."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+    port.write_text(str(store.port))
+    return store
+
+
+def _store_at(port: Path) -> dist.Store:
+    return dist.TCPStore(HOST, int(port.read_text()), is_master=False, timeout=PATIENCE)
+
+
+def _play(case: Case, rank: int, store: dist.Store, path: Path) -> Played:
+    """Be one rank of one plan."""
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=case.num_devices, timeout=PATIENCE)
+    chain = tiny_chain(case.plan.stages[-1].stop)
+    pace = dilation(case.times, case.lists, Layout.of(case.plan), path=path)
+    optimizer = partial(torch.optim.SGD, lr=0.0)
+    pipeline = executor.load(case.plan, chain, optimizer=optimizer, seed=SEED, actions=case.lists, pace=pace)
+    assert isinstance(pipeline.pace, Dilation)
+    inputs = torch.randn(pipeline.global_batch, WIDTH, generator=torch.Generator().manual_seed(SEED))
+    traces = tuple(_step(pipeline, inputs) for _ in range(WARMUP + STEPS))
+    played = Played(
+        traces=traces,
+        gradient_difference=_gradient_difference(pipeline, chain, inputs),
+        overrun_s=pipeline.pace.overrun_s,
+    )
+    dist.barrier()
+    dist.destroy_process_group()
+    return played
+
+
+def _step(pipeline: Pipeline, inputs: torch.Tensor) -> StepTrace:
+    queue = RunQueue()
+    mark = queue.mark()
+    pipeline.transport.barrier()
+    pipeline.step((inputs, inputs.flip(1)))
+    assert pipeline.last_step is not None
+    return replace(pipeline.last_step, run_queue_share=queue.share_since(mark))
+
+
+def _gradient_difference(pipeline: Pipeline, chain: ModuleChain, inputs: torch.Tensor) -> float:
+    expected = reference_step(chain, (inputs, inputs.flip(1)), nn.functional.mse_loss, seed=SEED).gradients
+    own = pipeline.named_parameters()
+    gradients = {name: parameter.grad for name, parameter in own.items() if parameter.grad is not None}
+    assert gradients.keys() == own.keys()
+    return max(float((gradient - expected[name]).abs().max()) for name, gradient in gradients.items())
+
+
+def _line(case: Case, played: Sequence[Played]) -> Line:
+    records = [step_record(step) for step in zip(*(own.traces for own in played), strict=True)]
+    counted = [records[index] for index in counted_steps(records, warmup=WARMUP)]
+    return Line(
+        case=case,
+        measured_s=median(step.seconds for step in counted),
+        run_queue_share=max(step.run_queue_share for step in counted),
+        contaminated=not counted[0].clean,
+        gradient_difference=max(own.gradient_difference for own in played),
+        overrun_s=max(own.overrun_s for own in played),
+    )
+
+
+def _row(line: Line) -> list[str]:
+    case = line.case
+    return [
+        case.name,
+        case.devices,
+        str(case.times.num_stages),
+        str(case.plan.schedule),
+        seconds_label(case.simulated_s),
+        seconds_label(line.measured_s),
+        f"{100 * line.error:+.2f} %",
+        percent(line.run_queue_share) + (" (contaminated)" if line.contaminated else ""),
+        "pass" if line.passed else "FAIL",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measure layers, links and devices."""

@@ -1,0 +1,75 @@
+"""Where the layers to measure come from: the catalogue, or a function of the user."""
+
+import importlib
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from executor.build import chain_of
+from models import build_model, build_modules
+from models.module_chain import ModuleChain
+from planner.core.errors import BadInputError
+from planner.core.model import ModelProfile
+from planner.core.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSource:
+    """One of both: a model of the catalogue, or `module:function`; each process builds the layers for itself."""
+
+    name: str | None = None
+    layers: str | None = None
+    sequence_length: int | None = None
+
+    def chain(self) -> ModuleChain:
+        """The layers.
+
+        Raises
+        ------
+        BadInputError
+            If there are none of that name.
+        """
+        if self.name is not None:
+            return build_modules(self.name, sequence_length=self.sequence_length)
+        assert self.layers is not None
+        return user_chain(self.layers)
+
+    def analytic_profile(self, precision: Precision) -> ModelProfile | None:
+        """What the catalogue says; None for layers of the user."""
+        if self.name is None:
+            return None
+        return build_model(self.name, precision=precision, sequence_length=self.sequence_length)
+
+
+def user_chain(reference: str) -> ModuleChain:
+    """What a function gives: a ModuleChain, or a list of modules or of functions that build them.
+
+    Parameters
+    ----------
+    reference
+        `package.module:function`; modules of the current folder are found too.
+
+    Raises
+    ------
+    BadInputError
+        If there is no such function, it fails, or gives something else.
+    """
+    module_name, _, function_name = reference.partition(":")
+    if not module_name or not function_name:
+        raise BadInputError(f"--layers {reference}: must be package.module:function")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(importlib.import_module(module_name), function_name)()
+    except BadInputError:
+        raise
+    except Exception as fault:
+        raise BadInputError(f"--layers {reference}: {type(fault).__name__}: {fault}") from fault
+    if isinstance(made, ModuleChain):
+        return made
+    if not isinstance(made, list | tuple | nn.Sequential | nn.ModuleList):
+        given = type(made).__name__
+        raise BadInputError(f"--layers {reference}: must give a ModuleChain or a list of modules, gives a {given}")
+    return replace(chain_of(list(made)), name=function_name)

@@ -1,0 +1,68 @@
+"""How fast a device computes and updates weights: the two figures of it that no model's profile holds."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from executor.clock import clock_for
+from executor.measure.contamination import RunQueue
+from executor.measure.readings import Reading, has_enough
+from executor.optimizers import DEFAULT
+from planner.core.job import standard_optimizer
+from planner.core.precision import Precision
+
+NUMBER_FORMATS = {Precision.FP32: torch.float32, Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+PART_SIZE = 1_048_576
+"""Parameters in each tensor of a synthetic set: a matrix of a block of a small transformer."""
+WARMUP = 2
+TIME_LIMIT_S = 10.0
+"""For each thing that is timed; slow number formats come to an end."""
+
+
+def product_readings(device: torch.device, precision: Precision, *, side: int, repetitions: int) -> list[Reading]:
+    """Readings of one product of two square matrices, 2 side^3 operations."""
+    left, right = (torch.randn((side, side), device=device).to(NUMBER_FORMATS[precision]) for _ in range(2))
+    return timed(lambda: left @ right, device, repetitions=repetitions)
+
+
+def update_readings(parameters: Sequence[nn.Parameter], device: torch.device, *, repetitions: int) -> list[Reading]:
+    """Readings of one step of the executor's default optimizer, AdamW, on these parameters."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer = DEFAULT(parameters)
+    return timed(optimizer.step, device, repetitions=repetitions)
+
+
+def update_bandwidth_bytes_per_s(num_params: int, update_s: float) -> float:
+    """The memory bandwidth with which the cost model comes to that time of an update.
+
+    It takes weights and state as read and written and gradients as read; AdamW in fp32.
+    """
+    optimizer = standard_optimizer("adamw", Precision.FP32)
+    touched_bytes = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
+    return num_params * touched_bytes / update_s
+
+
+def synthetic_parameters(count: int, device: torch.device) -> list[nn.Parameter]:
+    """That many parameters in tensors of ordinary size."""
+    sizes = [PART_SIZE] * (count // PART_SIZE) + ([count % PART_SIZE] if count % PART_SIZE else [])
+    return [nn.Parameter(torch.zeros(size, device=device)) for size in sizes]
+
+
+def timed(work: Callable[[], object], device: torch.device, *, repetitions: int) -> list[Reading]:
+    """Readings of some work, until enough are clean or time is up."""
+    clock, queue = clock_for(device), RunQueue()
+    for _ in range(WARMUP):
+        work()
+    readings: list[Reading] = []
+    end_s = time.monotonic() + TIME_LIMIT_S
+    while not has_enough(readings, repetitions) and (not readings or time.monotonic() < end_s):
+        queue_mark, start = queue.mark(), clock.mark()
+        work()
+        end = clock.mark()
+        seconds = clock.resolve(end) - clock.resolve(start)
+        readings.append(Reading(seconds=(seconds,), run_queue_share=queue.share_since(queue_mark)))
+    return readings

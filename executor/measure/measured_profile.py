@@ -1,0 +1,123 @@
+"""A model profile from a measurement."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from executor.layer_source import MEASURED_ON
+from executor.measure.inspection import LayerFacts
+from executor.measure.profile_model import ModelMeasurement
+from planner.core.errors import BadInputError
+from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.core.precision import Precision
+
+RELATIVE_TOLERANCE = 1e-9
+
+
+def measured_profile(
+    measurement: ModelMeasurement, *, precision: Precision, analytic: ModelProfile | None
+) -> ModelProfile:
+    """The profile that `plan solve` takes.
+
+    Parameters
+    ----------
+    analytic
+        What the catalogue says of the model: where from kinds of layers and what devices that share
+        them exchange are taken. None: layers of the user, who exchange their outputs.
+
+    Raises
+    ------
+    BadInputError
+        If the layers hand on other tensors than the catalogue says.
+    """
+    facts = measurement.facts
+    known = analytic.layers if analytic else (None,) * len(facts.layers)
+    layers = tuple(
+        _layer(layer, times, precision=precision, analytic=catalogued)
+        for layer, times, catalogued in zip(facts.layers, time_tables(measurement), known, strict=True)
+    )
+    profile = ModelProfile(
+        name=measurement.name if analytic is None else f"{analytic.name}{MEASURED_ON}{measurement.device_type}",
+        layers=layers,
+        skip_edges=facts.skip_edges,
+        precision=precision,
+        sequence_length=analytic.sequence_length if analytic else None,
+    )
+    if analytic is not None and precision is Precision.FP32:  # autocast hands on numbers of several formats
+        _check_boundaries(profile, analytic)
+    return profile
+
+
+def check_same_layers(profile: ModelProfile, names: Sequence[str], *, precision: Precision) -> None:
+    """Complain of a profile that times of these layers cannot be added to.
+
+    Raises
+    ------
+    BadInputError
+        If the profile has other layers, or another precision.
+    """
+    own = [layer.name for layer in profile.layers]
+    if own != list(names):
+        pairs = zip_longest(own, names, fillvalue="none")
+        first = next(f"{a!r} where the others have {b!r}" for a, b in pairs if a != b)
+        raise BadInputError(f"profile {profile.name!r} has other layers than those to be timed: {first}")
+    if profile.precision is not precision:
+        rule = f"counts in {profile.precision}, times would be measured in {precision}"
+        raise BadInputError(f"profile {profile.name!r} {rule}; use --precision {profile.precision}")
+
+
+def with_times(profile: ModelProfile, measurement: ModelMeasurement) -> ModelProfile:
+    """A profile of the same layers with these times added, in place of earlier ones on the same kind of device."""
+    layers = zip(profile.layers, time_tables(measurement), strict=True)
+    return replace(profile, layers=tuple(_with_table(layer, table) for layer, table in layers))
+
+
+def time_tables(measurement: ModelMeasurement) -> list[TimeTable | None]:
+    """Of every layer of the chain; None for those that were not timed."""
+    forward_s, backward_s = (
+        [times.layer_s(is_forward=is_forward) for times in measurement.times] for is_forward in (True, False)
+    )
+    tables: list[TimeTable | None] = [None] * len(measurement.facts.layers)
+    for index in range(len(forward_s[0])):
+        tables[measurement.first_layer + index] = TimeTable(
+            device_type=measurement.device_type,
+            samples=tuple(times.samples for times in measurement.times),
+            forward_s=tuple(seconds[index] for seconds in forward_s),
+            backward_s=tuple(seconds[index] for seconds in backward_s),
+        )
+    return tables
+
+
+def _layer(facts: LayerFacts, table: TimeTable | None, *, precision: Precision, analytic: Layer | None) -> Layer:
+    exchanged_bytes = facts.output_bytes if facts.is_shareable else None
+    return Layer(
+        name=facts.name,
+        kind=analytic.kind if analytic else facts.kind,
+        params_bytes=facts.num_params * precision.num_bytes,
+        shared_params_bytes=facts.num_shared_params * precision.num_bytes,
+        forward_flops=facts.forward_flops,
+        saved_bytes=facts.saved_bytes,
+        output_bytes=facts.output_bytes,
+        working_bytes=facts.working_bytes,
+        tensor_parallel_bytes=analytic.tensor_parallel_bytes if analytic else exchanged_bytes,
+        times=() if table is None else (table,),
+    )
+
+
+def _with_table(layer: Layer, table: TimeTable | None) -> Layer:
+    if table is None:
+        return layer
+    kept = [old for old in layer.times if (old.device_type, old.tensor_parallel) != (table.device_type, 1)]
+    return replace(
+        layer, times=tuple(sorted((*kept, table), key=lambda each: (each.tensor_parallel, each.device_type)))
+    )
+
+
+def _check_boundaries(profile: ModelProfile, analytic: ModelProfile) -> None:
+    pairs = zip(profile.boundary_bytes(), analytic.boundary_bytes(), strict=True)
+    for boundary, (measured, stated) in enumerate(pairs):
+        if abs(measured - stated) > RELATIVE_TOLERANCE * stated:
+            raise BadInputError(
+                f"model {profile.name!r}: the layers hand on {measured:g} bytes per sample at boundary {boundary}, "
+                f"the catalogue says {stated:g}"
+            )

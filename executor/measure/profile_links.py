@@ -1,0 +1,193 @@
+"""Measures the devices of a cluster and the links between them: all processes here, or those of torchrun."""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from executor.measure.curves import Curve
+from executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
+from executor.measure.kernels import product_readings, synthetic_parameters, update_readings
+from executor.measure.message_times import Messages
+from executor.measure.processes import Company, run_processes
+from executor.measure.readings import Reading
+from executor.rank_process import is_rank
+from executor.world import World, join_world, leave
+from planner.core.precision import Precision
+
+LOOPBACK = "lo"
+TIMED_PRECISIONS = {"cpu": (Precision.FP32, Precision.BF16), "cuda": tuple(Precision)}
+"""Products in fp16 take most CPUs very long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkChoices:
+    """What to measure, and how."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    device_type: str | None = None
+    """None: the device's own name."""
+    processes: int
+    """Of this machine, where torchrun has not started them."""
+    threads: int
+    """Of each process."""
+    sizes: tuple[int, ...]
+    """Bytes of messages, multiples of 4, increasing."""
+    repetitions: int
+    num_params: int
+    """Updated by the optimizer whose time gives the memory bandwidth."""
+    matrix_side: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFindings:
+    """What one rank found; curves are of messages that it sent, by the rank that they went to."""
+
+    host: str
+    """The same for ranks of one host, and for no others."""
+    host_name: str
+    device_type: str
+    device_title: str
+    memory_bytes: int
+    products: dict[Precision, list[Reading]]
+    updates: list[Reading]
+    one_way: dict[int, Curve]
+    streaming: dict[int, Curve]
+    all_reduce: dict[int, Curve]
+    """By the number of ranks."""
+
+    @property
+    def computed(self) -> tuple[list[Reading], ...]:
+        """Readings of everything but messages."""
+        return (*self.products.values(), self.updates)
+
+
+def profile_links(choices: LinkChoices) -> list[RankFindings] | None:
+    """What all ranks found; None on every rank of torchrun but the first.
+
+    Raises
+    ------
+    BadInputError
+        If there are too few GPUs.
+    """
+    if is_rank():
+        return _in_world(choices)
+    return run_processes(_local_rank, choices.processes, choices, _free_port())[0]
+
+
+def hosts_of(hosts: Sequence[str]) -> list[list[int]]:
+    """The ranks of every host, hosts in the order of their first ranks."""
+    found: dict[str, list[int]] = {}
+    for rank, host in enumerate(hosts):
+        found.setdefault(host, []).append(rank)
+    return list(found.values())
+
+
+def pairs_to_measure(hosts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Neighbours of every host, and the first ranks of any two hosts."""
+    inside = [pair for ranks in hosts for pair in pairwise(ranks)]
+    return inside + list(combinations([ranks[0] for ranks in hosts], 2))
+
+
+def group_sizes(num_ranks: int) -> tuple[int, ...]:
+    """Numbers of ranks whose all-reduce is worth a table: powers of two, and all of them."""
+    powers = [2**power for power in range(1, num_ranks.bit_length())]
+    return tuple(sorted({*(power for power in powers if power <= num_ranks), num_ranks} - {1}))
+
+
+def _local_rank(company: Company, choices: LinkChoices, port: int) -> list[RankFindings] | None:
+    os.environ.update(
+        RANK=str(company.rank),
+        WORLD_SIZE=str(company.size),
+        LOCAL_RANK=str(company.rank),
+        LOCAL_WORLD_SIZE=str(company.size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
+    if LOOPBACK in (name for _, name in socket.if_nameindex()):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK)
+    return _in_world(choices)
+
+
+def _in_world(choices: LinkChoices) -> list[RankFindings] | None:
+    world = join_world(device=choices.device)
+    torch.set_num_threads(choices.threads)
+    found = _measure(world, choices)
+    gathered: list[Any] = [None] * world.world_size
+    dist.all_gather_object(gathered, found)
+    leave()
+    return gathered if world.rank == 0 else None
+
+
+def _measure(world: World, choices: LinkChoices) -> RankFindings:
+    names: list[Any] = [None] * world.world_size
+    dist.all_gather_object(names, _host_key())
+    hosts = hosts_of(names)
+    messages = Messages(world.device, choices.sizes, repetitions=choices.repetitions)
+    one_way, streaming = _curves_of_pairs(world, messages, hosts)
+    all_reduce = _curves_of_groups(world, messages, hosts)
+    dist.barrier()
+    return RankFindings(
+        host=names[world.rank],
+        host_name=slug(socket.gethostname()) or "host",
+        device_type=choices.device_type or device_type_name(world.device, choices.threads),
+        device_title=device_title(world.device, choices.threads),
+        memory_bytes=device_memory_bytes(world.device, names.count(names[world.rank])),
+        products={
+            precision: product_readings(
+                world.device, precision, side=choices.matrix_side, repetitions=choices.repetitions
+            )
+            for precision in TIMED_PRECISIONS[world.device.type]
+        },
+        updates=update_readings(
+            synthetic_parameters(choices.num_params, world.device), world.device, repetitions=choices.repetitions
+        ),
+        one_way=one_way,
+        streaming=streaming,
+        all_reduce=all_reduce,
+    )
+
+
+def _curves_of_pairs(
+    world: World, messages: Messages, hosts: Sequence[Sequence[int]]
+) -> tuple[dict[int, Curve], dict[int, Curve]]:
+    """One pair after another, with nothing else on the way."""
+    one_way, streaming = {}, {}
+    for pair in pairs_to_measure(hosts):
+        dist.barrier()
+        if world.rank in pair:
+            peer, asks = pair[pair[0] == world.rank], pair[0] == world.rank
+            curves = messages.one_way(peer, asks=asks), messages.streaming(peer, asks=asks)
+            if asks:
+                one_way[peer], streaming[peer] = curves
+    return one_way, streaming
+
+
+def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence[int]]) -> dict[int, Curve]:
+    """Of the first ranks of every host, one group after another."""
+    curves = {}
+    for ranks in hosts:
+        for size in group_sizes(len(ranks)):
+            group = dist.new_group(list(ranks[:size]))
+            dist.barrier()
+            if world.rank in ranks[:size]:
+                assert isinstance(group, dist.ProcessGroup)
+                curves[size] = messages.all_reduce(group)
+    return curves
+
+
+def _host_key() -> str:
+    """Hosts are numbered by torchrun; several may have one name, in containers for example."""
+    return os.environ.get("GROUP_RANK", socket.gethostname())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,83 @@
+"""Random samples to measure with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from executor.stage import State, as_state
+from models.module_chain import ModuleChain
+from planner.core.errors import BadInputError
+
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """A state of the chain, and what is to come out at its end."""
+
+    state: State
+    targets: Any
+    """A tensor, several, or None where the chain has no loss."""
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return len(self.state[0])
+
+    def first(self, size: int) -> "Samples":
+        """The first so many of them, in memory of their own."""
+        return Samples(state=tuple(tensor[:size].clone() for tensor in self.state), targets=_first(self.targets, size))
+
+
+def draw_samples(chain: ModuleChain, size: int, *, shape: tuple[int, ...] | None, device: torch.device) -> Samples:
+    """Random inputs and targets for a chain, the same in every process.
+
+    Parameters
+    ----------
+    shape
+        Of one sample, for a chain that cannot make samples itself: normal numbers are drawn.
+
+    Raises
+    ------
+    BadInputError
+        If the chain has no `batch` and no shape is given.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    if chain.batch is not None:
+        inputs, targets = chain.batch(size, generator)
+        return Samples(state=_moved(as_state(inputs), device), targets=_moved(targets, device))
+    if shape is None:
+        raise BadInputError(
+            f"model {chain.name!r} says nothing about its inputs; give the shape of a sample with --sample-shape, "
+            "or a ModuleChain with a function `batch`"
+        )
+    return Samples(state=(torch.randn((size, *shape), generator=generator).to(device),), targets=None)
+
+
+def fresh_state(state: State, *, gradients: bool) -> State:
+    """The state as it arrives at a stage: without a history, and asking for gradients where numbers have any.
+
+    Parameters
+    ----------
+    gradients
+        False: inputs of the model, which need none.
+    """
+    return tuple(tensor.detach().requires_grad_(gradients and tensor.is_floating_point()) for tensor in state)
+
+
+def loss_of(loss: Callable[..., Tensor], outputs: State, targets: Any) -> Tensor:
+    """The loss of the last layer's state."""
+    return loss(outputs[0] if len(outputs) == 1 else outputs, targets)
+
+
+def _first(tensors: Any, size: int) -> Any:
+    if tensors is None:
+        return None
+    return tensors[:size].clone() if isinstance(tensors, Tensor) else tuple(each[:size].clone() for each in tensors)
+
+
+def _moved(tensors: Any, device: torch.device) -> Any:
+    return tensors.to(device) if isinstance(tensors, Tensor) else tuple(each.to(device) for each in tensors)

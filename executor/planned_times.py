@@ -1,0 +1,121 @@
+"""How long everything takes by a plan: what dilated mode holds the ranks to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from planner.core.checks import require_positive
+from planner.cost.plan_costs import Floats, PlanCosts
+from planner.simulator.compilation import compile_program
+from planner.simulator.engine import run
+from planner.simulator.program import Kind, Program
+from planner.simulator.routes import RouteNames, flow_routes
+from planner.simulator.schedules import Action, Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTimes:
+    """Seconds of the actions, transfers, all-reduces and optimizer steps of one pipeline of S stages."""
+
+    micro_batch: int
+    """Samples that the times of actions and transfers are for; those of other sizes are in proportion."""
+    forward_s: tuple[float, ...]
+    """By stage."""
+    backward_s: tuple[float, ...]
+    """By stage; each half of a split backward takes half of it."""
+    transfer_s: tuple[float, ...]
+    """By boundary, S - 1 of them; the same for activations and gradients."""
+    sync_s: tuple[float, ...]
+    """By stage."""
+    update_s: tuple[float, ...]
+    """By stage."""
+    routes: RouteNames
+    """Names of the links of each flow, 3 S - 2 of them: see :mod:`planner.simulator.program`."""
+    own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
+    """Of actions that are not in proportion, by (op, stage, samples)."""
+
+    @classmethod
+    def of(cls, costs: PlanCosts) -> "PlannedTimes":
+        """Those of a plan's costs."""
+        return cls(
+            micro_batch=costs.variant.micro_batch,
+            forward_s=tuple(costs.forward_s.tolist()),
+            backward_s=tuple(costs.backward_s.tolist()),
+            transfer_s=tuple(costs.transfer_s.tolist()),
+            sync_s=tuple(costs.sync_s.tolist()),
+            update_s=tuple(costs.update_s.tolist()),
+            routes=flow_routes(costs),
+        )
+
+    @property
+    def num_stages(self) -> int:
+        """S."""
+        return len(self.forward_s)
+
+    def scaled(self, times: float) -> "PlannedTimes":
+        """Everything that many times as long.
+
+        Raises
+        ------
+        BadInputError
+            If the number is not positive.
+        """
+        require_positive("dilated mode", "time scale", times)
+
+        def longer(seconds: Sequence[float]) -> tuple[float, ...]:
+            return tuple(times * value for value in seconds)
+
+        return replace(
+            self,
+            forward_s=longer(self.forward_s),
+            backward_s=longer(self.backward_s),
+            transfer_s=longer(self.transfer_s),
+            sync_s=longer(self.sync_s),
+            update_s=longer(self.update_s),
+            own_s={key: times * seconds for key, seconds in self.own_s.items()},
+        )
+
+    def action_s(self, op: Op, stage: int, num_samples: int) -> float:
+        """Seconds of one action, over all replicas of its stage."""
+        own_s = self.own_s.get((op, stage, num_samples))
+        if own_s is not None:
+            return own_s
+        whole_s = self.forward_s[stage] if op is Op.FORWARD else self.backward_s[stage]
+        halves = 1 if op in (Op.FORWARD, Op.BACKWARD) else 2
+        return whole_s / halves * num_samples / self.micro_batch
+
+    def message_s(self, boundary: int, num_samples: int) -> float:
+        """Seconds of one message over a boundary, its wait for the links not included."""
+        return self.transfer_s[boundary] * num_samples / self.micro_batch
+
+    def iteration_s(self, lists: Sequence[Sequence[Action]]) -> float:
+        """Simulated time of one iteration of these action lists.
+
+        Raises
+        ------
+        BadInputError
+            If the lists cannot be played, or split backwards.
+        """
+        program = compile_program(lists)
+        durations_s: Floats = np.fromiter(self._durations_s(program), dtype=np.float64)
+        _, ends_s = run(program, durations_s[:, None], routes=self.routes)
+        return float(ends_s.max())
+
+    def _durations_s(self, program: Program) -> Iterator[float]:
+        """Of every task."""
+        columns = (column.tolist() for column in (program.kind, program.stage, program.hi - program.lo))
+        for kind, stage, num_samples in zip(*columns, strict=True):
+            match kind:
+                case Kind.FORWARD:
+                    yield self.action_s(Op.FORWARD, stage, num_samples)
+                case Kind.BACKWARD:
+                    yield self.action_s(Op.BACKWARD, stage, num_samples)
+                case Kind.SEND_FORWARD:
+                    yield self.message_s(stage, num_samples)
+                case Kind.SEND_BACKWARD:
+                    yield self.message_s(stage - 1, num_samples)
+                case Kind.SYNC:
+                    yield self.sync_s[stage]
+                case _:
+                    yield self.update_s[stage]

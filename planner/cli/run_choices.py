@@ -1,0 +1,78 @@
+"""Options that say how to run a plan."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.option_groups import Command, option_group
+from planner.cli.search_options import LARGEST_SEED
+from planner.core.run_record import RunMode
+
+if TYPE_CHECKING:
+    from executor.run_options import RunOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChoices:
+    """What the options say of the run itself."""
+
+    steps: int
+    warmup: int
+    mode: str
+    device: str
+    check: bool
+    layers: str | None
+    seed: int
+    learning_rate: float
+    autocast: str | None
+
+    def options(self, timeout_s: float) -> "RunOptions":
+        """The same for the executor, which needs torch."""
+        from executor.run_options import RunOptions
+
+        return RunOptions(
+            num_steps=self.steps,
+            warmup=self.warmup,
+            mode=RunMode(self.mode),
+            timeout_s=timeout_s,
+            device=self.device,
+            check=self.check,
+            layers=self.layers,
+            seed=self.seed,
+            learning_rate=self.learning_rate,
+            autocast=self.autocast,
+        )
+
+
+def run_options(command: Command) -> Command:
+    """Give a command the options of a run, as its argument `choices`."""
+    steps, seed = click.IntRange(1, 10**9), click.IntRange(0, LARGEST_SEED)
+    options = (
+        click.option("--steps", type=steps, default=10, show_default=True, help="Training steps to measure."),
+        click.option(
+            "--warmup", type=click.IntRange(0, 10**9), default=2, show_default=True, help="Steps before them."
+        ),
+        click.option(
+            "--mode",
+            type=click.Choice([str(mode) for mode in RunMode]),
+            default=str(RunMode.REAL),
+            show_default=True,
+            help="dilated: hold actions and messages to the times of the plan.",
+        ),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "cpu", "cuda"]),
+            default="auto",
+            show_default=True,
+            help="auto: GPUs where there is one for each device of the plan.",
+        ),
+        click.option("--check", is_flag=True, help="Compare a step with a single process, in float64."),
+        click.option(
+            "--layers", metavar="MODULE:FUNCTION", help="The model's layers, where it is not of the catalogue."
+        ),
+        click.option("--seed", type=seed, default=0, show_default=True, help="Of weights and samples."),
+        click.option("--learning-rate", type=float, default=1e-3, show_default=True, help="Of the job's optimizer."),
+        click.option("--autocast", type=click.Choice(["bf16", "fp16"]), help="Compute in this precision."),
+    )
+    return option_group(command, options, argument="choices", build=RunChoices)

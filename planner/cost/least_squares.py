@@ -1,0 +1,57 @@
+"""Least squares with a least value for every unknown."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.plan_costs import Floats
+
+Flags = NDArray[np.bool_]
+
+ROUNDING = 1e-12
+
+
+def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floats:
+    """The x that minimises |matrix x - target|^2 subject to x >= least.
+
+    Parameters
+    ----------
+    matrix
+        Shape (rows, n), its columns linearly independent.
+    target
+        Shape (rows,).
+
+    Returns
+    -------
+    Shape (n,).
+
+    Notes
+    -----
+    Active sets (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23): unknowns are
+    let off their least value one by one, the one with the steepest descent first; where a solution
+    would take others below it, they are put back.
+    """
+    target = target - least * matrix.sum(axis=1)
+    excess = np.zeros(matrix.shape[1])
+    free = np.zeros(matrix.shape[1], dtype=bool)
+    tolerance = ROUNDING * max(1.0, float(np.abs(matrix.T @ target).max(initial=0.0)))
+    for _ in range(3 * len(excess) + 1):
+        descent = np.where(free, -np.inf, matrix.T @ (target - matrix @ excess))
+        if free.all() or descent.max() <= tolerance:
+            break
+        free[int(descent.argmax())] = True
+        excess, free = _solve_free(matrix, target, excess, free)
+    return least + excess
+
+
+def _solve_free(matrix: Floats, target: Floats, excess: Floats, free: Flags) -> tuple[Floats, Flags]:
+    """Walk towards the solution in the free unknowns; those that would turn negative stop at zero."""
+    while True:
+        wanted = np.zeros_like(excess)
+        wanted[free] = np.linalg.lstsq(matrix[:, free], target, rcond=None)[0]
+        below = free & (wanted < 0)
+        if not below.any():
+            return wanted, free
+        step = float(np.min(excess[below] / (excess[below] - wanted[below])))
+        excess = excess + step * (wanted - excess)
+        free = free & (excess > ROUNDING)
+        excess = np.where(free, excess, 0.0)

@@ -1,0 +1,213 @@
+"""`plan run`: what it refuses at once, and real runs of two ranks."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from planner.core.errors import BadInputError
+from planner.io.plan_file import read_plan_file
+
+ROOT = Path(__file__).parents[2]
+LAYERS = "tests.executor.tiny_layers"
+
+
+@pytest.fixture(scope="module")
+def two_stages(plan, tiny_folder, tmp_path_factory):
+    """The tiny problem with one device of each kind: two stages, without replicas."""
+    folder = tmp_path_factory.mktemp("two")
+    cluster = folder / "cluster.yaml"
+    cluster.write_text((tiny_folder / "cluster.yaml").read_text().replace("count: 2", "count: 1"))
+    path = folder / "plan.json"
+    files = ("--model", tiny_folder / "profile.yaml", "--cluster", cluster, "--job", tiny_folder / "job.yaml")
+    assert plan("solve", *files, "--quiet", "-o", path).exit_code == 0
+    stages = json.loads(path.read_text())["plan"]["pipelines"][0]["stages"]
+    assert [len(stage["devices"]) for stage in stages] == [1, 1]
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(plan, two_stages, tmp_path, monkeypatch, capfd):
+    """Launch a run from this process; what it and its ranks printed, and the exit code."""
+    monkeypatch.chdir(ROOT)
+
+    def launched(layers, *options):
+        fixed = ["--steps", "2", "--warmup", "1", "--history", tmp_path / "runs.jsonl", "--device", "cpu"]
+        done = plan("run", two_stages, "--layers", f"{LAYERS}:{layers}", *fixed, *options)
+        ranks = capfd.readouterr()
+        return Done(exit_code=done.exit_code, stdout=done.stdout + ranks.out, stderr=done.stderr + ranks.err)
+
+    return launched
+
+
+@pytest.fixture
+def refused(plan, two_stages, monkeypatch, tmp_path):
+    """Messages of a run that does not even start."""
+    monkeypatch.chdir(ROOT)
+
+    def message(*options, path=two_stages):
+        done = plan("run", path, "--history", tmp_path / "runs.jsonl", *options)
+        assert done.exit_code == 3, done.output
+        assert not (tmp_path / "runs.jsonl").exists()
+        return done.stderr
+
+    return message
+
+
+def test_without_torch_it_says_how_to_install_it(refused, monkeypatch):
+    monkeypatch.setattr("planner.cli.run.find_spec", lambda _name: None)
+    assert refused() == "Error: plan run needs torch: pip install 'stagecut[run]'\n"
+
+
+def test_output_that_exists_is_refused_before_anything_starts(refused, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "run.json"
+    path.write_text("mine")
+    assert "--force" in refused("-o", path)
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (f"{LAYERS}:renamed", "layer 0 of model 'tiny-6' is 'embeddings', the plan was made for 'embedding'"),
+        (f"{LAYERS}:absent", "must be package.module:function of a chain, got AttributeError"),
+        ("no.such.module:chain", "must be package.module:function of a chain, got ModuleNotFoundError"),
+        ("math", "must be package.module:function of a chain"),
+        ("os:getcwd", "must return a models.module_chain.ModuleChain, got a str"),
+    ],
+)
+def test_layers_that_are_not_the_plans_are_refused(refused, layers, message):
+    pytest.importorskip("torch")
+    assert message in refused("--layers", layers)
+
+
+def test_model_that_the_catalogue_lacks_needs_layers(refused):
+    pytest.importorskip("torch")
+    stderr = refused()
+    assert "unknown model 'tiny-6'" in stderr
+    assert "--layers package.module:function" in stderr
+
+
+def test_plan_for_more_gpus_than_there_are_is_refused_with_the_numbers(refused, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    stderr = refused("--layers", f"{LAYERS}:chain", "--device", "cuda")
+    assert "the plan has 2 devices, this host has 1 GPUs" in stderr
+
+
+def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
+    """Three steps of which two are measured; both lanes of the trace begin at zero."""
+    pytest.importorskip("torch")
+    files = tmp_path / "run.json", tmp_path / "trace.json", tmp_path / "runs.jsonl"
+    done = run("chain", "--check", "--json", "-o", files[0], "--trace", files[1], "--learning-rate", "0.1")
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer == json.loads(files[0].read_text())
+    assert [json.loads(line)["plan_hash"] for line in files[2].read_text().splitlines()] == [answer["plan_hash"]]
+    assert answer["check"]["passed"]
+    assert (len(answer["steps"]), answer["warmup"], len(answer["stages"])) == (3, 1, 2)
+    assert answer["steps"][-1]["loss"] < answer["steps"][0]["loss"]
+    processes = {event["pid"] for event in json.loads(files[1].read_text())["traceEvents"]}
+    assert len(processes) == 2
+    assert all(f"wrote {file}" in done.stderr for file in files)
+
+
+def test_fault_in_a_layer_names_rank_stage_and_samples(run):
+    pytest.importorskip("torch")
+    done = run("raising")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "Error: rank 0 (fast/0, stage 1): F of samples [0, 4) on stage 1: ValueError: no such head"
+    ]
+
+
+def test_check_that_fails_has_an_exit_code_of_its_own(run):
+    pytest.importorskip("torch")
+    done = run("random", "--check", "--quiet")
+    assert done.exit_code == 6
+    assert done.stderr.startswith("Error: --check FAILED: loss differs by")
+    assert "check               FAILED" in done.stdout
+
+
+def test_dilated_run_is_no_faster_than_planned(run):
+    """Every action and message is held to its planned time; the real work is nothing beside it."""
+    pytest.importorskip("torch")
+    done = run("chain", "--mode", "dilated", "--steps", "1", "--warmup", "0", "--json")
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["mode"] == "dilated"
+    assert answer["measured_s"] > 0.999 * answer["predicted_s"]
+
+
+@pytest.fixture(scope="module")
+def one_stage(plan, tiny_folder, tmp_path_factory):
+    """The tiny problem on a single device, for a run without other processes."""
+    folder = tmp_path_factory.mktemp("one")
+    cluster = folder / "cluster.yaml"
+    before, _, after = (tiny_folder / "cluster.yaml").read_text().partition("  - name: slow\n")
+    cluster.write_text(before.replace("count: 2", "count: 1") + "network:" + after.partition("network:")[2])
+    path = folder / "plan.json"
+    files = ("--model", tiny_folder / "profile.yaml", "--cluster", cluster, "--job", tiny_folder / "job.yaml")
+    assert plan("solve", *files, "--quiet", "-o", path).exit_code == 0
+    return read_plan_file(path)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """This process as the only rank."""
+    pytest.importorskip("torch")
+    from executor.world import join_world, leave
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield join_world(device="cpu")
+    leave()
+
+
+def _options(layers):
+    from executor.run_options import RunOptions
+
+    return RunOptions(num_steps=2, warmup=1, layers=f"{LAYERS}:{layers}")
+
+
+def test_loss_that_is_no_number_stops_the_run_and_names_step_and_rank(one_stage, alone):
+    """NaN in the forward of the last stage, which rank 0 has; nothing after the first step."""
+    from executor.faults import LossError
+    from executor.run import train
+    from executor.run_options import build_pipeline
+
+    options, steps = _options("not_a_number"), []
+    pipeline, batch = build_pipeline(one_stage, options, alone)
+    with pytest.raises(LossError, match="the loss of step 1, computed by rank 0, is nan"):
+        train(
+            pipeline,
+            batch,
+            plan_file=one_stage,
+            options=options,
+            world=alone,
+            observer=lambda step, _trace: steps.append(step),
+        )
+    assert steps == [0]
+
+
+@pytest.mark.parametrize(("layers", "passed"), [("chain", True), ("random", False), ("not_a_number", False)])
+def test_check_passes_where_a_single_process_gives_the_same(one_stage, alone, layers, passed):
+    from executor.comparison import check_step
+
+    assert check_step(one_stage, _options(layers), alone).passed is passed
+
+
+def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
+    from executor.comparison import check_step
+
+    with pytest.raises(BadInputError, match="--check: layer 'head' has batch normalisation"):
+        check_step(one_stage, _options("normalised"), alone)

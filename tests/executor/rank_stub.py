@@ -1,0 +1,63 @@
+"""A rank that fails in the way its argument says; rank 0 waits for 1, 1 for 2, as a pipeline's backward does."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from executor.faults import attempt_number, describe
+from executor.rank_process import become_rank, end_rank
+from executor.world import join_world, leave
+from planner.core.errors import BadInputError
+
+
+def fail(how):
+    if how == "dead":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif how == "hung":
+        while True:
+            time.sleep(1)
+    elif how == "raising":
+        raise ValueError("no such layer")
+    elif how == "memory":
+        torch.empty(2**60)
+    elif how == "input":
+        raise BadInputError("plan.json: one fault", "plan.json: another fault")
+    elif how == "once" and attempt_number() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def play(how, world, folder):
+    tensor, last = torch.full((4,), float(world.rank)), world.world_size - 1
+    dist.all_reduce(tensor)
+    folder.joinpath(f"pid{world.rank}").write_text(str(os.getpid()))
+    if world.rank == last:
+        fail(how)
+    else:
+        with world.waiting_for((world.rank + 1,)):
+            dist.recv(tensor, world.rank + 1)
+    if world.rank > 0:
+        dist.send(tensor, world.rank - 1)
+    leave()
+    folder.joinpath(f"done{world.rank}").write_text(f"{attempt_number()} {tensor.sum().item():g}")
+
+
+def main(how, timeout_s, folder):
+    become_rank()
+    rank, whereabouts = int(os.environ["RANK"]), None
+    try:
+        world = join_world(device="cpu", timeout_s=float(timeout_s))
+        whereabouts = world.whereabouts
+        play(how, world, Path(folder))
+    except Exception as fault:
+        end_rank(describe(fault, rank=rank), whereabouts)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,138 @@
+"""Which fault ended a run, and of which rank: no processes."""
+
+import os
+
+import pytest
+
+from executor.faults import ErrorReport, FaultKind, LossError, RunError, WaitError, describe, read_reports, write_report
+from executor.layout import Role
+from executor.verdict import verdict
+from executor.whereabouts import Whereabouts
+from planner.core.errors import BadInputError
+from planner.simulator.schedules import Action, Op
+
+ROLE = Role(rank=2, device="slow/0", pipeline=0, group=1, replica=0, tensor_rank=0, stages=(1,))
+
+
+class OutOfMemoryError(RuntimeError):
+    """By the name of torch's own."""
+
+
+def _caused(fault, cause):
+    fault.__cause__ = cause
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (BadInputError("plan.json: no"), FaultKind.INPUT),
+        (LossError(float("inf"), step=0, rank=1), FaultKind.LOSS),
+        (MemoryError(), FaultKind.MEMORY),
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), FaultKind.MEMORY),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), FaultKind.MEMORY),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), FaultKind.ERROR),
+        (KeyError("layer"), FaultKind.ERROR),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"), FaultKind.LOST),
+        (_caused(WaitError((1,)), RuntimeError("Timed out waiting 5000ms for recv operation")), FaultKind.HUNG),
+        (_caused(WaitError((1,)), RuntimeError("anything else")), FaultKind.LOST),
+    ],
+)
+def test_every_fault_has_a_kind(fault, kind):
+    assert describe(fault).kind is kind
+
+
+def test_report_names_rank_stage_device_and_action():
+    report = describe(ValueError("bad shape\nand more"), ROLE, action=Action(Op.FORWARD, 1, 0, 4))
+    assert (report.rank, report.stages, report.device) == (2, (1,), "slow/0")
+    assert report.message == "F of samples [0, 4) on stage 1: ValueError: bad shape"
+    assert "ValueError" in report.trace
+
+
+def test_place_in_the_source_of_a_library_is_left_out():
+    report = describe(RuntimeError("[/build/gloo/buffer.cc:78] Timed out waiting 4000ms"))
+    assert report.message == "RuntimeError: Timed out waiting 4000ms"
+
+
+def test_reports_survive_their_files_and_stay_with_their_attempt(tmp_path):
+    reports = [_report(1, FaultKind.HUNG, waiting_for=(2, 3), at_s=2.0), _report(0, FaultKind.ERROR, at_s=1.0)]
+    for report in reports:
+        write_report(tmp_path, report, attempt=1)
+    write_report(tmp_path, _report(5, FaultKind.ERROR), attempt=0)
+    assert read_reports(tmp_path, attempt=1) == tuple(reversed(reports))
+
+
+def _report(rank, kind, *, message="it failed", waiting_for=(), at_s=0.0):
+    return ErrorReport(rank=rank, kind=kind, message=message, waiting_for=waiting_for, at_s=at_s)
+
+
+def test_own_fault_goes_before_what_others_noticed_of_it():
+    """Rank 0 noticed first; rank 1, which has the fault, wrote its report later."""
+    reports = [_report(0, FaultKind.LOST, waiting_for=(1,)), _report(1, FaultKind.ERROR, at_s=9.0)]
+    assert str(verdict(reports, {0: 1, 1: 1})) == "rank 1: it failed"
+
+
+def test_earliest_of_equal_faults_is_the_cause():
+    reports = [_report(0, FaultKind.ERROR, at_s=5.0), _report(1, FaultKind.ERROR, at_s=4.0)]
+    assert str(verdict(reports, {}, names=["first", "second"])) == "second: it failed"
+
+
+def test_bad_input_found_by_all_ranks_is_told_once():
+    reports = [_report(rank, FaultKind.INPUT, message="one\ntwo", at_s=rank) for rank in range(3)]
+    cause = verdict(reports, {0: 3, 1: 3, 2: 3})
+    assert isinstance(cause, BadInputError)
+    assert cause.complaints == ("one", "two")
+
+
+def test_killed_rank_is_the_cause_of_lost_connections():
+    cause = verdict([_report(0, FaultKind.LOST, waiting_for=(1,))], {0: 1, 1: -11, 2: -15})
+    assert str(cause) == "rank 1 was killed by SIGSEGV"
+
+
+def test_rank_killed_because_it_hung_is_called_hung():
+    cause = verdict([_report(0, FaultKind.HUNG, waiting_for=(1,))], {0: 1, 1: -9}, timeout_s=5)
+    assert str(cause).startswith("rank 1 hung: rank 0 waited 5 s for an answer")
+
+
+@pytest.mark.parametrize(
+    ("exit_codes", "message"),
+    [
+        ({1: 1, 0: -15}, "rank 1 ended with exit code 1 before it could say why"),
+        ({1: -15}, "rank 1 was ended by SIGTERM"),
+    ],
+)
+def test_end_without_a_report_is_told_by_its_exit_code(exit_codes, message):
+    cause = verdict([], exit_codes)
+    assert isinstance(cause, RunError)
+    assert str(cause) == message
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return [Whereabouts(rank, 4, path=tmp_path / "rows") for rank in range(4)]
+
+
+def test_ranks_see_each_other_through_the_file(rows):
+    rows[1].waits_for((2, 3))
+    assert rows[0].awaited_by(1) == (2, 3)
+    assert rows[0].pid_of(1) == os.getpid()
+    rows[1].goes_on()
+    assert rows[0].awaited_by(1) == ()
+
+
+def test_culprit_is_at_the_end_of_the_chain(rows):
+    """0 waits for 1, 1 for 2 and 3, 2 for 3; 3 computes."""
+    rows[0].waits_for((1,))
+    rows[1].waits_for((2, 3))
+    rows[2].waits_for((3,))
+    assert rows[0].culprits((1,)) == (3,)
+
+
+def test_circle_of_waits_has_no_culprit(rows):
+    rows[0].waits_for((1,))
+    rows[1].waits_for((0,))
+    assert rows[0].culprits((1,)) == ()
+
+
+def test_world_of_one_needs_no_file():
+    assert Whereabouts(0, 1).culprits(()) == ()

@@ -1,0 +1,127 @@
+"""One run on two hosts: network namespaces of this machine, joined by a slow cable."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from click.testing import CliRunner
+
+from executor import Team
+from executor.design import Training
+from executor.run_options import RunOptions
+from planner.cli.main import main
+from planner.io.plan_file import read_plan_file
+from tests.executor import wide_layers
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "examples" / "tiny"
+LAYERS = "tests.executor.wide_layers:chain"
+OPTIONS = RunOptions(num_steps=2, warmup=1)
+WATCHDOG_S = 120
+CABLE = "cable0"
+LIMIT = ("rate", "4mbit", "burst", "4kb", "latency", "1s")
+"""Of the cable, in either direction. The burst holds a packet, but not a message."""
+
+
+class Host(NamedTuple):
+    name: str
+    address: str
+    num_devices: int
+
+
+@pytest.fixture
+def hosts():
+    """Two hosts named after this process, gone with all that is in them afterwards."""
+    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
+        pytest.skip(f"no {' and no '.join(missing)}: Debian has them in iproute2")
+    pair = tuple(Host(f"stagecut{os.getpid()}-{i}", f"192.0.2.{i + 1}", 2 - i) for i in range(2))
+    with ExitStack() as stack:
+        for host in pair:
+            stack.callback(subprocess.run, ["ip", "netns", "del", host.name], capture_output=True, check=False)
+            _set_up("ip", "netns", "add", host.name)
+        _set_up("ip", "-n", pair[0].name, *f"link add {CABLE} type veth peer name {CABLE} netns {pair[1].name}".split())
+        for host in pair:
+            _set_up("ip", "-n", host.name, "address", "add", f"{host.address}/30", "dev", CABLE)
+            for device in ("lo", CABLE):
+                _set_up("ip", "-n", host.name, "link", "set", device, "up")
+            _set_up("tc", "-n", host.name, "qdisc", "add", "dev", CABLE, "root", "tbf", *LIMIT)
+        yield pair
+
+
+def _set_up(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"{' '.join(command[:4])}: {done.stderr.strip() or 'not allowed'}")
+
+
+@pytest.fixture
+def plan_path(tmp_path):
+    """The tiny problem with two devices on one host and one on the other."""
+    text = (TINY / "cluster.yaml").read_text()
+    cluster, path = tmp_path / "cluster.yaml", tmp_path / "plan.json"
+    cluster.write_text(text.replace("device_type: T4\n        count: 2", "device_type: T4\n        count: 1"))
+    files = ["--model", TINY / "profile.yaml", "--cluster", cluster, "--job", TINY / "job.yaml", "-o", path]
+    done = CliRunner().invoke(main, ["solve", "--quiet", "--pipelines", "1", *map(str, files)])
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.mark.slow
+def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
+    """Torchrun on either host with as many processes as it has devices; every message between them takes its time."""
+    record = tmp_path / "run.json"
+    with ExitStack() as stack:
+        started = [_start(host, number, hosts[0].address, plan_path, record) for number, host in enumerate(hosts)]
+        for process in started:
+            stack.callback(process.kill)
+        answers = [process.communicate(timeout=WATCHDOG_S) for process in started]
+    assert [process.returncode for process in started] == [0, 0], answers
+    assert answers[1][0] == ""
+    assert len(plan_path.parent.joinpath("runs.jsonl").read_text().splitlines()) == 1
+    losses = [step["loss"] for step in json.loads(record.read_text())["steps"]]
+    assert losses == pytest.approx(_losses_on_one_host(plan_path), rel=1e-5)
+    for host in hosts:
+        assert _times_held_up(host) > 0
+
+
+def _start(host, number, master, plan_path, record):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
+    where = ["--nproc-per-node", str(host.num_devices), "--master-addr", master, "--master-port", "29500"]
+    steps = ["--steps", str(OPTIONS.num_steps), "--warmup", str(OPTIONS.warmup)]
+    files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
+    run = ["-m", "planner.cli.main", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
+    return subprocess.Popen(
+        ["ip", "netns", "exec", host.name, *torchrun, *where, *run, *steps, *files],
+        cwd=ROOT,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _losses_on_one_host(plan_path):
+    """Of the same steps by threads of this process."""
+    plan_file, chain = read_plan_file(plan_path), wide_layers.chain()
+    training = Training(optimizer=OPTIONS.optimizer(plan_file), seed=OPTIONS.seed)
+    team = Team(plan_file, chain, training, device=torch.device("cpu"))
+    batch = chain.batch(team.pipelines[0].global_batch, torch.Generator().manual_seed(OPTIONS.seed))
+    return [team.step(batch) for _ in range(OPTIONS.warmup + OPTIONS.num_steps)]
+
+
+def _times_held_up(host):
+    """How often a packet had to wait until the cable was free."""
+    shown = subprocess.run(
+        ["tc", "-n", host.name, "-s", "-j", "qdisc", "show", "dev", CABLE], capture_output=True, text=True, check=True
+    )
+    return json.loads(shown.stdout)[0]["overlimits"]
