@@ -110,6 +110,7 @@ class Pipeline:
         spans = []
         for stage in self.role.stages:
             spans += self._timed(SYNC, stage, partial(self._sum_gradients, stage))
+        player.settle()
         if self.clip_norm is not None:
             self._clip(self.clip_norm)
         return [self._span(*mark) for mark in marks] + spans
@@ -119,6 +120,7 @@ class Pipeline:
         player = self._prepared(batch, training=False)
         with torch.no_grad(), self._precision():
             player.play(self.forward_turns, self._feed(batch))
+        player.settle()
         return self._total_loss()
 
     def named_parameters(self) -> dict[str, nn.Parameter]:

@@ -91,14 +91,16 @@ class Player:
 
     def play(self, turns: Sequence[Turn], feed: Feed) -> list[Played]:
         """Play all turns of a step; gradients accumulate in the parameters, unless they are switched off."""
-        self._clear()
         self.losses = []
         played = [self._play(turn, feed) for turn in turns]
+        self.action = None
+        return played
+
+    def settle(self) -> None:
+        """Wait for the last sends, when there is nothing else to do."""
         for number in list(self._sending):
             self._release(number)
         self._clear()
-        self.action = None
-        return played
 
     def _clear(self) -> None:
         self._inputs: dict[Piece, State] = {}

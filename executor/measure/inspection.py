@@ -188,7 +188,7 @@ def _kept_of_passing(passage: Passage, index: int, runs: Sequence[_Run]) -> floa
     """Per sample, what a layer keeps of its outputs that the next layer does not take: nobody else counts it."""
     places = range(len(runs[0].kept_output_bytes))
     return sum(
-        _growth(runs, lambda run, place=place: run.kept_output_bytes[place])
+        _growth(runs, [run.kept_output_bytes[place] for run in runs])
         for place in places
         if passage.passes_by(index, place)
     )
@@ -215,18 +215,18 @@ def _facts(chain: ModuleChain, index: int, module: nn.Module, runs: list[_Run], 
         num_params=sum(size for name, size in sizes.items() if name not in copies),
         num_shared_params=sum(size for name, size in sizes.items() if name in copies),
         forward_flops=flops,
-        saved_bytes=_growth(runs, lambda run: run.saved_bytes),
+        saved_bytes=_growth(runs, [run.saved_bytes for run in runs]),
         output_bytes=0.0,
-        working_bytes=_growth(runs, lambda run: run.working_bytes),
+        working_bytes=_growth(runs, [run.working_bytes for run in runs]),
         is_shareable=chain.layers[index].tensor_parallel is not None,
-        allocated_bytes=_growth(runs, lambda run: run.allocated_bytes),
+        allocated_bytes=_growth(runs, [run.allocated_bytes for run in runs]),
     )
 
 
-def _growth(runs: Sequence[_Run], num_bytes: Callable[[_Run], int]) -> float:
-    """Bytes for one more sample."""
+def _growth(runs: Sequence[_Run], num_bytes: Sequence[int]) -> float:
+    """Bytes for one more sample, from those of both runs."""
     small, large = runs
-    return max(0.0, (num_bytes(large) - num_bytes(small)) / (large.size - small.size))
+    return max(0.0, (num_bytes[1] - num_bytes[0]) / (large.size - small.size))
 
 
 def _allocated_bytes(device: torch.device) -> int:

@@ -90,7 +90,7 @@ def test_a_tensor_that_passes_by_layers_is_a_skip_edge():
 
 
 def test_a_tensor_that_passes_by_is_saved_by_the_layer_that_needs_it():
-    """Layer 0 needs its input of 4 and, for tanh, the 8 numbers that it sends; layer 2 its input of 8 and the copy of 16.
+    """Layer 0: its input of 4 and, for tanh, the 8 numbers that it sends; layer 2: its input of 8 and the copy of 16.
 
     What layer 0 hands to layer 1 is counted there.
     """
