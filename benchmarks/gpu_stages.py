@@ -24,7 +24,7 @@ from benchmarks.green_contexts import GreenContextsUnavailableError, green_conte
 from executor import Team
 from executor.design import Training
 from executor.measure.contamination import CLEAN_SHARE, RunQueue
-from executor.measure.kernels import MATRIX_SIDE, product_readings, update_readings
+from executor.measure.kernels import product_readings, update_readings
 from executor.measure.processes import Company
 from executor.measure.profile_model import SizeTimes, size_times
 from executor.measure.readings import Summary, summarize
@@ -39,6 +39,7 @@ from planner.simulator.schedules import plan_actions
 from tests.executor.plans import plan_of
 
 MICRO_BATCHES_PER_STAGE = 4
+MATRIX_SIDE = {"cpu": 512, "cuda": 8192}
 T = TypeVar("T")
 
 
