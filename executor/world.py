@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from executor.allocator import keep_freed_memory
 from executor.faults import FOLDER, WaitError, attempt_number
 from executor.rank_process import is_rank
 from executor.whereabouts import Whereabouts
@@ -95,6 +96,8 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
         whereabouts=Whereabouts(rank, world_size, path=_rows_path()),
     )
     _set_threads()
+    if chosen.type == "cpu":
+        keep_freed_memory()
     timeout = timedelta(seconds=timeout_s)
     with world.waiting_for(world.everyone):
         dist.init_process_group(

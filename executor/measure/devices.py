@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import distributed
 
+from executor.allocator import keep_freed_memory
 from planner.core.errors import BadInputError
 from planner.core.precision import Precision
 
@@ -108,6 +109,7 @@ def use_device(kind: str, *, index: int, threads: int) -> torch.device:
     """Make this process compute on its device, with that many threads."""
     torch.set_num_threads(threads)
     if kind == "cpu":
+        keep_freed_memory()
         return torch.device("cpu")
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
