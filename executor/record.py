@@ -10,6 +10,7 @@ from planner.core.checks import require
 from planner.core.errors import StagecutError
 from planner.core.plan import Stage
 from planner.core.run_record import (
+    MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
     CheckRecord,
     RunMode,
@@ -65,7 +66,8 @@ def record_of(
         If there is no step beyond the warm-up.
     """
     require(0 <= warmup < len(steps), "run", "warmup", f"less than the {len(steps)} steps", warmup)
-    records = tuple(step_record(step) for step in steps)
+    usual_s = usual_pass_s(steps)
+    records = tuple(step_record(step, usual_pass_s=usual_s) for step in steps)
     counted = counted_steps(records, warmup=warmup)
     measured_s = median(records[index].seconds for index in counted)
     problem, plan = plan_file.problem, plan_file.plan
@@ -94,15 +96,30 @@ def record_of(
     )
 
 
-def step_record(step: Step) -> StepRecord:
-    """One step over all ranks: from the first start to the last end, clean where no rank lacked a processor."""
+def step_record(step: Step, *, usual_pass_s: float | None = None) -> StepRecord:
+    """One step over all ranks: from the first start to the last end, clean where others took little of the machine.
+
+    Parameters
+    ----------
+    usual_pass_s
+        Seconds of a pass over memory when nobody else uses it; None: not looked at.
+    """
     share = max(trace.run_queue_share for trace in step)
+    passes_s = [trace.memory_pass_s for trace in step if trace.memory_pass_s is not None]
+    slowdown = max(passes_s) / usual_pass_s if passes_s and usual_pass_s else 1.0
     return StepRecord(
         seconds=max(trace.end_s for trace in step) - min(trace.start_s for trace in step),
         loss=finite_or_none(step[0].loss),
         run_queue_share=share,
-        clean=share <= MAX_RUN_QUEUE_SHARE,
+        memory_slowdown=slowdown,
+        clean=share <= MAX_RUN_QUEUE_SHARE and slowdown <= MAX_MEMORY_SLOWDOWN,
     )
+
+
+def usual_pass_s(steps: Sequence[Step]) -> float | None:
+    """Largest over the ranks of a step, in the fast quarter of the steps."""
+    passes_s = [max(own) for step in steps if (own := [t.memory_pass_s for t in step if t.memory_pass_s is not None])]
+    return sorted(passes_s)[len(passes_s) // 4] if passes_s else None
 
 
 def lane_labels(layout: Layout) -> tuple[str, ...]:

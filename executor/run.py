@@ -15,6 +15,7 @@ from executor.faults import LossError, describe
 from executor.layout import Layout
 from executor.measure.contamination import RunQueue
 from executor.measure.devices import device_title
+from executor.measure.memory_pass import memory_pass_s
 from executor.pipeline import Pipeline
 from executor.rank_process import end_rank
 from executor.record import record_of
@@ -133,12 +134,15 @@ def train(
 
 
 def _step(pipeline: Pipeline, batch: Batch) -> StepTrace:
+    before_s = memory_pass_s() if pipeline.device.type == "cpu" else None
     pipeline.transport.barrier()
     queue = RunQueue()
     mark = queue.mark()
     pipeline.step(batch)
     assert pipeline.last_step is not None
-    return replace(pipeline.last_step, run_queue_share=queue.share_since(mark))
+    share = queue.share_since(mark)
+    pass_s = None if before_s is None else max(before_s, memory_pass_s())
+    return replace(pipeline.last_step, run_queue_share=share, memory_pass_s=pass_s)
 
 
 def _check_loss(loss: float, step: int, layout: Layout) -> None:

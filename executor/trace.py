@@ -42,5 +42,7 @@ class StepTrace:
     """Mean over the global batch."""
     run_queue_share: float = 0.0
     """Of the step's seconds, how many its threads were ready to run but had no processor."""
+    memory_pass_s: float | None = None
+    """The longer of two fixed passes over memory, before and after the step; None where it is not looked at."""
     peak_memory_bytes: float | None = None
     """High-water mark since the pipeline was built; None where it cannot be known."""

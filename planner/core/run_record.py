@@ -11,6 +11,8 @@ from planner.core.schedule import Schedule
 
 MAX_RUN_QUEUE_SHARE = 0.02
 """A step in which a rank was kept from a processor for a larger share of the time is not clean."""
+MAX_MEMORY_SLOWDOWN = 1.1
+"""Nor is one around which a rank's memory was slower than this many times what it was in its fast quarter of steps."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -88,8 +90,10 @@ class StepRecord:
     """Mean over the global batch; None where that is no number."""
     run_queue_share: float
     """Largest over the ranks: share of the seconds for which it was ready to run but had no processor."""
+    memory_slowdown: float = 1.0
+    """Largest over the ranks: seconds of a fixed pass over memory around the step, relative to the fast quarter."""
     clean: bool
-    """Whether no rank was kept from a processor for longer than the times can bear."""
+    """Whether others on the machine took no more processor time and memory bandwidth than the times can bear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

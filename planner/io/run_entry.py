@@ -68,8 +68,10 @@ class StepRecordEntry(Entry):
     """Mean over the global batch; null where it is no number."""
     run_queue_share: NonNegative
     """Largest over the ranks: share of the time for which a rank was ready to run but had no processor."""
+    memory_slowdown: NonNegative = 1.0
+    """Largest over the ranks: seconds of a fixed pass over memory around the step, relative to the fast quarter."""
     clean: bool
-    """Whether that share is small enough for the times to count."""
+    """Whether both are small enough for the times to count."""
 
 
 class CheckRecordEntry(Entry):

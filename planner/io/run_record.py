@@ -80,7 +80,13 @@ def to_tree(run: RunRecord) -> Tree:
 
 
 def _step(entry: StepRecordEntry) -> StepRecord:
-    return StepRecord(seconds=entry.seconds, loss=entry.loss, run_queue_share=entry.run_queue_share, clean=entry.clean)
+    return StepRecord(
+        seconds=entry.seconds,
+        loss=entry.loss,
+        run_queue_share=entry.run_queue_share,
+        memory_slowdown=entry.memory_slowdown,
+        clean=entry.clean,
+    )
 
 
 def _step_tree(step: StepRecord) -> Tree:
@@ -88,6 +94,7 @@ def _step_tree(step: StepRecord) -> Tree:
         "seconds": float(step.seconds),
         "loss": step.loss,
         "run_queue_share": float(step.run_queue_share),
+        "memory_slowdown": float(step.memory_slowdown),
         "clean": step.clean,
     }
 

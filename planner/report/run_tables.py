@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from planner.core.run_record import (
+    MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
     ErrorSpread,
     RunMode,
@@ -69,10 +70,12 @@ def contamination_label(run: RunRecord) -> str:
     """A sentence where no step was clean, else empty."""
     if not run.contaminated:
         return ""
-    share = max(run.steps[index].run_queue_share for index in run.counted_steps)
+    steps = [run.steps[index] for index in run.counted_steps]
+    share, slowdown = max(step.run_queue_share for step in steps), max(step.memory_slowdown for step in steps)
     return (
         f"contaminated: no step was clean; ranks waited for a processor for up to {percent_label(share)} of a step, "
-        f"{percent_label(MAX_RUN_QUEUE_SHARE)} is the limit. The measured times tell nothing"
+        f"{percent_label(MAX_RUN_QUEUE_SHARE)} is the limit, and memory took up to {slowdown:.2f} times as long as "
+        f"at its best, {MAX_MEMORY_SLOWDOWN} is the limit. The measured times tell nothing"
     )
 
 
