@@ -25,14 +25,14 @@ from torch import nn
 import executor
 from benchmarks.dilated_plans import Case, all_cases
 from benchmarks.pages import ROOT, keep_results, markdown, percent, put_tables
-from executor.dilation import Dilation, dilation
-from executor.layout import Layout
+from executor.dilated.dilation import Dilation, dilation
 from executor.measure.contamination import RunQueue
 from executor.measure.processes import Company, run_processes
 from executor.pipeline import Pipeline
-from executor.record import step_record
-from executor.reference import reference_step
-from executor.trace import StepTrace
+from executor.play.layout import Layout
+from executor.play.reference import reference_step
+from executor.play.trace import StepTrace
+from executor.run.record import step_record
 from models.module_chain import LayerModule, ModuleChain
 from planner.core.run_record import counted_steps
 from planner.report.labels import seconds_label

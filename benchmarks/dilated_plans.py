@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.specs import Spec
-from executor.planned_times import PlannedTimes
+from executor.dilated.planned_times import PlannedTimes
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.schedule import Schedule, warmup_depths
 from planner.core.share import WHOLE, Share

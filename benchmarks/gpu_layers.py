@@ -15,7 +15,7 @@ from executor.measure.profile_model import MOST_INSPECTED, ModelMeasurement, Siz
 from executor.measure.readings import summarize
 from executor.measure.samples import Samples, draw_samples
 from executor.measure.stage_times import StageTimes, Timing
-from executor.stage import as_state
+from executor.play.stage import as_state
 from models import build_model, build_modules
 from models.module_chain import ModuleChain
 from planner.core.model import ModelProfile

@@ -23,6 +23,7 @@ from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory
 from benchmarks.green_contexts import GreenContextsUnavailableError, green_contexts
 from executor import Team
 from executor.design import Training
+from executor.dilated.planned_times import PlannedTimes
 from executor.measure.contamination import CLEAN_SHARE, RunQueue
 from executor.measure.kernels import product_readings, update_readings
 from executor.measure.processes import Company
@@ -30,13 +31,12 @@ from executor.measure.profile_model import SizeTimes, size_times
 from executor.measure.readings import Summary, summarize
 from executor.measure.samples import Samples, draw_samples
 from executor.measure.stage_times import StageTimes, arriving
-from executor.planned_times import PlannedTimes
+from planner.core.manual_plan import plan_of
 from planner.core.model import ModelProfile
 from planner.core.plan import Plan
 from planner.core.precision import Precision
 from planner.cost.layer_times import interpolate
 from planner.simulator.schedules import plan_actions
-from tests.executor.plans import plan_of
 
 MICRO_BATCHES_PER_STAGE = 4
 MATRIX_SIDE = {"cpu": 512, "cuda": 8192}

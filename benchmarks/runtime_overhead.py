@@ -32,12 +32,12 @@ from torch import Tensor, nn
 import executor
 from benchmarks.pages import EXECUTOR_PAGE, keep_results, markdown, put_tables
 from executor.measure.devices import usable_cores
-from executor.messages import Message
 from executor.pipeline import SYNC, UPDATE
-from executor.transport import Pending, Transport
+from executor.play.messages import Message
+from executor.play.transport import Pending, Transport
+from planner.core.manual_plan import plan_of
 from planner.core.plan import Plan
 from tests.executor import pool
-from tests.executor.plans import plan_of
 
 WORLDS = (2, 4)
 NUM_MICRO_BATCHES = 64
@@ -133,11 +133,11 @@ class TimedTransport:
         self.sum, self.broadcast, self.barrier = transport.sum, transport.broadcast, transport.barrier
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
-        """See :class:`executor.transport.Transport`."""
+        """See :class:`executor.play.transport.Transport`."""
         return self._waiting("release", self._watch.timed("send", self._transport.send)(message, tensors))
 
     def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
-        """See :class:`executor.transport.Transport`."""
+        """See :class:`executor.play.transport.Transport`."""
         return self._waiting("wait", self._watch.timed("post", self._transport.receive)(message, tensors))
 
     def _waiting(self, part: str, pendings: Sequence[Pending]) -> list[Pending]:

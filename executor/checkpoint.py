@@ -11,10 +11,18 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from executor.build import SEED_STRIDE
-from executor.checkpoint_folder import MANIFEST, latest, partial_place_of, place_of, prepare, prune, publish, write_file
-from executor.checkpoint_manifest import Manifest, Shape
-from executor.checkpoint_state import (
+from executor.checkpoints.folder import (
+    MANIFEST,
+    latest,
+    partial_place_of,
+    place_of,
+    prepare,
+    prune,
+    publish,
+    write_file,
+)
+from executor.checkpoints.manifest import Manifest, Shape
+from executor.checkpoints.state import (
     StatesToCome,
     install_settings,
     model_tensors,
@@ -22,7 +30,7 @@ from executor.checkpoint_state import (
     saved_states,
     saved_tensors,
 )
-from executor.checkpoint_store import (
+from executor.checkpoints.store import (
     check_values,
     complaints,
     read_metadata,
@@ -31,9 +39,10 @@ from executor.checkpoint_store import (
     write_tensors,
     write_values,
 )
-from executor.optimizers import local_optimizer
 from executor.pipeline import Pipeline
-from executor.stage import StageModule
+from executor.play.build import SEED_STRIDE
+from executor.play.optimizers import local_optimizer
+from executor.play.stage import StageModule
 from planner.core.checks import require_count
 from planner.core.errors import BadInputError, OutputError
 from planner.io.plan_file import installed_versions

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from executor.batch import CountFunction, LossFunction
-from executor.build import Layers, chain_of
-from executor.checker import check_lists
-from executor.gradients import TiedWeights
-from executor.layout import Layout
-from executor.optimizers import DEFAULT, OptimizerFactory
+from executor.play.batch import CountFunction, LossFunction
+from executor.play.build import Layers, chain_of
+from executor.play.checker import check_lists
+from executor.play.gradients import TiedWeights
+from executor.play.layout import Layout
+from executor.play.optimizers import DEFAULT, OptimizerFactory
 from models.module_chain import ModuleChain
 from planner.core.errors import BadInputError
 from planner.core.plan import Plan

@@ -8,23 +8,23 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from executor.batch import CountFunction, LossFunction
-from executor.build import SEED_STRIDE, Layers, build_stages, share_tied
-from executor.clock import clock_for
 from executor.design import AnyPlan, Design, Training
-from executor.gradients import GradientSync, groups_of
-from executor.layout import Layout, Role
-from executor.memory import MemoryMeter
-from executor.messages import turns_of
-from executor.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
-from executor.pace import FullSpeed, Pace
 from executor.pipeline import Pipeline
-from executor.stage import StageModule
-from executor.tensor_parallel import share_layer
-from executor.thread_transport import Hub
-from executor.transport import DistributedTransport, Transport
-from executor.watched_transport import WatchedTransport
-from executor.world import World
+from executor.play.batch import CountFunction, LossFunction
+from executor.play.build import SEED_STRIDE, Layers, build_stages, share_tied
+from executor.play.clock import clock_for
+from executor.play.gradients import GradientSync, groups_of
+from executor.play.layout import Layout, Role
+from executor.play.memory import MemoryMeter
+from executor.play.messages import turns_of
+from executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
+from executor.play.pace import FullSpeed, Pace
+from executor.play.stage import StageModule
+from executor.play.tensor_parallel import share_layer
+from executor.play.thread_transport import Hub
+from executor.play.transport import DistributedTransport, Transport
+from executor.run.watched_transport import WatchedTransport
+from executor.run.world import World
 from planner.core.errors import BadInputError
 from planner.simulator.schedules import Action, Op
 
@@ -81,7 +81,7 @@ def load(  # noqa: PLR0913
     pace
         None: as fast as it goes.
     world
-        As :func:`executor.world.join_world` gave it: a rank that waits in vain then says for whom. None: it
+        As :func:`executor.run.world.join_world` gave it: a rank that waits in vain then says for whom. None: it
         says only that it did.
 
     Raises

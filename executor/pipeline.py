@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from executor.batch import Batch, CountFunction, LossFunction, Share, Tensors, check_batch
-from executor.boundaries import find_boundaries
-from executor.clock import Clock, Mark
-from executor.gradients import GradientSync
-from executor.layout import Layout, Role
-from executor.memory import MemoryMeter
-from executor.messages import Turn
-from executor.pace import Pace
-from executor.player import Feed, Player
-from executor.stage import StageModule, as_state
-from executor.trace import Span, StepTrace
-from executor.transport import Transport
+from executor.play.batch import Batch, CountFunction, LossFunction, Share, Tensors, check_batch
+from executor.play.boundaries import find_boundaries
+from executor.play.clock import Clock, Mark
+from executor.play.gradients import GradientSync
+from executor.play.layout import Layout, Role
+from executor.play.memory import MemoryMeter
+from executor.play.messages import Turn
+from executor.play.pace import Pace
+from executor.play.player import Feed, Player
+from executor.play.stage import StageModule, as_state
+from executor.play.trace import Span, StepTrace
+from executor.play.transport import Transport
 
 SYNC, UPDATE = "sync", "update"
 """Kinds of spans beside the actions: sum of gradients, optimizer step."""

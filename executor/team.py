@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import torch
 
-from executor.batch import Batch
-from executor.build import Layers
 from executor.design import AnyPlan, Design, Training
 from executor.loading import PaceMaker, assemble
-from executor.pace import FullSpeed
 from executor.pipeline import Pipeline
-from executor.thread_transport import Hub, TeamBrokenError
+from executor.play.batch import Batch
+from executor.play.build import Layers
+from executor.play.pace import FullSpeed
+from executor.play.thread_transport import Hub, TeamBrokenError
 from planner.core.checks import require
 from planner.simulator.schedules import Action
 

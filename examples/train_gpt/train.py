@@ -14,9 +14,9 @@ import torch
 
 import executor
 from executor import checkpoint
-from executor.faults import describe
-from executor.rank_process import end_rank
-from executor.world import World, join_world, leave
+from executor.run.faults import describe
+from executor.run.rank_process import end_rank
+from executor.run.world import World, join_world, leave
 from models import build_modules
 from planner.io.plan_file import read_plan_file
 

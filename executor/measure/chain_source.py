@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from executor.build import chain_of
+from executor.play.build import chain_of
 from models import build_model, build_modules
 from models.module_chain import ModuleChain
 from planner.core.errors import BadInputError

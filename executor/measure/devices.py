@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from executor.allocator import keep_freed_memory
+from executor.run.allocator import keep_freed_memory
 from planner.core.errors import BadInputError
 from planner.core.precision import Precision
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from executor.build import build_layer
 from executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
 from executor.measure.passage import Passage
 from executor.measure.samples import Samples, fresh_state, loss_of
-from executor.stage import State, as_state
+from executor.play.build import build_layer
+from executor.play.stage import State, as_state
 from models.module_chain import ModuleChain
 from planner.core.errors import BadInputError
 from planner.core.model import SkipEdge

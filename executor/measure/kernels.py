@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from executor.clock import clock_for
 from executor.measure.contamination import RunQueue
 from executor.measure.readings import Reading, has_enough
-from executor.optimizers import DEFAULT
+from executor.play.clock import clock_for
+from executor.play.optimizers import DEFAULT
 from planner.core.job import standard_optimizer
 from planner.core.precision import Precision
 

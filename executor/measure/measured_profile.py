@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from executor.layer_source import MEASURED_ON
 from executor.measure.inspection import LayerFacts
 from executor.measure.profile_model import ModelMeasurement
+from executor.run.layer_source import MEASURED_ON
 from planner.core.errors import BadInputError
 from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.precision import Precision

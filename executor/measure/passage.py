@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from executor.stage import State
+from executor.play.stage import State
 from planner.core.model import SkipEdge
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from executor.clock import Clock, Mark
 from executor.measure.samples import Samples, fresh_state, loss_of
-from executor.stage import StageModule, State
+from executor.play.clock import Clock, Mark
+from executor.play.stage import StageModule, State
 from models.module_chain import ModuleChain
 
 

@@ -16,8 +16,8 @@ from executor.measure.kernels import product_readings, synthetic_parameters, upd
 from executor.measure.message_times import Messages
 from executor.measure.processes import Company, run_processes
 from executor.measure.readings import Reading
-from executor.rank_process import is_rank
-from executor.world import World, join_world, leave
+from executor.run.rank_process import is_rank
+from executor.run.world import World, join_world, leave
 from planner.core.precision import Precision
 
 LOOPBACK = "lo"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.stage import State, as_state
+from executor.play.stage import State, as_state
 from models.module_chain import ModuleChain
 from planner.core.errors import BadInputError
 

@@ -7,15 +7,15 @@ from itertools import cycle
 
 import torch
 
-from executor.build import build_layer
-from executor.clock import clock_for
 from executor.measure.contamination import RunQueue
 from executor.measure.inspection import computing
 from executor.measure.passes import Held, TimedStage
 from executor.measure.processes import Company
 from executor.measure.readings import KINDS, Kind, Pass, Reading, has_enough
 from executor.measure.samples import Samples
-from executor.stage import StageModule, as_state
+from executor.play.build import build_layer
+from executor.play.clock import clock_for
+from executor.play.stage import StageModule, as_state
 from models.module_chain import ModuleChain
 
 

@@ -32,8 +32,8 @@ from planner.report.run_tables import check_label
 from planner.report.run_trace import run_trace
 
 if TYPE_CHECKING:
-    from executor.run import Outcome
-    from executor.trace import StepTrace
+    from executor.play.trace import StepTrace
+    from executor.run.rank import Outcome
 
 LONGEST_TIMEOUT_S = 1e6
 """Where no limit is asked for: eleven days."""
@@ -123,7 +123,7 @@ def command(
     shows measured beside predicted times. Started by torchrun, it is one rank of a run on several hosts.
     Exit code 6 if --check finds a difference.
     """
-    from executor.rank_process import become_rank, is_rank
+    from executor.run.rank_process import become_rank, is_rank
 
     if is_rank():
         become_rank()
@@ -139,8 +139,8 @@ def command(
 
 
 def _launch(plan_file: PlanFile, choices: RunChoices, *, timeout_s: float, max_restarts: int, quiet: bool) -> None:
-    from executor.launch import launch
-    from executor.preflight import check_run, warnings
+    from executor.run.launch import launch
+    from executor.run.preflight import check_run, warnings
 
     options = choices.options(timeout_s)
     layout = check_run(plan_file, options)
@@ -159,8 +159,8 @@ def _launch(plan_file: PlanFile, choices: RunChoices, *, timeout_s: float, max_r
 def _be_rank(
     plan_file: PlanFile, choices: RunChoices, outputs: RunOutputs, *, timeout_s: float, quiet: bool, as_json: bool
 ) -> None:
-    from executor.rank_process import former_fault
-    from executor.run import run_rank
+    from executor.run.rank import run_rank
+    from executor.run.rank_process import former_fault
 
     if os.environ["RANK"] == "0" and (fault := former_fault()) is not None:
         click.echo(f"started again after a fault: {fault}", err=True)
@@ -198,7 +198,7 @@ def _note_overrun(outcome: "Outcome") -> None:
 
 
 def _refuse_difference(record: RunRecord) -> None:
-    from executor.faults import CheckError
+    from executor.run.faults import CheckError
 
     if record.check is not None and not record.check.passed:
         raise CheckError(f"--check {check_label(record)}")
@@ -220,8 +220,8 @@ def _steps_told(num_steps: int) -> "Callable[[int, StepTrace], None]":
 
 
 def _trace_text(outcome: "Outcome", plan_file: PlanFile) -> str:
-    from executor.layout import Layout
-    from executor.record import lane_labels
+    from executor.play.layout import Layout
+    from executor.run.record import lane_labels
 
     content = run_trace(
         play(plan_file.problem, plan_file.plan).timeline,

@@ -10,7 +10,7 @@ from planner.cli.search_options import LARGEST_SEED
 from planner.core.run_record import RunMode
 
 if TYPE_CHECKING:
-    from executor.run_options import RunOptions
+    from executor.run.options import RunOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class RunChoices:
 
     def options(self, timeout_s: float) -> "RunOptions":
         """The same for the executor, which needs torch."""
-        from executor.run_options import RunOptions
+        from executor.run.options import RunOptions
 
         return RunOptions(
             num_steps=self.steps,

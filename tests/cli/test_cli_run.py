@@ -166,7 +166,7 @@ def one_stage(plan, tiny_folder, tmp_path_factory):
 def alone(monkeypatch):
     """This process as the only rank."""
     pytest.importorskip("torch")
-    from executor.world import join_world, leave
+    from executor.run.world import join_world, leave
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     yield join_world(device="cpu")
@@ -174,16 +174,16 @@ def alone(monkeypatch):
 
 
 def _options(layers):
-    from executor.run_options import RunOptions
+    from executor.run.options import RunOptions
 
     return RunOptions(num_steps=2, warmup=1, layers=f"{LAYERS}:{layers}")
 
 
 def test_loss_that_is_no_number_stops_the_run_and_names_step_and_rank(one_stage, alone):
     """NaN in the forward of the last stage, which rank 0 has; nothing after the first step."""
-    from executor.faults import LossError
-    from executor.run import train
-    from executor.run_options import build_pipeline
+    from executor.run.faults import LossError
+    from executor.run.options import build_pipeline
+    from executor.run.rank import train
 
     options, steps = _options("not_a_number"), []
     pipeline, batch = build_pipeline(one_stage, options, alone)
@@ -201,13 +201,13 @@ def test_loss_that_is_no_number_stops_the_run_and_names_step_and_rank(one_stage,
 
 @pytest.mark.parametrize(("layers", "passed"), [("chain", True), ("random", False), ("not_a_number", False)])
 def test_check_passes_where_a_single_process_gives_the_same(one_stage, alone, layers, passed):
-    from executor.comparison import check_step
+    from executor.run.comparison import check_step
 
     assert check_step(one_stage, _options(layers), alone).passed is passed
 
 
 def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
-    from executor.comparison import check_step
+    from executor.run.comparison import check_step
 
     with pytest.raises(BadInputError, match="--check: layer 'head' has batch normalisation"):
         check_step(one_stage, _options("normalised"), alone)

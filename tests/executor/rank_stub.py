@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from executor.faults import attempt_number, describe
-from executor.rank_process import become_rank, end_rank
-from executor.world import join_world, leave
+from executor.run.faults import attempt_number, describe
+from executor.run.rank_process import become_rank, end_rank
+from executor.run.world import join_world, leave
 from planner.core.errors import BadInputError
 
 

@@ -9,17 +9,18 @@ import torch
 from torch import nn
 
 import executor
-from executor.build import chain_of
 from executor.design import Training
-from executor.dilation import dilation, dilation_for
-from executor.layout import Layout
-from executor.planned_times import PlannedTimes
-from executor.reference import reference_step
+from executor.dilated.dilation import dilation, dilation_for
+from executor.dilated.planned_times import PlannedTimes
+from executor.play.build import chain_of
+from executor.play.layout import Layout
+from executor.play.reference import reference_step
 from executor.team import Team
 from models import build_cluster, build_model
 from planner.cli.prediction import plan_file_of
 from planner.cli.prediction import play as simulated
 from planner.core.job import Job, standard_optimizer
+from planner.core.manual_plan import plan_of
 from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
@@ -28,7 +29,6 @@ from planner.simulator.schedules import Op, plan_actions, stage_actions
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from tests.executor import pool
-from tests.executor.plans import plan_of
 
 WIDTH, SEED = 4, 3
 SGD = partial(torch.optim.SGD, lr=0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import dilated, pages
 from benchmarks.dilated_plans import all_cases
-from executor.checker import check_lists
+from executor.play.checker import check_lists
 from planner.core.schedule import Schedule
 
 

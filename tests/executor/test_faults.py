@@ -4,10 +4,19 @@ import os
 
 import pytest
 
-from executor.faults import ErrorReport, FaultKind, LossError, RunError, WaitError, describe, read_reports, write_report
-from executor.layout import Role
-from executor.verdict import verdict
-from executor.whereabouts import Whereabouts
+from executor.play.layout import Role
+from executor.run.faults import (
+    ErrorReport,
+    FaultKind,
+    LossError,
+    RunError,
+    WaitError,
+    describe,
+    read_reports,
+    write_report,
+)
+from executor.run.verdict import verdict
+from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
 from planner.simulator.schedules import Action, Op
 

@@ -11,14 +11,15 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 import executor
-from executor.reference import reference_step
-from executor.tensor_parallel import whole
+from executor.play.reference import reference_step
+from executor.play.tensor_parallel import whole
 from models.module_chain import LayerModule, ModuleChain, Tie
+from planner.core.manual_plan import plan_of
 from planner.core.plan import Plan
 from planner.core.schedule import Schedule
 from planner.simulator.schedules import Action, Op, stage_actions
 from tests.executor import pool
-from tests.executor.plans import plan_of, random_plan
+from tests.executor.plans import random_plan
 
 WIDTH, VOCABULARY, TOKENS = 8, 12, 3
 NUM_LAYERS = 6

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from executor import checkpoint
+from planner.core.manual_plan import plan_of
 from planner.core.plan import Plan
 from planner.io.plan_file import PlanFile
 from tests.executor import pool
-from tests.executor.plans import plan_of
 from tests.executor.training import NUM_STEPS, Arrays, plan_file, train, trained_alone
 
 SAVED_AFTER = 3

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from executor import Team
 from executor.design import Training
-from executor.run_options import RunOptions
+from executor.run.options import RunOptions
 from planner.cli.main import main
 from planner.io.plan_file import read_plan_file
 from tests.executor import wide_layers

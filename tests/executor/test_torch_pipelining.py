@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 import executor
-from executor.build import build_layer
-from executor.layout import Layout, Role
-from executor.stage import as_state
+from executor.play.build import build_layer
+from executor.play.layout import Layout, Role
+from executor.play.stage import as_state
 from models.module_chain import ModuleChain
+from planner.core.manual_plan import plan_of
 from planner.core.plan import Plan
 from planner.core.schedule import Schedule
 from tests.executor import pool
-from tests.executor.plans import plan_of
 from tests.executor.test_gradients import TOLERANCE, batch_of, chain, num_ranks
 
 SEED = 5

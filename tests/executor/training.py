@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import executor
 from executor import checkpoint
-from executor.build import build_layer
-from executor.optimizers import local_states
-from executor.tensor_parallel import whole
+from executor.play.build import build_layer
+from executor.play.optimizers import local_states
+from executor.play.tensor_parallel import whole
 from planner.core.cluster import Cluster, DeviceType, Island, Server
 from planner.core.job import Job, standard_optimizer
 from planner.core.model import Layer, ModelProfile

@@ -14,9 +14,9 @@ from benchmarks.gpu_layers import spans
 from benchmarks.gpu_stages import StageFigures
 from benchmarks.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
 from executor.measure.inspection import LayerFacts
+from planner.core.manual_plan import plan_of
 from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.io.profile import read_profile
-from tests.executor.plans import plan_of
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from executor import Team, load
-from executor.build import chain_of
 from executor.design import Training
-from executor.reference import reference_step
+from executor.play.build import chain_of
+from executor.play.reference import reference_step
 from planner.core.errors import BadInputError
+from planner.core.manual_plan import plan_of
 from planner.core.schedule import Schedule
-from tests.executor.plans import plan_of
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 

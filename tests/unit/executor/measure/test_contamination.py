@@ -29,16 +29,28 @@ def clock(monkeypatch):
     return now
 
 
-def test_share_is_the_wait_of_all_threads_over_the_time_passed(tasks, clock):
+def test_share_is_the_wait_of_working_threads_over_the_time_passed(tasks, clock):
     """10 ms and 30 ms of waiting in 2 s are 2 %; what was waited before the mark does not count."""
     tasks("1", "500 1000000 7\n")
     tasks("2", "500 5000000 7\n")
     queue = RunQueue(tasks.folder)
     mark = queue.mark()
     clock["s"] += 2.0
-    tasks("1", "900 11000000 9\n")
-    tasks("2", "900 35000000 9\n")
+    tasks("1", "100000500 11000000 9\n")
+    tasks("2", "100000500 35000000 9\n")
     assert queue.share_since(mark) == pytest.approx(0.02)
+
+
+def test_only_the_main_thread_counts_though_it_hardly_runs(tasks, clock):
+    """Both waited 10 ms of 1 s and ran for 1 %: thread 2 carries messages."""
+    tasks("1", "0 0 1\n")
+    tasks("2", "0 0 1\n")
+    queue = RunQueue(tasks.folder, main="1")
+    mark = queue.mark()
+    clock["s"] += 1.0
+    tasks("1", "10000000 10000000 9\n")
+    tasks("2", "10000000 10000000 9\n")
+    assert queue.share_since(mark) == pytest.approx(0.01)
 
 
 def test_a_thread_that_began_after_the_mark_counts_from_its_beginning(tasks, clock):
@@ -47,7 +59,7 @@ def test_a_thread_that_began_after_the_mark_counts_from_its_beginning(tasks, clo
     queue = RunQueue(tasks.folder)
     mark = queue.mark()
     clock["s"] += 1.0
-    tasks("2", "500 100000000 7\n")
+    tasks("2", "200000000 100000000 7\n")
     assert queue.share_since(mark) == pytest.approx(0.1)
 
 

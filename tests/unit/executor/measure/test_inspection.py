@@ -6,9 +6,9 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from executor.build import chain_of  # noqa: E402
 from executor.measure.inspection import inspect_chain  # noqa: E402
 from executor.measure.samples import Samples  # noqa: E402
+from executor.play.build import chain_of  # noqa: E402
 from models.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
 from planner.core.errors import BadInputError  # noqa: E402
 from planner.core.model import SkipEdge  # noqa: E402

@@ -1,0 +1,113 @@
+"""What a checkpoint says of itself, and whether a model can take it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from executor.checkpoints.folder import MANIFEST
+from planner.core.errors import BadInputError
+from planner.io.canonical import format_json
+
+SCHEMA = 1
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A checkpoint in words."""
+
+    model: str
+    layers: tuple[str, ...]
+    """In the order of the model."""
+    shapes: dict[str, Shape]
+    """Of whole parameters and buffers, by global name, in the order of the layers."""
+    optimizer: str
+    num_steps: int
+    plan_hash: str | None
+    """SHA-256 of the tree of the plan file under which it was written; None: the plan was of no file."""
+    versions: dict[str, str]
+
+    def text(self) -> str:
+        """As it is written."""
+        return format_json(
+            {
+                "schema": SCHEMA,
+                "model": self.model,
+                "layers": list(self.layers),
+                "shapes": [[name, list(shape)] for name, shape in self.shapes.items()],
+                "optimizer": self.optimizer,
+                "num_steps": self.num_steps,
+                "plan_hash": self.plan_hash,
+                "versions": self.versions,
+            }
+        )
+
+    @classmethod
+    def read(cls, place: Path) -> "Manifest":
+        """The manifest of a checkpoint.
+
+        Raises
+        ------
+        BadInputError
+            If it is damaged, or of a version that is not known here.
+        """
+        path = place / MANIFEST
+        try:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            if tree["schema"] != SCHEMA:
+                raise BadInputError(
+                    f"{path}: schema must be {SCHEMA}, got {tree['schema']!r}; use the version it is of"
+                )
+            return cls._of(tree)
+        except (OSError, ValueError, KeyError, TypeError) as fault:
+            reason = f"{type(fault).__name__}: {fault}"
+            raise BadInputError(f"{path}: cannot be read ({reason}); restore another checkpoint") from None
+
+    @classmethod
+    def _of(cls, tree: Any) -> "Manifest":
+        return cls(
+            model=tree["model"],
+            layers=tuple(tree["layers"]),
+            shapes={name: tuple(shape) for name, shape in tree["shapes"]},
+            optimizer=tree["optimizer"],
+            num_steps=tree["num_steps"],
+            plan_hash=tree["plan_hash"],
+            versions=tree["versions"],
+        )
+
+    def check_fits(self, own: "Manifest", place: Path) -> None:
+        """Refuse a checkpoint of another model or optimizer.
+
+        Raises
+        ------
+        BadInputError
+            Naming the first difference.
+        """
+        difference = next(self._differences(own), None)
+        if difference is not None:
+            names = f"model {self.model!r}" if self.model == own.model else f"model {self.model!r}, not {own.model!r}"
+            raise BadInputError(
+                f"{place}: is a checkpoint of {names}: {difference}; restore what was saved, or start in another folder"
+            )
+
+    def _differences(self, own: "Manifest") -> Iterator[str]:
+        for index, (saved, here) in enumerate(zip_longest(self.layers, own.layers)):
+            if saved != here:
+                yield f"layer {index} is {_or_missing(saved)} there and {_or_missing(here)} here"
+        for name in dict.fromkeys((*self.shapes, *own.shapes)):
+            saved_shape, shape = self.shapes.get(name), own.shapes.get(name)
+            if saved_shape != shape:
+                yield f"{name!r} is {_shape_or_missing(saved_shape)} there and {_shape_or_missing(shape)} here"
+        if self.optimizer != own.optimizer:
+            yield f"the optimizer is {self.optimizer} there and {own.optimizer} here"
+
+
+def _or_missing(name: str | None) -> str:
+    return "missing" if name is None else repr(name)
+
+
+def _shape_or_missing(shape: Shape | None) -> str:
+    return "missing" if shape is None else f"of shape {list(shape)}"

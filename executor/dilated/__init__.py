@@ -1,0 +1,1 @@
+"""Dilated mode: actions and messages held to the times of a plan."""

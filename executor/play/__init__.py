@@ -1,0 +1,1 @@
+"""Plays action lists: what every rank computes, receives and sends."""

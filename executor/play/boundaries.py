@@ -1,0 +1,56 @@
+"""What crosses each boundary of a pipeline, found by running one sample through the stages."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+import torch
+
+from executor.play.layout import Layout
+from executor.play.player import Signature, TensorLike
+from executor.play.stage import StageModule, State
+from executor.play.transport import Transport
+
+
+def find_boundaries(
+    sample: State,
+    *,
+    stages: Mapping[int, StageModule],
+    layout: Layout,
+    transport: Transport,
+    device: torch.device,
+    autocast: AbstractContextManager[object],
+) -> tuple[Signature, ...]:
+    """Shape and type of the tensors before each stage and after the last one, known to all ranks.
+
+    The stages run one after another, in evaluation mode and without gradients, so that neither random
+    numbers nor running statistics change.
+
+    Parameters
+    ----------
+    sample
+        Inputs of the first layer for one sample.
+    stages
+        Those of this rank, by index.
+    """
+    found: list[Signature] = [()]
+    state = sample
+    for index in range(layout.num_stages):
+        if index in stages:
+            state = state if index == 0 else tuple(like.empty(1, device).zero_() for like in found[-1])
+            with torch.no_grad(), autocast:
+                state = _evaluated(stages[index], state)
+        source = layout.rank_of(0, index, replica=0, tensor_rank=0)
+        signature = transport.broadcast(tuple(TensorLike(tuple(t.shape[1:]), t.dtype) for t in state), source)
+        assert isinstance(signature, tuple)
+        found.append(signature)
+    return (*found[:-1], ())
+
+
+def _evaluated(stage: StageModule, state: State) -> State:
+    modes = {module: module.training for module in stage.modules()}
+    stage.eval()
+    try:
+        return tuple(stage(state))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

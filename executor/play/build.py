@@ -1,0 +1,152 @@
+"""Stage modules from a plan and a chain of layers: each rank builds its own layers only."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from executor.play.layout import Role
+from executor.play.stage import StageModule
+from models.module_chain import LayerModule, ModuleChain, Tie
+from planner.core.checks import require
+from planner.core.errors import BadInputError
+from planner.core.model import ModelProfile
+from planner.core.plan import Plan
+
+SEED_STRIDE = 1_000_003
+"""Prime, so that neighbouring seeds and layers do not meet."""
+
+Layers = ModuleChain | Sequence[nn.Module] | Sequence[Callable[[], nn.Module]]
+
+
+def chain_of(layers: Layers, profile: ModelProfile | None = None, *, copied: bool = False) -> ModuleChain:
+    """A chain of layers from whatever a user has: a chain, modules, or functions that build them.
+
+    Modules are used as they are, unless `copied`; weights that two of them hold in common are tied.
+
+    Parameters
+    ----------
+    profile
+        The model that was planned, with which the layers have to agree, and which names them where
+        they have no names of their own.
+    copied
+        Whether every rank gets modules of its own, as it must where ranks share a process.
+
+    Raises
+    ------
+    BadInputError
+        If an element is neither a module nor a function, if there is none, or if the layers are not
+        those of the profile.
+    """
+    if isinstance(layers, ModuleChain):
+        _check_names(layers, profile)
+        return layers
+    require(len(layers) > 0, "executor", "layers", "not empty", layers)
+    builders = [_builder(layer, index, copied=copied) for index, layer in enumerate(layers)]
+    _check_number("the list of layers", len(builders), profile)
+    names = [layer.name for layer in profile.layers] if profile else [f"layer{i}" for i in range(len(builders))]
+    return ModuleChain(
+        name=profile.name if profile else "layers",
+        layers=tuple(LayerModule(name=name, build=build) for name, build in zip(names, builders, strict=True)),
+        ties=_ties_of(layers),
+        loss=None,
+        batch=None,
+    )
+
+
+def _check_names(chain: ModuleChain, profile: ModelProfile | None) -> None:
+    _check_number(f"model {chain.name!r}", len(chain.layers), profile)
+    for index, planned in enumerate(profile.layers if profile else ()):
+        name = chain.layers[index].name
+        if name != planned.name:
+            raise BadInputError(
+                f"layer {index} of model {chain.name!r} is {name!r}, the plan was made for {planned.name!r}; "
+                "run the model that was planned, or plan this one"
+            )
+
+
+def _check_number(owner: str, num_layers: int, profile: ModelProfile | None) -> None:
+    if profile is not None and num_layers != profile.num_layers:
+        raise BadInputError(
+            f"{owner} has {num_layers} layers, the plan was made for the {profile.num_layers} of {profile.name!r}; "
+            "run the model that was planned, or plan this one"
+        )
+
+
+def build_stages(chain: ModuleChain, plan: Plan, role: Role, *, seed: int, device: torch.device) -> list[StageModule]:
+    """The stages of one rank, initialised alike whatever the partition.
+
+    Every layer draws its initial values from a generator of its own, seeded with `seed` and the
+    layer's index; tied copies start with their owner's values.
+
+    Raises
+    ------
+    BadInputError
+        If the plan's stages do not end with the chain's last layer.
+    """
+    stop = plan.stages[-1].stop
+    require(stop == len(chain.layers), "executor", "layers", f"as many as the plan has, {stop}", len(chain.layers))
+    stages = []
+    for index in role.stages:
+        planned = plan.stages[index]
+        span = range(planned.start, planned.stop)
+        modules = {layer: build_layer(chain, layer, seed=seed).to(device) for layer in span}
+        _copy_tied(chain, modules, seed=seed)
+        names = [chain.layers[layer].name for layer in span]
+        stages.append(StageModule(index, names=names, layers=list(modules.values()), recompute=planned.recompute))
+    return stages
+
+
+def build_layer(chain: ModuleChain, index: int, *, seed: int) -> nn.Module:
+    """One layer with its own initial values; the state of torch's generator stays as it was."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed * SEED_STRIDE + index)
+        return chain.layers[index].build()
+
+
+def share_tied(chain: ModuleChain, stages: Sequence[StageModule]) -> dict[str, str]:
+    """Make tied weights of one rank one parameter; give the owner's global name for the name of every copy."""
+    modules = {name: layer for stage in stages for name, layer in zip(stage.names, stage.layers, strict=True)}
+    owners = {}
+    for tie in chain.ties:
+        owner, weight = chain.layers[tie.owner[0]].name, tie.owner[1]
+        other, name = chain.layers[tie.copy[0]].name, tie.copy[1]
+        owners[f"{other}.{name}"] = f"{owner}.{weight}"
+        if owner in modules and other in modules:
+            _set_parameter(modules[other], name, modules[owner].get_parameter(weight))
+    return owners
+
+
+def _copy_tied(chain: ModuleChain, modules: dict[int, nn.Module], *, seed: int) -> None:
+    for tie in chain.ties:
+        layer, name = tie.copy
+        if layer in modules:
+            owner = modules.get(tie.owner[0]) or build_layer(chain, tie.owner[0], seed=seed)
+            with torch.no_grad():
+                modules[layer].get_parameter(name).copy_(owner.get_parameter(tie.owner[1]))
+
+
+def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    path, _, own = name.rpartition(".")
+    setattr(module.get_submodule(path), own, parameter)
+
+
+def _builder(layer: object, index: int, *, copied: bool) -> Callable[[], nn.Module]:
+    if isinstance(layer, nn.Module):
+        return lambda: copy.deepcopy(layer) if copied else layer
+    if callable(layer):
+        return layer
+    raise BadInputError(f"layer {index}: must be a torch module or a function that builds one, got {layer!r}")
+
+
+def _ties_of(layers: Sequence[nn.Module] | Sequence[Callable[[], nn.Module]]) -> tuple[Tie, ...]:
+    first: dict[nn.Parameter, tuple[int, str]] = {}
+    ties = []
+    for index, layer in enumerate(layers):
+        if isinstance(layer, nn.Module):
+            for name, parameter in layer.named_parameters():
+                owner = first.setdefault(parameter, (index, name))
+                if owner[0] != index:
+                    ties.append(Tie(owner=owner, copy=(index, name)))
+    return tuple(ties)

@@ -1,0 +1,228 @@
+"""What each rank computes, receives and sends, from the action lists of the device groups.
+
+A *piece* is the part of a forward that one rank runs: samples [lo, hi) of its pipeline's batch. The
+activations of a piece, and later their gradients, travel in one message for each piece of the next
+stage that shares samples with it. Equal and unequal micro-batches, halved ones, and replicas with
+parts of their own are all intersections of such pieces.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from executor.play.layout import Layout, Role
+from planner.simulator.schedules import Action, Op
+
+RECEIVES_AHEAD = 2
+"""Receives of each flow that are posted before they are needed: one arriving, one behind it."""
+
+
+class Piece(NamedTuple):
+    """Samples [lo, hi) of one forward of one rank."""
+
+    stage: int
+    lo: int
+    hi: int
+
+
+class Message(NamedTuple):
+    """Samples [lo, hi) on their way from one rank to another, or between stages of one rank."""
+
+    op: Op
+    """FORWARD: activations, BACKWARD: their gradients."""
+    stage: int
+    """The sender's."""
+    lo: int
+    hi: int
+    source: int
+    """Rank."""
+    target: int
+    """Rank."""
+    sent: Piece
+    """What the sender has computed."""
+    taken: Piece
+    """What the receiver needs it for."""
+    number: int
+    """No two messages of a pipeline have the same."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it stays on its rank."""
+        return self.source == self.target
+
+
+Messages = tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """An action as one rank plays it."""
+
+    action: Action
+    pieces: tuple[Piece, ...]
+    """One for a forward, those of the forwards that it undoes for a backward."""
+    posts: Messages = ()
+    """Receives to post before it."""
+    receives: Messages = ()
+    """What it waits for, messages of the rank itself included."""
+    releases: Messages = ()
+    """Earlier sends that must have arrived by then, so that waiting for them costs nothing."""
+    sends: Messages = ()
+
+
+def turns_of(lists: Sequence[Sequence[Action]], layout: Layout, *, pipeline: int) -> dict[int, tuple[Turn, ...]]:
+    """Turns of every rank of one pipeline, by rank.
+
+    Parameters
+    ----------
+    lists
+        One action list per device group.
+    """
+    roles = [role for role in layout.roles if role.pipeline == pipeline]
+    plain = {role.rank: tuple(_turns(lists[role.group], layout, role)) for role in roles}
+    messages = tuple(_messages(plain, layout, pipeline))
+    bare = {rank: _with_messages(turns, rank, messages) for rank, turns in plain.items()}
+    done = {rank: _last_turns(turns) for rank, turns in bare.items()}
+    return {rank: tuple(_scheduled(rank, bare, done)) for rank in bare}
+
+
+def _turns(actions: Sequence[Action], layout: Layout, role: Role) -> Iterator[Turn]:
+    """The rank's own part of each action; an action in which it has no samples is left out."""
+    forwarded: dict[int, list[Piece]] = defaultdict(list)
+    for action in actions:
+        pieces: tuple[Piece, ...]
+        if action.op is Op.FORWARD:
+            lo, hi = layout.part(action.stage, role.replica, action.lo, action.hi)
+            pieces = (Piece(action.stage, lo, hi),) if hi > lo else ()
+            forwarded[action.stage].extend(pieces)
+        else:
+            own = forwarded[action.stage]
+            pieces = tuple(piece for piece in own if action.lo <= piece.lo and piece.hi <= action.hi)
+        if pieces:
+            yield Turn(action=action, pieces=pieces)
+
+
+def _messages(turns: Mapping[int, Sequence[Turn]], layout: Layout, pipeline: int) -> Iterator[Message]:
+    """Activations and gradients over every boundary, in sample order."""
+    numbers = itertools.count()
+    for stage in range(layout.num_stages - 1):
+        senders, receivers = (_tiling(turns, layout, pipeline, s) for s in (stage, stage + 1))
+        for (replica, piece), (other_replica, other) in _overlaps(senders, receivers):
+            lo, hi = max(piece.lo, other.lo), min(piece.hi, other.hi)
+            ends = (_End(stage, replica, piece), _End(stage + 1, other_replica, other))
+            for op, sender, receiver in ((Op.FORWARD, ends[0], ends[1]), (Op.BACKWARD, ends[1], ends[0])):
+                for source, target in _pairs(layout, pipeline, sender, receiver):
+                    yield Message(op, sender.stage, lo, hi, source, target, sender.piece, receiver.piece, next(numbers))
+
+
+class _End(NamedTuple):
+    """One side of a message."""
+
+    stage: int
+    replica: int
+    piece: Piece
+
+
+_Tile = tuple[int, Piece]
+
+
+def _tiling(turns: Mapping[int, Sequence[Turn]], layout: Layout, pipeline: int, stage: int) -> list[_Tile]:
+    """Replica and piece of every forward of a stage, by first sample."""
+    tiles = [
+        (replica, turn.pieces[0])
+        for replica in range(layout.num_replicas(stage))
+        for turn in turns[layout.rank_of(pipeline, stage, replica=replica, tensor_rank=0)]
+        if turn.action.op is Op.FORWARD and turn.action.stage == stage
+    ]
+    return sorted(tiles, key=lambda tile: tile[1].lo)
+
+
+def _overlaps(first: list[_Tile], second: list[_Tile]) -> Iterator[tuple[_Tile, _Tile]]:
+    """Pairs of tiles with samples in common, of two tilings of the same samples."""
+    left = right = 0
+    while left < len(first) and right < len(second):
+        yield first[left], second[right]
+        ends = first[left][1].hi, second[right][1].hi
+        left += ends[0] <= ends[1]
+        right += ends[1] <= ends[0]
+
+
+def _pairs(layout: Layout, pipeline: int, sender: _End, receiver: _End) -> Iterator[tuple[int, int]]:
+    """Each device of the receiving replica gets its own copy from one of those that share the sending one."""
+    for tensor_rank in range(layout.num_sharing(receiver.stage)):
+        source = tensor_rank % layout.num_sharing(sender.stage)
+        yield (
+            layout.rank_of(pipeline, sender.stage, replica=sender.replica, tensor_rank=source),
+            layout.rank_of(pipeline, receiver.stage, replica=receiver.replica, tensor_rank=tensor_rank),
+        )
+
+
+def _with_messages(turns: Sequence[Turn], rank: int, messages: Messages) -> list[Turn]:
+    """Receives and sends of each turn of a rank."""
+    incoming: dict[tuple[Op, Piece], list[Message]] = defaultdict(list)
+    outgoing: dict[tuple[Op, Piece], list[Message]] = defaultdict(list)
+    for message in messages:
+        if message.target == rank:
+            incoming[message.op, message.taken].append(message)
+        if message.source == rank:
+            outgoing[message.op, message.sent].append(message)
+
+    def own(of: Mapping[tuple[Op, Piece], list[Message]], turn: Turn) -> Messages:
+        op = Op.FORWARD if turn.action.op is Op.FORWARD else Op.BACKWARD
+        if turn.action.op is Op.WEIGHT_GRADIENT:
+            return ()
+        return tuple(message for piece in turn.pieces for message in of.get((op, piece), ()))
+
+    return [
+        Turn(action=turn.action, pieces=turn.pieces, receives=own(incoming, turn), sends=own(outgoing, turn))
+        for turn in turns
+    ]
+
+
+def _last_turns(turns: Sequence[Turn]) -> dict[int, int]:
+    """For every message that a rank receives or sends, the turn in which it does."""
+    return {message.number: index for index, turn in enumerate(turns) for message in (*turn.receives, *turn.sends)}
+
+
+def _scheduled(rank: int, turns: Mapping[int, Sequence[Turn]], done: Mapping[int, Mapping[int, int]]) -> Iterator[Turn]:
+    """Add to each turn the receives to post before it and the sends to release after its receives."""
+    posts = _posts(turns[rank])
+    unreleased: dict[int, list[Message]] = defaultdict(list)
+    for index, turn in enumerate(turns[rank]):
+        releases: list[Message] = []
+        for peer in {message.source for message in turn.receives if not message.is_local}:
+            reached = max(done[peer][message.number] for message in turn.receives if message.source == peer)
+            arrived = [message for message in unreleased[peer] if done[peer][message.number] <= reached]
+            unreleased[peer] = [message for message in unreleased[peer] if message not in arrived]
+            releases += arrived
+        for message in turn.sends:
+            if not message.is_local:
+                unreleased[message.target].append(message)
+        yield Turn(
+            action=turn.action,
+            pieces=turn.pieces,
+            posts=tuple(posts[index]),
+            receives=turn.receives,
+            releases=tuple(releases),
+            sends=turn.sends,
+        )
+
+
+def _posts(turns: Sequence[Turn]) -> dict[int, list[Message]]:
+    """Receives by the turn before which they are posted: each flow is a fixed number of turns ahead."""
+    flows: dict[tuple[Op, int], list[int]] = defaultdict(list)
+    for index, turn in enumerate(turns):
+        for flow in dict.fromkeys((message.op, message.stage) for message in turn.receives if not message.is_local):
+            flows[flow].append(index)
+    posts: dict[int, list[Message]] = defaultdict(list)
+    for (op, stage), indices in flows.items():
+        for place, index in enumerate(indices):
+            early = indices[place - RECEIVES_AHEAD] if place >= RECEIVES_AHEAD else 0
+            posts[early] += [
+                message
+                for message in turns[index].receives
+                if (message.op, message.stage) == (op, stage) and not message.is_local
+            ]
+    return posts

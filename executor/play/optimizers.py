@@ -1,0 +1,63 @@
+"""Optimizers over the parameters of one rank."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from executor.play.tensor_parallel import is_shared
+from planner.core.checks import require
+
+OptimizerFactory = Callable[[Iterable[Any]], Optimizer]
+"""Takes parameters, or groups of them, such as `functools.partial(torch.optim.AdamW, lr=1e-3)`."""
+
+DEFAULT: OptimizerFactory = AdamW
+
+
+def build_optimizer(parameters: Mapping[str, nn.Parameter], factory: OptimizerFactory) -> Optimizer:
+    """An optimizer of all parameters; those that several devices share are a group of their own.
+
+    torch's fused and batched steps take tensors of one kind only. Either group may be empty: there are two on
+    every rank of every plan, so that the state of a learning-rate scheduler fits wherever it is restored.
+    """
+    trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
+    shared = [parameter for parameter in trained if is_shared(parameter)]
+    plain = [parameter for parameter in trained if not is_shared(parameter)]
+    return factory([{"params": plain}, {"params": shared}])
+
+
+def build_zero1(
+    parameters: Mapping[str, nn.Parameter], factory: OptimizerFactory, group: dist.ProcessGroup
+) -> Optimizer:
+    """An optimizer whose state is divided over the ranks of a group (ZeRO-1, Rajbhandari et al., SC 2020).
+
+    Raises
+    ------
+    BadInputError
+        If some of the parameters are shared by tensor parallelism as well, which torch's
+        `ZeroRedundancyOptimizer` cannot send.
+    """
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a second
+
+    trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
+    both = any(is_shared(parameter) for parameter in trained)
+    require(not both, "executor", "zero1", "off for stages with tensor_parallel above 1", True)
+    if not trained:
+        return build_optimizer(parameters, factory)
+    groups = [{"params": trained}, {"params": []}]  # two, as without ZeRO-1
+    return ZeroRedundancyOptimizer(groups, optimizer_class=factory, process_group=group)  # type: ignore[arg-type]
+
+
+def local_optimizer(optimizer: Optimizer) -> Optimizer:
+    """The optimizer that steps this rank's parameters: with ZeRO-1, its own part of them."""
+    own = getattr(optimizer, "optim", optimizer)
+    assert isinstance(own, Optimizer)
+    return own
+
+
+def local_states(optimizer: Optimizer) -> Mapping[torch.Tensor, Mapping[str, Any]]:
+    """What this rank keeps for each parameter that it steps."""
+    return local_optimizer(optimizer).state

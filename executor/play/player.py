@@ -1,0 +1,240 @@
+"""Plays the turns of one rank: waits, computes, sends, one action after another."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from executor.play.clock import Clock, Mark
+from executor.play.messages import Message, Piece, Turn
+from executor.play.pace import Pace
+from executor.play.stage import StageModule, State
+from executor.play.transport import Pending, Transport
+from planner.simulator.schedules import Action, Op
+
+Gradients = list[Tensor]
+"""One for each tensor of a state that has any, which are those of floating-point numbers."""
+
+
+class TensorLike(NamedTuple):
+    """A tensor of a state, per sample."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def empty(self, num_samples: int, device: torch.device) -> Tensor:
+        """Memory for so many samples."""
+        return torch.empty((num_samples, *self.shape), dtype=self.dtype, device=device)
+
+
+Signature = tuple[TensorLike, ...]
+"""The state that crosses a boundary."""
+
+
+class Played(NamedTuple):
+    """An action and when it was played."""
+
+    action: Action
+    ready: Mark
+    start: Mark
+    end: Mark
+
+
+class Feed(NamedTuple):
+    """Where the ends of the pipeline take their samples from and bring them to."""
+
+    inputs: Callable[[Piece], State]
+    objective: Callable[[Piece, State], Tensor]
+    """The piece's part of the mean loss over the global batch."""
+
+
+class Player:
+    """One rank's part of a pipeline.
+
+    Receives are posted ahead into slices of the tensors they are needed in. Sends are waited for when
+    something that the receiver did later has come back, and at the end, so that no wait costs time.
+
+    Parameters
+    ----------
+    stages
+        Those of the rank, by index.
+    boundaries
+        What crosses the boundary before each stage, shape (number of stages + 1,); nothing at the ends.
+    alone
+        Held while the rank computes: threads of one process that recompute draw from one generator.
+    """
+
+    def __init__(
+        self,
+        *,
+        stages: Mapping[int, StageModule],
+        boundaries: Sequence[Signature],
+        transport: Transport,
+        device: torch.device,
+        clock: Clock,
+        pace: Pace,
+        alone: AbstractContextManager[object],
+    ) -> None:
+        self._stages, self._boundaries = stages, boundaries
+        self._transport, self._device, self._clock, self._pace = transport, device, clock, pace
+        self._alone = alone
+        self._last = len(boundaries) - 2
+        self._clear()
+        self.losses: list[Tensor] = []
+        """Parts of the mean loss that the rank has computed in the last step, detached."""
+        self.action: Action | None = None
+        """The action under way, for messages about faults."""
+        self.waiting_for: Message | None = None
+        """The message it waits for."""
+
+    def play(self, turns: Sequence[Turn], feed: Feed) -> list[Played]:
+        """Play all turns of a step; gradients accumulate in the parameters, unless they are switched off."""
+        self.losses = []
+        played = [self._play(turn, feed) for turn in turns]
+        self.action = None
+        return played
+
+    def settle(self) -> None:
+        """Wait for the last sends, when there is nothing else to do."""
+        for number in list(self._sending):
+            self._release(number)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._inputs: dict[Piece, State] = {}
+        self._outputs: dict[Piece, State] = {}
+        self._gradients: dict[Piece, Gradients] = {}
+        """Of outputs, as they come; of inputs, from their backward until they are sent."""
+        self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
+        self._receiving: dict[int, list[Pending]] = {}
+        self._sending: dict[int, tuple[list[Pending], Sequence[Tensor]]] = {}
+        self._local: dict[int, Sequence[Tensor]] = {}
+
+    def _play(self, turn: Turn, feed: Feed) -> Played:
+        self.action = turn.action
+        ready = self._clock.mark()
+        for message in turn.posts:
+            self._receiving[message.number] = self._transport.receive(message, self._slices(message))
+        for message in turn.receives:
+            self._take(message)
+        for message in turn.releases:
+            self._release(message.number)
+        start = self._clock.mark()
+        self._pace.begin()
+        with self._alone:
+            leaving = self._compute(turn, feed)
+        self._pace.finish(turn.action.op, turn.action.stage, turn.action.hi - turn.action.lo)
+        end = self._clock.mark()
+        for message in turn.sends:
+            self._send(message, leaving[message.sent])
+        return Played(turn.action, ready, start, end)
+
+    def _compute(self, turn: Turn, feed: Feed) -> dict[Piece, Sequence[Tensor]]:
+        """Do the work of a turn; give what the neighbours need of each piece."""
+        op = turn.action.op
+        if op is Op.FORWARD:
+            return {piece: self._forward(piece, feed) for piece in turn.pieces}
+        if op is Op.BACKWARD:
+            torch.autograd.backward(*self._roots(turn))
+            return {piece: self._taken_gradients(piece) for piece in turn.pieces}
+        if op is Op.INPUT_GRADIENT:
+            return self._input_gradients(turn)
+        outputs, gradients = self._halves.pop(turn.action._replace(op=Op.INPUT_GRADIENT))
+        weights = [weight for weight in self._stages[turn.action.stage].parameters() if weight.requires_grad]
+        torch.autograd.backward(outputs, gradients, inputs=weights)
+        return {}
+
+    def _forward(self, piece: Piece, feed: Feed) -> State:
+        state = feed.inputs(piece) if piece.stage == 0 else self._inputs[piece]
+        if torch.is_grad_enabled():
+            for tensor in state if piece.stage > 0 else ():
+                tensor.requires_grad_(tensor.is_floating_point())
+            self._inputs[piece] = state
+        else:
+            self._inputs.pop(piece, None)
+        output = self._stages[piece.stage](state)
+        if piece.stage == self._last:
+            output = (feed.objective(piece, output),)
+            self.losses.append(output[0].detach())
+        if torch.is_grad_enabled():
+            self._outputs[piece] = output
+        return tuple(tensor.detach() for tensor in output)
+
+    def _roots(self, turn: Turn) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Where the backward of a turn begins: outputs, and their gradients; losses have none."""
+        outputs: list[Tensor] = []
+        gradients: list[Tensor | None] = []
+        for piece in turn.pieces:
+            own = [tensor for tensor in self._outputs.pop(piece) if tensor.is_floating_point()]
+            incoming: Sequence[Tensor | None] = [None] if piece.stage == self._last else self._gradients.pop(piece)
+            for output, gradient in zip(own, incoming, strict=True):
+                if output.requires_grad:
+                    outputs.append(output)
+                    gradients.append(gradient)
+        return outputs, gradients
+
+    def _input_gradients(self, turn: Turn) -> dict[Piece, Sequence[Tensor]]:
+        """First half of a backward; the graph is kept for the second."""
+        outputs, gradients = self._halves[turn.action] = self._roots(turn)
+        states = {piece: _floating(self._inputs.pop(piece)) for piece in turn.pieces}
+        inputs = [tensor for state in states.values() for tensor in state if tensor.requires_grad]
+        if not inputs:
+            return dict.fromkeys(turn.pieces, ())
+        found = iter(torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=True))
+        return {piece: [_or_zeros(next(found), tensor) for tensor in state] for piece, state in states.items()}
+
+    def _taken_gradients(self, piece: Piece) -> list[Tensor]:
+        """Gradients of the state that a piece was given, by the backward just run; the first stage owes none."""
+        state = self._inputs.pop(piece)
+        return [_or_zeros(tensor.grad, tensor) for tensor in _floating(state)] if piece.stage > 0 else []
+
+    def _slices(self, message: Message) -> list[Tensor]:
+        """The part of the receiver's tensors that a message fills; made when the first part of a piece is due."""
+        piece = message.taken
+        whole: Sequence[Tensor]
+        if message.op is Op.FORWARD:
+            whole = self._inputs.get(piece) or tuple(self._empty(piece, self._boundaries[piece.stage]))
+            self._inputs[piece] = tuple(whole)
+        else:
+            like = [tensor for tensor in self._boundaries[piece.stage + 1] if tensor.dtype.is_floating_point]
+            whole = self._gradients.get(piece) or self._empty(piece, like)
+            self._gradients[piece] = list(whole)
+        return [tensor[message.lo - piece.lo : message.hi - piece.lo] for tensor in whole]
+
+    def _empty(self, piece: Piece, signature: Sequence[TensorLike]) -> list[Tensor]:
+        return [tensor.empty(piece.hi - piece.lo, self._device) for tensor in signature]
+
+    def _take(self, message: Message) -> None:
+        """Wait for a message; one of the rank itself is copied into its place."""
+        if message.is_local:
+            for place, tensor in zip(self._slices(message), self._local.pop(message.number), strict=True):
+                place.copy_(tensor)
+            return
+        self.waiting_for = message
+        for pending in self._receiving.pop(message.number):
+            pending.wait()
+        self.waiting_for = None
+        self._pace.received(message)
+
+    def _send(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        lo, hi = message.lo - message.sent.lo, message.hi - message.sent.lo
+        parts = [tensor[lo:hi].contiguous() for tensor in tensors]
+        if message.is_local:
+            self._local[message.number] = parts
+            return
+        self._pace.sent(message)
+        self._sending[message.number] = (self._transport.send(message, parts), parts)
+
+    def _release(self, number: int) -> None:
+        for pending in self._sending.pop(number)[0]:
+            pending.wait()
+
+
+def _floating(state: State) -> list[Tensor]:
+    return [tensor for tensor in state if tensor.is_floating_point()]
+
+
+def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
+    return torch.zeros_like(tensor) if gradient is None else gradient

@@ -1,0 +1,1 @@
+"""The processes of `plan run`: start, ranks, faults, records."""

@@ -1,0 +1,97 @@
+"""A training step of a plan compared with the same step of a single process."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from executor.pipeline import Pipeline
+from executor.play.reference import Reference, reference_step
+from executor.play.tensor_parallel import whole
+from executor.run.options import RunOptions, build_pipeline
+from executor.run.world import World
+from planner.core.errors import BadInputError
+from planner.core.run_record import CheckRecord, RunMode
+from planner.io.plan_file import PlanFile
+
+TOLERANCE = 1e-9
+"""Of loss and gradients in float64, absolute."""
+
+
+def check_step(plan_file: PlanFile, options: RunOptions, world: World) -> CheckRecord | None:
+    """Compare loss and gradients of one batch with those of a single process, in float64 and without dropout.
+
+    Returns
+    -------
+    CheckRecord or None
+        None on all ranks but the first, which computes the whole batch alone.
+
+    Raises
+    ------
+    BadInputError
+        If the model has batch normalisation, whose statistics are those of a micro-batch.
+    """
+    plain = replace(options, autocast=None, mode=RunMode.REAL)
+    with _default_dtype(torch.float64):
+        pipeline, batch = build_pipeline(plan_file, plain, world)
+        _refuse_batch_norm(pipeline)
+        loss = pipeline.step(batch)
+        gathered = world.gather(_gradients(pipeline))
+        if gathered is None:
+            return None
+        chain = options.chain(plan_file)
+        assert chain.loss is not None  # `layers_of` has looked
+        reference = reference_step(chain, batch, chain.loss, seed=options.seed, device=world.device)
+        found = {name: gradient for own in gathered for name, gradient in own.items()}
+        return compare(reference, loss=loss, gradients=found)
+
+
+def compare(reference: Reference, *, loss: float, gradients: Mapping[str, Tensor]) -> CheckRecord:
+    """Differences from a single process; a parameter that only one of the two has differs without end."""
+    largest = 0.0 if gradients.keys() == reference.gradients.keys() else math.inf
+    for name, gradient in gradients.items():
+        if name in reference.gradients:
+            own = reference.gradients[name].cpu()
+            largest = max(largest, float((gradient - own).abs().nan_to_num(math.inf, math.inf).max()))
+    loss_difference = abs(loss - reference.loss) if math.isfinite(loss - reference.loss) else math.inf
+    return CheckRecord(
+        loss_difference=loss_difference,
+        largest_gradient_difference=largest,
+        tolerance=TOLERANCE,
+        passed=max(loss_difference, largest) <= TOLERANCE,
+    )
+
+
+def _gradients(pipeline: Pipeline) -> dict[str, Tensor]:
+    """Whole gradients of this rank, on the CPU; of one replica only, for all have the same."""
+    wholes = {
+        name: whole(parameter.grad).cpu()
+        for name, parameter in pipeline.named_parameters().items()
+        if parameter.grad is not None
+    }
+    role = pipeline.role
+    return wholes if role.pipeline == role.replica == role.tensor_rank == 0 else {}
+
+
+def _refuse_batch_norm(pipeline: Pipeline) -> None:
+    for stage in pipeline.stages:
+        for name, layer in zip(stage.names, stage.layers, strict=True):
+            if any(isinstance(module, _BatchNorm) for module in layer.modules()):
+                raise BadInputError(
+                    f"--check: layer {name!r} has batch normalisation, whose statistics are those of a micro-batch: "
+                    "no single process computes the same; leave --check out, or run a model without it"
+                )
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,81 @@
+"""How `plan run` runs a plan, and the pipeline that follows from it."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from executor.dilated.dilation import dilation_for
+from executor.loading import PaceMaker, load
+from executor.pipeline import Pipeline
+from executor.play.batch import Batch
+from executor.play.layout import Layout
+from executor.play.optimizers import OptimizerFactory
+from executor.run.layer_source import layers_of
+from executor.run.rank_process import attempt_folder
+from executor.run.world import TIMEOUT_S, World
+from models.module_chain import ModuleChain
+from planner.core.run_record import RunMode
+from planner.io.plan_file import PlanFile
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+MOMENTUM = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a plan."""
+
+    num_steps: int
+    """Measured ones."""
+    warmup: int
+    """Steps before them."""
+    mode: RunMode = RunMode.REAL
+    timeout_s: float = TIMEOUT_S
+    """How long one rank waits for another."""
+    check: bool = False
+    """Compare a step with a single process; dropout is off then."""
+    device: str = "cpu"
+    """`cpu` or `cuda`."""
+    layers: str | None = None
+    """See :func:`executor.run.layer_source.layers_of`."""
+    seed: int = 0
+    learning_rate: float = 1e-3
+    autocast: str | None = None
+    """`bf16` or `fp16`; None: the layers' own precision."""
+
+    def chain(self, plan_file: PlanFile) -> ModuleChain:
+        """The layers to run, none of them built."""
+        return layers_of(plan_file.problem.model, source=self.layers, dropout=0.0 if self.check else None)
+
+    def optimizer(self, plan_file: PlanFile) -> OptimizerFactory:
+        """The optimizer that the job names, AdamW where it names another one."""
+        name = plan_file.problem.job.optimizer.name
+        extra = {"momentum": MOMENTUM} if name == "sgd" else {}
+        return functools.partial(OPTIMIZERS.get(name, torch.optim.AdamW), lr=self.learning_rate, **extra)
+
+
+def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tuple[Pipeline, Batch]:
+    """One rank's part of the plan, and the global batch."""
+    chain = options.chain(plan_file)
+    assert chain.batch is not None  # `layers_of` has looked
+    pipeline = load(
+        plan_file,
+        chain,
+        optimizer=options.optimizer(plan_file),
+        autocast=None if options.autocast is None else AUTOCAST[options.autocast],
+        seed=options.seed,
+        device=world.device,
+        pace=_pace_maker(plan_file, options),
+        world=world,
+    )
+    return pipeline, chain.batch(pipeline.global_batch, torch.Generator().manual_seed(options.seed))
+
+
+def _pace_maker(plan_file: PlanFile, options: RunOptions) -> PaceMaker | None:
+    if options.mode is RunMode.REAL:
+        return None
+    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
+    return dilation_for(plan_file, layout, folder=attempt_folder(), timeout_s=options.timeout_s)

@@ -1,0 +1,59 @@
+"""A transport that says whom it waits for."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from executor.play.messages import Message
+from executor.play.transport import Pending, Transport
+from executor.run.world import World
+
+
+class WatchedTransport:
+    """Another transport, whose waits are seen by all ranks of the machine and end in a :class:`WaitError`.
+
+    That is how a rank that waits in vain finds out who is to blame: see :mod:`executor.run.whereabouts`.
+    """
+
+    def __init__(self, transport: Transport, world: World) -> None:
+        self._transport, self._world = transport, world
+
+    def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+        """See :class:`Transport`."""
+        with self._world.waiting_for((message.target,)):
+            return self._watched(self._transport.send(message, tensors), message.target)
+
+    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+        """See :class:`Transport`."""
+        with self._world.waiting_for((message.source,)):
+            return self._watched(self._transport.receive(message, tensors), message.source)
+
+    def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
+        """See :class:`Transport`."""
+        with self._world.waiting_for(ranks):
+            self._transport.sum(tensor, ranks)
+
+    def broadcast(self, value: object, source: int) -> object:
+        """See :class:`Transport`."""
+        with self._world.waiting_for((source,)):
+            return self._transport.broadcast(value, source)
+
+    def barrier(self) -> None:
+        """See :class:`Transport`."""
+        with self._world.waiting_for(self._world.everyone):
+            self._transport.barrier()
+
+    def _watched(self, pendings: Sequence[Pending], rank: int) -> list[Pending]:
+        return [_Watched(pending, rank, self._world) for pending in pendings]
+
+
+class _Watched(NamedTuple):
+    pending: Pending
+    rank: int
+    world: World
+
+    def wait(self) -> object:
+        """See :class:`Pending`."""
+        with self.world.waiting_for((self.rank,)):
+            return self.pending.wait()

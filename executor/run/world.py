@@ -1,0 +1,152 @@
+"""The processes of a run, as torchrun's environment describes them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from executor.run.allocator import keep_freed_memory
+from executor.run.faults import FOLDER, WaitError, attempt_number
+from executor.run.rank_process import is_rank
+from executor.run.whereabouts import Whereabouts
+from planner.core.errors import BadInputError
+
+T = TypeVar("T")
+
+TIMEOUT_S = 120.0
+"""How long one rank waits for another before it gives up."""
+JOIN_KEY = "stagecut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One process among the others."""
+
+    rank: int
+    world_size: int
+    backend: str
+    """`gloo` or `nccl`."""
+    device: torch.device
+    whereabouts: Whereabouts = field(repr=False, compare=False)
+
+    @contextmanager
+    def waiting_for(self, ranks: tuple[int, ...]) -> Iterator[None]:
+        """Say who is waited for inside the context, and turn what torch raises there into who is to blame.
+
+        Raises
+        ------
+        WaitError
+            If the wait took longer than the world allows, or a connection broke.
+        """
+        self.whereabouts.waits_for(rank for rank in ranks if rank != self.rank)
+        try:
+            yield
+        except RuntimeError as fault:  # the row stays: others find their culprits through it
+            raise WaitError(self.whereabouts.culprits(ranks) or ranks) from fault
+        self.whereabouts.goes_on()
+
+    def gather(self, value: T) -> list[T] | None:
+        """What every rank brings, by rank; None on all ranks but the first."""
+        found: list[T] | None = [value] * self.world_size if self.rank == 0 else None
+        with self.waiting_for(self.everyone):
+            dist.gather_object(value, found)
+        return found
+
+    @property
+    def everyone(self) -> tuple[int, ...]:
+        """All ranks."""
+        return tuple(range(self.world_size))
+
+
+def join_world(*, backend: str | None = None, device: str | None = None, timeout_s: float = TIMEOUT_S) -> World:
+    """Start torch.distributed; the one place that does.
+
+    Every attempt of a run that is started again has keys of its own in the store: gloo would find the
+    addresses of the attempt before otherwise. A process that was not started as a rank is a world of one.
+
+    Parameters
+    ----------
+    backend
+        `gloo` or `nccl`; None: the one that goes with the device.
+    device
+        `cpu` or `cuda`; None: a GPU if this host has one for each of its ranks.
+    timeout_s
+        Of every wait for another rank.
+
+    Raises
+    ------
+    BadInputError
+        If there are fewer GPUs on this host than ranks.
+    WaitError
+        If others do not come in time.
+    """
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    chosen = _device(device)
+    world = World(
+        rank=rank,
+        world_size=world_size,
+        backend=backend or ("nccl" if chosen.type == "cuda" and world_size > 1 else "gloo"),
+        device=chosen,
+        whereabouts=Whereabouts(rank, world_size, path=_rows_path()),
+    )
+    _set_threads()
+    if chosen.type == "cpu":
+        keep_freed_memory()
+    timeout = timedelta(seconds=timeout_s)
+    with world.waiting_for(world.everyone):
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if world.backend == "nccl" else world.backend,
+            store=_store(timeout),
+            rank=rank,
+            world_size=world_size,
+            timeout=timeout,
+        )
+    return world
+
+
+def leave() -> None:
+    """Stop torch.distributed, once all ranks are here: the store of one of them may serve the others."""
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def _store(timeout: timedelta) -> Any:
+    if not is_rank():
+        return dist.HashStore()  # type: ignore[attr-defined]
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    store = dist.TCPStore(  # type: ignore[attr-defined]
+        host, port, is_master=serves, timeout=timeout, wait_for_workers=False
+    )
+    return dist.PrefixStore(f"{JOIN_KEY}/{attempt_number()}", store)  # type: ignore[attr-defined]
+
+
+def _device(kind: str | None) -> torch.device:
+    local_rank, num_local = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    num_gpus = torch.cuda.device_count() if kind != "cpu" and torch.cuda.is_available() else 0
+    if kind == "cpu" or (kind is None and num_gpus < num_local):
+        return torch.device("cpu")
+    if num_gpus < num_local:
+        raise BadInputError(f"--device cuda: {num_local} ranks on this host, but {num_gpus} GPUs; use --device cpu")
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _rows_path() -> Path | None:
+    folder = os.environ.get(FOLDER)
+    return Path(folder, f"attempt{attempt_number()}.rows") if folder else None
+
+
+def _set_threads() -> None:
+    """Divide the cores among the ranks of this host, unless somebody did."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        num_local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // num_local))

@@ -1,0 +1,74 @@
+"""Planned times, and that they are what the simulator simulates."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from executor.dilated.planned_times import PlannedTimes
+from planner.core.errors import BadInputError
+from planner.core.schedule import Schedule
+from planner.simulator.engine import iteration_times
+from planner.simulator.schedules import Op, interleaved_actions, pipeline_actions, stage_actions
+from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
+
+TIMES = PlannedTimes.of(pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2))
+
+
+def test_actions_and_messages_take_their_part_of_a_micro_batch():
+    """Stage 1: F = 2 s and B = 5 s for two samples, c = 4 s."""
+    assert TIMES.action_s(Op.FORWARD, 1, 2) == 2.0
+    assert TIMES.action_s(Op.FORWARD, 1, 1) == 1.0
+    assert TIMES.action_s(Op.BACKWARD, 1, 4) == 10.0
+    assert TIMES.message_s(0, 1) == 2.0
+
+
+def test_halves_of_a_backward_take_half_of_it():
+    assert TIMES.action_s(Op.INPUT_GRADIENT, 1, 2) == 2.5
+    assert TIMES.action_s(Op.WEIGHT_GRADIENT, 1, 2) == 2.5
+
+
+def test_sizes_may_have_times_of_their_own():
+    """A half forward that takes more than half."""
+    times = replace(TIMES, own_s={(Op.FORWARD, 0, 1): 0.7})
+    assert times.action_s(Op.FORWARD, 0, 1) == 0.7
+    assert times.action_s(Op.FORWARD, 0, 2) == 1.0
+    assert times.scaled(10.0).action_s(Op.FORWARD, 0, 1) == 7.0
+
+
+def test_a_scale_must_be_positive():
+    with pytest.raises(BadInputError, match="time scale"):
+        TIMES.scaled(0.0)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B])
+def test_iterations_of_equal_micro_batches_are_those_of_the_simulator(schedule):
+    """To the last bit, shared links included; twice as long when scaled by two."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        costs = random_costs(rng, random_routes(rng, 10, names=3), schedule=schedule, micro_batches=6, style="real")
+        lists = pipeline_actions(costs.warmup_depth.tolist(), 6)
+        times = PlannedTimes.of(costs)
+        assert times.iteration_s(lists) == iteration_times([costs])[0]
+        assert times.scaled(2.0).iteration_s(lists) == 2.0 * iteration_times([costs])[0]
+
+
+def test_interleaved_iterations_are_those_of_the_simulator():
+    """With up to five device groups."""
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        costs = random_interleaved(rng, names=3, style="real")
+        variant = costs.variant
+        lists = interleaved_actions(costs.num_devices, variant.chunks, variant.num_microbatches)
+        assert PlannedTimes.of(costs).iteration_s(lists) == iteration_times([costs])[0]
+
+
+def test_a_halved_warm_up_is_simulated_with_its_own_times():
+    """One micro-batch of two, forwarded in halves of 0.7 s; messages of 2 s, then 4 s for the gradients.
+
+    Stage 0: halves end at 0.7 and 1.4. They arrive at 2.7 and 4.7; those of stage 1, of 1 s each, end at 3.7 and
+    5.7. B there until 10.7, gradients until 14.7, B of stage 0 until 17.7.
+    """
+    times = replace(TIMES, own_s={(Op.FORWARD, 0, 1): 0.7})
+    lists = [stage_actions(stage, [1, 1], [2], depth=2) for stage in range(2)]
+    assert times.iteration_s(lists) == pytest.approx(17.7)
