@@ -4,12 +4,14 @@
 
 Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and
 puts predicted beside measured time. Run queues do not tell when a shared machine is slower as a
-whole, so the layers are measured again after each run: a run counts as contaminated if its own gate
-says so, or if the two profiles around it differ. Such runs are tried again.
+whole, so the layers are measured again after each run. A run is contaminated if too few of its steps pass
+the gate of `plan run`, if its steps differ too much among themselves, or if the two profiles around it
+do. Such runs are tried again.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,9 +24,11 @@ LIMIT = 0.08
 """Largest error that is accepted, of a run that passes the gate."""
 DRIFT = 0.03
 """Largest difference between the profiles before and after a run that passes the gate."""
+SPREAD = 0.05
+"""Largest distance between the quartiles of the steps, relative to their median, of a run that passes the gate."""
 CLEAN_STEPS = 3
 """Fewest clean steps of a run that passes the gate."""
-TRIES = 4
+TRIES = 6
 STEPS = 15
 
 
@@ -44,12 +48,10 @@ class Case:
 
 
 CASES = (
-    Case(model="gpt-mini", schedule="1f1b", micro_batch=4, global_batch=32),
+    Case(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=32),
     Case(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=32),
-    Case(model="gpt-mini", schedule="eager-1f1b", micro_batch=8, global_batch=32),
-    Case(model="vgg16-cifar", schedule="1f1b", micro_batch=8, global_batch=64),
+    Case(model="vgg16-cifar", schedule="1f1b", micro_batch=4, global_batch=64),
     Case(model="vgg16-cifar", schedule="gpipe", micro_batch=8, global_batch=64),
-    Case(model="vgg16-cifar", schedule="eager-1f1b", micro_batch=16, global_batch=64),
 )
 
 
@@ -65,6 +67,7 @@ def profile(case: Case, path: Path) -> float:
     """Measure the model with both cores at work; seconds of its layers, forward and backward."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
+        *("--repetitions", 20),
         *("-o", path, "--force", "--quiet"),
     )
     layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
@@ -90,6 +93,7 @@ def run(case: Case, folder: Path) -> dict[str, object]:
     row: dict[str, object] = {}
     for tries in range(1, TRIES + 1):
         row = {"case": case.name, "tries": tries, **attempt(case, folder)}
+        print(row, file=sys.stderr)
         if not row["contaminated"]:
             break
     return row
@@ -103,26 +107,39 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
     plan("run", path, *options, "--quiet")
     drift = profile(case, folder / "after.json") / before_s - 1
     answer = json.loads(record.read_text(encoding="utf-8"))
-    clean_steps = sum(step["clean"] for step in answer["steps"][-STEPS:])
+    steps = answer["steps"][-STEPS:]
+    clean_steps = sum(step["clean"] for step in steps)
+    quartiles_s = statistics.quantiles([step["seconds"] for step in steps])
+    spread = (quartiles_s[2] - quartiles_s[0]) / quartiles_s[1]
     return {
         "stages": len(json.loads(path.read_text(encoding="utf-8"))["plan"]["pipelines"][0]["stages"]),
         "predicted_s": answer["predicted_s"],
         "measured_s": answer["measured_s"],
         "error": answer["measured_s"] / answer["predicted_s"] - 1,
         "drift": drift,
-        "contaminated": clean_steps < CLEAN_STEPS or abs(drift) > DRIFT,
+        "spread": spread,
+        "contaminated": clean_steps < CLEAN_STEPS or spread > SPREAD or abs(drift) > DRIFT,
         "clean_steps": clean_steps,
     }
 
 
 def table(rows: list[dict[str, object]]) -> str:
     """As Markdown."""
-    head = ("plan", "stages", "predicted", "measured", "error", "clean steps", "profile after", "contaminated")
+    head = (
+        "plan",
+        "stages",
+        "predicted",
+        "measured",
+        "error",
+        "clean steps",
+        "spread",
+        "profile after",
+        "contaminated",
+    )
 
     def cells(row: dict[str, object]) -> tuple[str, ...]:
-        predicted_s, measured_s, error, drift = (
-            float(str(row[name])) for name in ("predicted_s", "measured_s", "error", "drift")
-        )
+        names = ("predicted_s", "measured_s", "error", "spread", "drift")
+        predicted_s, measured_s, error, spread, drift = (float(str(row[name])) for name in names)
         return (
             str(row["case"]),
             str(row["stages"]),
@@ -130,8 +147,9 @@ def table(rows: list[dict[str, object]]) -> str:
             f"{1e3 * measured_s:.0f} ms",
             f"{100 * error:+.2f} %",
             f"{row['clean_steps']} of {STEPS}",
+            f"{100 * spread:.1f} %",
             f"{100 * drift:+.2f} %",
-            f"yes, {row['tries']} tries" if row["contaminated"] else "no",
+            f"{'yes' if row['contaminated'] else 'no'}, try {row['tries']}",
         )
 
     return markdown(head, [cells(row) for row in rows])
@@ -150,7 +168,6 @@ def main() -> int:
         for case in CASES:
             if options.only in case.name:
                 rows.append(run(case, folder))
-                print(rows[-1], file=sys.stderr)
     print(table(rows))
     if options.docs:
         keep_results("real", {"limit": LIMIT, "runs": rows})
