@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from executor.design import Training
 from executor.dilated.dilation import dilation_for
 from executor.loading import PaceMaker, load
 from executor.pipeline import Pipeline
@@ -56,17 +57,26 @@ class RunOptions:
         extra = {"momentum": MOMENTUM} if name == "sgd" else {}
         return functools.partial(OPTIMIZERS.get(name, torch.optim.AdamW), lr=self.learning_rate, **extra)
 
+    def training(self, plan_file: PlanFile) -> Training:
+        """How to train, for :class:`executor.team.Team`."""
+        return Training(
+            optimizer=self.optimizer(plan_file),
+            autocast=None if self.autocast is None else AUTOCAST[self.autocast],
+            seed=self.seed,
+        )
+
 
 def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tuple[Pipeline, Batch]:
     """One rank's part of the plan, and the global batch."""
     chain = options.chain(plan_file)
     assert chain.batch is not None  # `layers_of` has looked
+    training = options.training(plan_file)
     pipeline = load(
         plan_file,
         chain,
-        optimizer=options.optimizer(plan_file),
-        autocast=None if options.autocast is None else AUTOCAST[options.autocast],
-        seed=options.seed,
+        optimizer=training.optimizer,
+        autocast=training.autocast,
+        seed=training.seed,
         device=world.device,
         pace=_pace_maker(plan_file, options),
         world=world,

@@ -1,53 +1,24 @@
 """One rank of `plan run`: so many training steps on random samples, and what came of them."""
 
-import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-
-import torch
 
 from executor.dilated.dilation import Dilation
 from executor.measure.contamination import RunQueue
-from executor.measure.devices import device_title
 from executor.measure.memory_pass import memory_pass_s
 from executor.pipeline import Pipeline
 from executor.play.batch import Batch
 from executor.play.layout import Layout
-from executor.play.trace import Span, StepTrace
+from executor.play.trace import StepTrace
 from executor.run.comparison import check_step
-from executor.run.faults import LossError, describe
+from executor.run.faults import describe
 from executor.run.options import RunOptions, build_pipeline
+from executor.run.outcome import Observer, Outcome, check_loss, outcome_of
 from executor.run.rank_process import end_rank
-from executor.run.record import record_of
 from executor.run.world import World, join_world, leave
-from planner.core.run_record import RunRecord
-from planner.io.plan_file import PlanFile, installed_versions
-
-Observer = Callable[[int, StepTrace], None]
-"""Told of every step of this rank, counted from 0."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A run as rank 0 knows it in the end."""
-
-    record: RunRecord
-    typical: tuple[StepTrace, ...]
-    """Of all ranks, for the step that took about the measured time."""
-    overrun_s: float = 0.0
-    """In dilated mode, how much longer than planned the work of a rank itself took in a step, at most."""
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """Of the typical step."""
-        return tuple(span for trace in self.typical for span in trace.spans)
-
-    @property
-    def start_s(self) -> float:
-        """When the typical step began."""
-        return min(trace.start_s for trace in self.typical)
+from planner.io.plan_file import PlanFile
 
 
 def run_rank(
@@ -113,24 +84,15 @@ def train(
         if step >= options.warmup and isinstance(pipeline.pace, Dilation):
             overruns_s.append(pipeline.pace.overrun_s)
         observer(step, traces[-1])
-        _check_loss(traces[-1].loss, step, pipeline.layout)
+        check_loss(traces[-1].loss, step, pipeline.layout)
     gathered = world.gather((traces, max(overruns_s)))
     if gathered is None:
         return None
     steps = list(zip(*(own for own, _ in gathered), strict=True))
-    record = record_of(
-        plan_file,
-        steps,
-        layout=pipeline.layout,
-        mode=options.mode,
-        device=device_title(world.device, torch.get_num_threads()),
-        started=started,
-        versions={**installed_versions(), "torch": torch.__version__},
-        warmup=options.warmup,
+    outcome = outcome_of(
+        plan_file, steps, options=options, layout=pipeline.layout, device=world.device, started=started
     )
-    return Outcome(
-        record=record, typical=steps[record.typical_step], overrun_s=max(overrun_s for _, overrun_s in gathered)
-    )
+    return replace(outcome, overrun_s=max(overrun_s for _, overrun_s in gathered))
 
 
 def _step(pipeline: Pipeline, batch: Batch) -> StepTrace:
@@ -143,8 +105,3 @@ def _step(pipeline: Pipeline, batch: Batch) -> StepTrace:
     share = queue.share_since(mark)
     pass_s = None if before_s is None else max(before_s, memory_pass_s())
     return replace(pipeline.last_step, run_queue_share=share, memory_pass_s=pass_s)
-
-
-def _check_loss(loss: float, step: int, layout: Layout) -> None:
-    if not math.isfinite(loss):
-        raise LossError(loss, step=step + 1, rank=layout.rank_of(0, layout.num_stages - 1, replica=0, tensor_rank=0))

@@ -33,7 +33,7 @@ from planner.report.run_trace import run_trace
 
 if TYPE_CHECKING:
     from executor.play.trace import StepTrace
-    from executor.run.rank import Outcome
+    from executor.run.outcome import Outcome
 
 LONGEST_TIMEOUT_S = 1e6
 """Where no limit is asked for: eleven days."""
@@ -104,6 +104,7 @@ def output_options(command: Command) -> Command:
     show_default=True,
     help="Start all ranks again so often after one failed.",
 )
+@click.option("--one-process", is_flag=True, help="All ranks as threads of one process, on one device: a single GPU.")
 @output_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @general_options
@@ -114,6 +115,7 @@ def command(
     max_restarts: int,
     outputs: RunOutputs,
     *,
+    one_process: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -133,6 +135,9 @@ def command(
     timeout_s = min(timeout, LONGEST_TIMEOUT_S)
     if is_rank():
         _be_rank(plan_file, choices, outputs, timeout_s=timeout_s, quiet=quiet, as_json=as_json)
+    elif one_process:
+        outputs.check()
+        _be_all_ranks(plan_file, choices, outputs, timeout_s=timeout_s, quiet=quiet, as_json=as_json)
     else:
         outputs.check()
         _launch(plan_file, choices, timeout_s=timeout_s, max_restarts=max_restarts, quiet=quiet)
@@ -171,6 +176,16 @@ def _be_rank(
         observer=_steps_told(num_steps) if not quiet else lambda _step, _trace: None,
         finish=lambda outcome: _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json),
     )
+
+
+def _be_all_ranks(
+    plan_file: PlanFile, choices: RunChoices, outputs: RunOutputs, *, timeout_s: float, quiet: bool, as_json: bool
+) -> None:
+    from executor.run.one_process import run_together
+
+    observer = _steps_told(choices.warmup + choices.steps) if not quiet else lambda _step, _trace: None
+    outcome = run_together(plan_file, choices.options(timeout_s), observer=observer)
+    _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json)
 
 
 def _tell(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, *, quiet: bool, as_json: bool) -> None:

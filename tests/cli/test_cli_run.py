@@ -68,7 +68,6 @@ def test_without_torch_it_says_how_to_install_it(refused, monkeypatch):
 
 
 def test_output_that_exists_is_refused_before_anything_starts(refused, tmp_path):
-    pytest.importorskip("torch")
     path = tmp_path / "run.json"
     path.write_text("mine")
     assert "--force" in refused("-o", path)
@@ -86,19 +85,18 @@ def test_output_that_exists_is_refused_before_anything_starts(refused, tmp_path)
     ],
 )
 def test_layers_that_are_not_the_plans_are_refused(refused, layers, message):
-    pytest.importorskip("torch")
     assert message in refused("--layers", layers)
 
 
 def test_model_that_the_catalogue_lacks_needs_layers(refused):
-    pytest.importorskip("torch")
     stderr = refused()
     assert "unknown model 'tiny-6'" in stderr
     assert "--layers package.module:function" in stderr
 
 
 def test_plan_for_more_gpus_than_there_are_is_refused_with_the_numbers(refused, monkeypatch):
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     stderr = refused("--layers", f"{LAYERS}:chain", "--device", "cuda")
     assert "the plan has 2 devices, this host has 1 GPUs" in stderr
@@ -106,7 +104,6 @@ def test_plan_for_more_gpus_than_there_are_is_refused_with_the_numbers(refused, 
 
 def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
     """Three steps of which two are measured; both lanes of the trace begin at zero."""
-    pytest.importorskip("torch")
     files = tmp_path / "run.json", tmp_path / "trace.json", tmp_path / "runs.jsonl"
     done = run("chain", "--check", "--json", "-o", files[0], "--trace", files[1], "--learning-rate", "0.1")
     assert done.exit_code == 0, done.stderr
@@ -122,7 +119,6 @@ def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
 
 
 def test_fault_in_a_layer_names_rank_stage_and_samples(run):
-    pytest.importorskip("torch")
     done = run("raising")
     assert done.exit_code == 1
     assert done.stdout == ""
@@ -132,7 +128,6 @@ def test_fault_in_a_layer_names_rank_stage_and_samples(run):
 
 
 def test_check_that_fails_has_an_exit_code_of_its_own(run):
-    pytest.importorskip("torch")
     done = run("random", "--check", "--quiet")
     assert done.exit_code == 6
     assert done.stderr.startswith("Error: --check FAILED: loss differs by")
@@ -141,7 +136,6 @@ def test_check_that_fails_has_an_exit_code_of_its_own(run):
 
 def test_dilated_run_is_no_faster_than_planned(run):
     """Every action and message is held to its planned time; the real work is nothing beside it."""
-    pytest.importorskip("torch")
     done = run("chain", "--mode", "dilated", "--steps", "1", "--warmup", "0", "--json")
     assert done.exit_code == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -165,7 +159,6 @@ def one_stage(plan, tiny_folder, tmp_path_factory):
 @pytest.fixture
 def alone(monkeypatch):
     """This process as the only rank."""
-    pytest.importorskip("torch")
     from executor.run.world import join_world, leave
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -211,3 +204,16 @@ def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
 
     with pytest.raises(BadInputError, match="--check: layer 'head' has batch normalisation"):
         check_step(one_stage, _options("normalised"), alone)
+
+
+def test_one_process_runs_all_ranks_with_the_losses_of_two(run):
+    """Threads on one device see the same samples with the same weights."""
+    apart, together = (json.loads(run("chain", "--json", *more).stdout) for more in ((), ("--one-process",)))
+    losses = [[step["loss"] for step in answer["steps"]] for answer in (apart, together)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert len(together["stages"]) == 2
+
+
+def test_one_process_refuses_what_needs_several(refused):
+    assert "--mode must be real" in refused("--layers", f"{LAYERS}:chain", "--one-process", "--mode", "dilated")
+    assert "--check must be left out" in refused("--layers", f"{LAYERS}:chain", "--one-process", "--check")
