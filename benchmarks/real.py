@@ -28,8 +28,8 @@ SPREAD = 0.05
 """Largest distance between the quartiles of the steps, relative to their median, of a run that passes the gate."""
 CLEAN_STEPS = 3
 """Fewest clean steps of a run that passes the gate."""
-TRIES = 6
-STEPS = 15
+TRIES = 8
+STEPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ class Case:
 
 
 CASES = (
-    Case(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=32),
-    Case(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=32),
-    Case(model="vgg16-cifar", schedule="1f1b", micro_batch=4, global_batch=64),
-    Case(model="vgg16-cifar", schedule="gpipe", micro_batch=8, global_batch=64),
+    Case(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=16),
+    Case(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=16),
+    Case(model="vgg16-cifar", schedule="1f1b", micro_batch=4, global_batch=32),
+    Case(model="vgg16-cifar", schedule="gpipe", micro_batch=8, global_batch=32),
 )
 
 
@@ -67,7 +67,7 @@ def profile(case: Case, path: Path) -> float:
     """Measure the model with both cores at work; seconds of its layers, forward and backward."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
-        *("--repetitions", 20),
+        *("--repetitions", 8),
         *("-o", path, "--force", "--quiet"),
     )
     layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
@@ -103,7 +103,7 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
     """Profile, plan, run, profile again."""
     before_s = profile(case, folder / "before.json")
     path, record = solve(case, folder), folder / "run.json"
-    options = ("--steps", STEPS, "--warmup", 3, "--history", folder / "runs.jsonl", "-o", record, "--force")
+    options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
     plan("run", path, *options, "--quiet")
     drift = profile(case, folder / "after.json") / before_s - 1
     answer = json.loads(record.read_text(encoding="utf-8"))
