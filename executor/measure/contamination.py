@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.core.run_record import MAX_RUN_QUEUE_SHARE
+
 TASKS = Path("/proc/self/task")
-CLEAN_SHARE = 0.02
+CLEAN_SHARE = MAX_RUN_QUEUE_SHARE
 """What took longer in the run queue than this share of its time is contaminated."""
 WORKING_SHARE = 0.05
 """A thread beside the main one that ran for less of the time carries messages: the work does not wait with it."""

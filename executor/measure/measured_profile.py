@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from executor.measure.inspection import LayerFacts
 from executor.measure.profile_model import ModelMeasurement
-from executor.run.layer_source import MEASURED_ON
+from models.measured_profiles import MEASURED_ON
 from planner.core.errors import BadInputError
 from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.precision import Precision

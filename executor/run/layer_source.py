@@ -6,12 +6,10 @@ from pathlib import Path
 
 from executor.play.build import chain_of
 from models import build_modules
+from models.measured_profiles import MEASURED_ON
 from models.module_chain import ModuleChain
 from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
-
-MEASURED_ON = "@"
-"""Measured profiles are called MODEL@DEVICE."""
 
 
 def layers_of(profile: ModelProfile, *, source: str | None = None, dropout: float | None = None) -> ModuleChain:
