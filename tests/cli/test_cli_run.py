@@ -78,10 +78,10 @@ def test_output_that_exists_is_refused_before_anything_starts(refused, tmp_path)
     ("layers", "message"),
     [
         (f"{LAYERS}:renamed", "layer 0 of model 'tiny-6' is 'embeddings', the plan was made for 'embedding'"),
-        (f"{LAYERS}:absent", "must be package.module:function of a chain, got AttributeError"),
-        ("no.such.module:chain", "must be package.module:function of a chain, got ModuleNotFoundError"),
-        ("math", "must be package.module:function of a chain"),
-        ("os:getcwd", "must return a models.module_chain.ModuleChain, got a str"),
+        (f"{LAYERS}:absent", f"--layers {LAYERS}:absent: AttributeError: "),
+        ("no.such.module:chain", "--layers no.such.module:chain: ModuleNotFoundError: "),
+        ("math", "--layers math: must be package.module:function"),
+        ("os:getcwd", "--layers os:getcwd: must give a ModuleChain or a list of modules, gives a str"),
     ],
 )
 def test_layers_that_are_not_the_plans_are_refused(refused, layers, message):
