@@ -58,6 +58,15 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnObjective:
+    """What a published planner minimises, where that is not our simulated time."""
+
+    name: str
+    """With its unit, for example "latency, s" or "time per sample, s"."""
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The answer of a solver; every number recomputed by the simulator and the bounds."""
 
@@ -78,6 +87,8 @@ class Result:
     history: tuple[HistoryPoint, ...] = ()
     shortages: tuple[Shortage, ...] = ()
     """Only where infeasible."""
+    own_objective: OwnObjective | None = None
+    """The plan in the solver's own terms, where these are not ours."""
     stopped_by: StopCause | None = None
     """None: the search was done, with a proof or without."""
 

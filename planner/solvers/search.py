@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from planner.core.plan import Plan
 from planner.core.problem import Problem
-from planner.core.result import HistoryPoint, Result, Shortage, Status, StopCause, relative_gap
+from planner.core.result import HistoryPoint, OwnObjective, Result, Shortage, Status, StopCause, relative_gap
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
 from planner.simulator.engine import iteration_times
@@ -52,6 +52,7 @@ class Search:
         self.best_plan: Plan | None = None
         self.best_s = math.inf
         self.bound_s = 0.0
+        self._own_objective: OwnObjective | None = None
         self._observer = observer
         self._cancelled = cancelled or threading.Event()
         limit_bytes = options.memory_limit_bytes
@@ -72,6 +73,13 @@ class Search:
                 self.best_plan, self.best_s = plan, seconds
                 self._record()
         return times
+
+    def offer_with(self, plan: Plan, own_objective: OwnObjective) -> float:
+        """Simulate a plan of a planner that minimises something else, and keep what it minimises with the plan."""
+        (seconds,) = self.offer([plan])
+        if self.best_plan is plan:
+            self._own_objective = own_objective
+        return seconds
 
     def begin_from(self, plan: Plan) -> None:
         """Take a plan known from elsewhere as the best one so far, if the search space has it."""
@@ -179,6 +187,7 @@ class Search:
             step_seconds=self._clock.seconds,
             history=tuple(self._history),
             shortages=shortages,
+            own_objective=self._own_objective,
             stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
         )
 
