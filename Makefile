@@ -12,8 +12,8 @@ lint:  ## ruff, mypy, import-linter, deptry, codespell
 test:  ## all tests
 	$(PYTHON) -m pytest -q -n 2
 
-bench:  ## quality of the plans and speed, as ratios
-	$(PYTHON) -m benchmarks
+bench:  ## quality of the plans, speed, scaling, papers: docs/benchmarks.md anew (hours)
+	$(PYTHON) -m benchmarks --docs
 
 ci:  ## what has to hold before a change goes in, from a fresh installation
 	.ci/run

@@ -1,9 +1,37 @@
-"""All drivers, one after another: `python -m benchmarks`."""
+"""All drivers, one after another: `python -m benchmarks`, with the options of `benchmarks/driver.py`.
 
-from benchmarks import formulations, quality, simulator_speed, solver_steps
+`python -m benchmarks --docs` measures everything and writes the pages; `--docs --from-results` writes the pages from
+the results that are there. `gpu`, `dilated`, `real` and `runtime_overhead` run plans, and are started by themselves.
+"""
+
+import sys
+
+from benchmarks import quality, scaling, speed
+from benchmarks.driver import Driver
+from benchmarks.papers import autopipe_h_mapping
+from benchmarks.papers import driver as papers
+
+DRIVERS: tuple[Driver, ...] = (
+    speed.DRIVER,
+    quality.DRIVER,
+    papers.DRIVER,
+    autopipe_h_mapping.DRIVER,
+    scaling.DRIVER,
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run every driver with the same options; the worst of their exit codes."""
+    worst = 0
+    for driver in DRIVERS:
+        try:
+            driver.main(arguments)
+        except SystemExit as ended:
+            if not isinstance(ended.code, int):
+                raise
+            worst = max(worst, ended.code)
+    return worst
+
 
 if __name__ == "__main__":
-    simulator_speed.main()
-    solver_steps.main([])
-    formulations.main([])
-    quality.main([])
+    sys.exit(main(sys.argv[1:]))

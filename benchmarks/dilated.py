@@ -24,7 +24,8 @@ from torch import nn
 
 import executor
 from benchmarks.dilated_plans import Case, all_cases
-from benchmarks.pages import ROOT, keep_results, markdown, percent, put_tables
+from benchmarks.pages import ROOT, markdown, percent, put_tables
+from benchmarks.results import keep_results
 from executor.dilated.dilation import Dilation, dilation
 from executor.measure.contamination import RunQueue
 from executor.measure.processes import Company, run_processes

@@ -1,122 +1,137 @@
 """The formulations against each other: do they agree, and which is faster.
 
-    python -m benchmarks.formulations           prints the tables and writes results/formulations.json
-    python -m benchmarks.formulations --docs    also puts them into docs/solver.md
-
 Three tables: the optimum of the shared rows by three formulations and four solvers; seconds to the
 same proven gap, the textbook formulation against `milp`; and `dp` against `milp`.
 """
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
-from benchmarks.measuring import Measure, Measured, answer_record, measured, seconds_to_gap
-from benchmarks.pages import SOLVER_PAGE, keep_results, markdown, percent, put_tables, whole_seconds
-from benchmarks.specs import DP, TEXTBOOK, TEXTBOOK_RACE, Spec
+from benchmarks.driver import Jobs, Parts, Request
+from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.pages import markdown, percent, ratio, times, whole_seconds
+from benchmarks.specs import Spec
 from planner.solvers.options import RowChoice, SolveOptions
 
 SAME = 1e-9
 """Relative difference of optima that is rounding."""
 AGREEING = ("milp", "dp", "textbook-milp", "textbook-milp-cbc")
-RACING = ("textbook-milp", "textbook-milp-cbc")
 ALL_ROWS, SHARED_ROWS = "milp", "milp --rows shared"
+OPTIMA, RACE, DP = "optima: ", "race: ", "dp: "
+"""Beginnings of the names of the parts."""
 
-Answers = Mapping[str, Measured | None]
+Answers = Mapping[str, Answer]
 """By solver."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all specs, print the tables, keep the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--docs", action="store_true", help="put the tables into docs/solver.md")
-    chosen = parser.parse_args(arguments)
-    optima = {spec.name: shared_optima(spec) for spec in TEXTBOOK}
-    races = {spec.name: race(spec) for spec in TEXTBOOK_RACE}
-    rivals = {spec.name: dp_and_milp(spec) for spec in DP}
-    tables = {"optima": optima_table(optima), "race": race_table(races), "dp": dp_table(rivals)}
-    for name, table in tables.items():
-        print(f"{name}\n{table}\n")
-    keep_results("formulations", {"optima": _records(optima), "race": _race_records(races), "dp": _records(rivals)})
-    if chosen.docs:
-        put_tables(SOLVER_PAGE, tables)
+def jobs(*, textbook: tuple[Spec, ...], races: tuple[Spec, ...], dp: tuple[Spec, ...]) -> Jobs:
+    """By name of the part."""
+    return {
+        **{f"{OPTIMA}{spec.name}": partial(shared_optima, spec) for spec in textbook},
+        **{f"{RACE}{spec.name}": partial(race, spec) for spec in races},
+        **{f"{DP}{spec.name}": partial(dp_and_milp, spec) for spec in dp},
+    }
 
 
-def shared_optima(spec: Spec, by: Measure = measured) -> Answers:
+def tables(parts: Parts) -> dict[str, str]:
+    """By marker."""
+    return {
+        "optima": optima_table(_answers(parts, OPTIMA)),
+        "race": race_table(_own(parts, RACE)),
+        "dp": dp_table(_answers(parts, DP)),
+    }
+
+
+def shared_optima(spec: Spec, request: Request) -> Tree:
     """Every solver of the shared rows, asked for their optimum."""
-    options = SolveOptions(gap=0.0, time_limit_s=spec.time_limit_s, rows=RowChoice.SHARED)
-    return {solver: by(spec, solver, options) for solver in AGREEING}
+    options = SolveOptions(gap=0.0, time_limit_s=_limit_s(spec, request), rows=RowChoice.SHARED)
+    return {solver: request.answer(spec, solver, options).answer.tree() for solver in AGREEING}
 
 
 def optima_table(optima: Mapping[str, Answers]) -> str:
     """The optimum, whether all that finished agree, and the seconds of each."""
     rows = []
     for name, answers in optima.items():
-        values = _row_bounds(answers)
+        values = _row_bounds(answers.values())
         value = f"{values[0]:.9g} s" if values else "-"
         rows.append([name, value, _agreement(values), *(_finish(answers[solver]) for solver in AGREEING)])
     return markdown(["instance", "least rows", "same", *AGREEING], rows)
 
 
-def race(spec: Spec, by: Measure = measured) -> list[tuple[str, Measured, Measured]]:
+def race(spec: Spec, request: Request) -> Tree:
     """Per engine: what the textbook formulation proves in its time, and `milp` asked for the same gap."""
-    runs = []
-    for solver in RACING:
-        slow = by(spec, solver, SolveOptions(time_limit_s=spec.time_limit_s))
-        if slow is None or not slow.result.gap:
-            continue
-        fast = by(spec, "milp", SolveOptions(gap=slow.result.gap, time_limit_s=spec.time_limit_s))
-        assert fast is not None
-        runs.append((solver, slow, fast))
+    limit_s = _limit_s(spec, request)
+    runs = {}
+    for solver in spec.solvers:
+        slow = request.answer(spec, solver, SolveOptions(time_limit_s=limit_s)).answer
+        if slow.gap:
+            fast = request.answer(spec, "milp", SolveOptions(gap=slow.gap, time_limit_s=limit_s)).answer
+            runs[solver] = {"textbook": slow.tree(), "milp": fast.tree()}
     return runs
 
 
-def race_table(races: Mapping[str, Sequence[tuple[str, Measured, Measured]]]) -> str:
+def race_table(races: Mapping[str, Tree]) -> str:
     """Seconds of either search to the gap that the textbook formulation proved, and their ratio."""
     rows = []
     for name, runs in races.items():
-        for solver, slow, fast in runs:
-            gap = slow.result.gap or 0.0
-            slow_s, fast_s = seconds_to_gap(slow.result, gap), fast.result.seconds
-            ratio = "-" if slow_s is None else f"{slow_s / fast_s:.0f}x"
-            gaps = percent(gap), percent(fast.result.gap)
-            rows.append([name, solver, *gaps, whole_seconds(slow_s), f"{fast_s:.2f} s", ratio])
+        for solver, pair in runs.items():
+            slow, fast = answer_of(pair["textbook"]), answer_of(pair["milp"])
+            slow_s, fast_s = slow.seconds_to_own_gap, fast.search_s or 0.0
+            gaps = percent(slow.gap), percent(fast.gap)
+            faster = times(ratio(slow_s, fast_s), digits=0)
+            rows.append([name, solver, *gaps, whole_seconds(slow_s), f"{fast_s:.2f} s", faster])
     return markdown(["instance", "textbook by", "its gap", "gap of milp", "textbook", "milp", "ratio"], rows)
 
 
-def dp_and_milp(spec: Spec, by: Measure = measured) -> Answers:
+def dp_and_milp(spec: Spec, request: Request) -> Tree:
     """`dp`, `milp` on the same rows, and `milp` as it is."""
-    shared = SolveOptions(time_limit_s=spec.time_limit_s, rows=RowChoice.SHARED)
+    limit_s = _limit_s(spec, request)
+    shared = SolveOptions(time_limit_s=limit_s, rows=RowChoice.SHARED)
     return {
-        "dp": by(spec, "dp", shared),
-        SHARED_ROWS: by(spec, "milp", shared),
-        ALL_ROWS: by(spec, "milp", SolveOptions(time_limit_s=spec.time_limit_s)),
+        "dp": request.answer(spec, "dp", shared).answer.tree(),
+        SHARED_ROWS: request.answer(spec, "milp", shared).answer.tree(),
+        ALL_ROWS: request.answer(spec, "milp", SolveOptions(time_limit_s=limit_s)).answer.tree(),
     }
 
 
-def dp_table(rivals: Mapping[str, Answers]) -> str:
+def dp_table(found: Mapping[str, Answers]) -> str:
     """Seconds to the optimum of the shared rows, whether it is the same; gaps, and the seconds of `milp` to its own."""
     rows = []
-    for name, answers in rivals.items():
-        dp, whole = answers["dp"], answers[ALL_ROWS]
-        assert dp is not None and whole is not None
+    for name, answers in found.items():
+        dp, shared, whole = (answers[solver] for solver in ("dp", SHARED_ROWS, ALL_ROWS))
         rows.append(
             [
                 name,
-                _agreement(_row_bounds({solver: answers[solver] for solver in ("dp", SHARED_ROWS)})),
+                _agreement(_row_bounds((dp, shared))),
                 _finish(dp),
-                _finish(answers[SHARED_ROWS]),
-                percent(dp.result.gap),
-                whole_seconds(whole.result.seconds),
-                percent(whole.result.gap),
+                _finish(shared),
+                percent(dp.gap),
+                whole_seconds(whole.search_s),
+                percent(whole.gap),
             ]
         )
     head = ["instance", "same optimum", "dp", SHARED_ROWS, "gap of dp", "milp", "gap of milp"]
     return markdown(head, rows)
 
 
-def _row_bounds(answers: Answers) -> list[float]:
-    bounds = [answer.result.row_bound_s for answer in answers.values() if answer is not None]
-    return [bound for bound in bounds if bound is not None]
+def _limit_s(spec: Spec, request: Request) -> float:
+    return request.time_scale * spec.time_limit_s
+
+
+def _own(parts: Parts, beginning: str) -> dict[str, Tree]:
+    """The parts of one table, by name of the spec."""
+    return {name.removeprefix(beginning): part for name, part in parts.items() if name.startswith(beginning)}
+
+
+def _answers(parts: Parts, beginning: str) -> dict[str, dict[str, Answer]]:
+    return {
+        name: {solver: answer_of(tree) for solver, tree in part.items()}
+        for name, part in _own(parts, beginning).items()
+    }
+
+
+def _row_bounds(answers: Iterable[Answer]) -> list[float]:
+    return [answer.row_bound_s for answer in answers if answer.row_bound_s is not None]
 
 
 def _agreement(values: Sequence[float]) -> str:
@@ -125,27 +140,9 @@ def _agreement(values: Sequence[float]) -> str:
     return "yes" if max(values) - min(values) <= SAME * max(values) else "no"
 
 
-def _finish(answer: Measured | None) -> str:
+def _finish(answer: Answer) -> str:
     """Seconds to the optimum of the rows, or how long it was not found."""
-    if answer is None:
+    if answer.search_s is None:
         return "-"
-    seconds = whole_seconds(answer.result.seconds)
-    return seconds if answer.result.row_bound_s is not None else f"open after {seconds}"
-
-
-def _records(all_answers: Mapping[str, Answers]) -> dict[str, object]:
-    return {
-        name: {solver: answer_record(answer) for solver, answer in answers.items()}
-        for name, answers in all_answers.items()
-    }
-
-
-def _race_records(races: Mapping[str, Sequence[tuple[str, Measured, Measured]]]) -> dict[str, object]:
-    return {
-        name: {solver: {"textbook": answer_record(slow), "milp": answer_record(fast)} for solver, slow, fast in runs}
-        for name, runs in races.items()
-    }
-
-
-if __name__ == "__main__":
-    main()
+    seconds = whole_seconds(answer.search_s)
+    return seconds if answer.row_bound_s is not None else f"open after {seconds}"

@@ -22,7 +22,8 @@ import torch
 
 from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory, held_bytes, profile_layers
 from benchmarks.gpu_stages import PipelineRun, lanes_on, run_pipeline
-from benchmarks.pages import ROOT, keep_results, markdown, percent
+from benchmarks.pages import ROOT, markdown, percent
+from benchmarks.results import keep_results
 from executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
 from models.clusters.device_types import DEVICE_TYPES
 from planner.core.errors import BadInputError

@@ -1,76 +1,181 @@
-"""One search, best in a process of its own: its result, and what it took."""
+"""One search, best in a process of its own: what it came to, and what it took."""
 
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.connection import Connection
+from typing import Any
 
 from benchmarks.specs import Spec
 from planner.core.errors import UnsupportedError
-from planner.core.result import HistoryPoint, Result, relative_gap
+from planner.core.plan import Plan
+from planner.core.problem import Problem
+from planner.core.result import OwnObjective, Result, relative_gap
+from planner.cost.cost_model import CostModel
+from planner.cost.plan_balance import stage_balance
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
+
+GAP_MARKS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0001)
+"""Gaps whose first proof is kept."""
+REFUSED, DIED = "refused", "died"
+"""Beside the statuses of results: cannot express the problem; ended without an answer."""
+PATIENCE = 3.0
+GRACE_S = 120.0
+"""A process is ended after its time limit so many times, and so much more."""
+
+Tree = dict[str, Any]
+"""What JSON holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one search came to, as it is kept: all that tables are made of."""
+
+    status: str
+    reason: str = ""
+    """Why there is no result."""
+    objective_s: float | None = None
+    bound_s: float | None = None
+    row_bound_s: float | None = None
+    gap: float | None = None
+    seconds: float | None = None
+    """Of all there was to do, the start of the process included where it has one of its own."""
+    search_s: float | None = None
+    """Of the search alone."""
+    peak_bytes: float | None = None
+    """Largest resident memory of the process."""
+    own_objective: Mapping[str, Any] | None = None
+    """`name` and `value` of what the solver itself minimises."""
+    num_stages: int | None = None
+    stage_deviation_s: float | None = None
+    """Population standard deviation of the stages' F + B; None without a plan."""
+    max_over_mean: float | None = None
+    """Of the stages' F + B."""
+    proven_after_s: Mapping[str, float] = field(default_factory=dict)
+    """Gap -> when the search had proven it: of `GAP_MARKS`, and of the gap at its end."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    step_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def seconds_to(self, gap: float) -> float | None:
+        """When that gap, one that is kept, had been proven; None if it never was."""
+        return self.proven_after_s.get(f"{gap:g}")
+
+    @property
+    def seconds_to_own_gap(self) -> float | None:
+        """When the gap at the end had been reached; None without one."""
+        return None if self.gap is None else self.seconds_to(self.gap)
+
+    def tree(self) -> Tree:
+        """As it is written."""
+        return asdict(self)
+
+
+def answer_of(tree: Mapping[str, Any]) -> Answer:
+    """As it was written by :meth:`Answer.tree`."""
+    return Answer(**tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A result with its price."""
+    """An answer with its plan."""
 
-    result: Result
-    seconds: float
-    """Of all there was to do, the start of the process included where it has one of its own."""
-    peak_bytes: float
-    """Largest resident memory of the process."""
+    answer: Answer
+    plan: Plan | None = None
 
 
-Measure = Callable[[Spec, str, SolveOptions], Measured | None]
-"""Runs a named solver; None if it cannot express the problem."""
+Measure = Callable[[Spec, str, SolveOptions], Measured]
+"""Runs a named solver."""
 
 
-def measured_here(spec: Spec, solver: str, options: SolveOptions) -> Measured | None:
+def measured_here(spec: Spec, solver: str, options: SolveOptions) -> Measured:
     """Run a solver in this process."""
     started = time.perf_counter()
+    problem = spec.problem()
     try:
-        result = run(spec.problem(), solver, options)
-    except UnsupportedError:
-        return None
+        result = run(problem, solver, options)
+    except UnsupportedError as refusal:
+        return Measured(answer=Answer(status=REFUSED, reason=str(refusal)))
+    seconds = time.perf_counter() - started
     peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Measured(result=result, seconds=time.perf_counter() - started, peak_bytes=peak_bytes)
+    answer = replace(answer_to(result), seconds=round(seconds, 3), peak_bytes=peak_bytes)
+    return Measured(answer=_with_stages(answer, problem, result.plan), plan=result.plan)
 
 
-def measured(spec: Spec, solver: str, options: SolveOptions) -> Measured | None:
+def measured(spec: Spec, solver: str, options: SolveOptions) -> Measured:
     """Run a solver with nothing else in its process, whose start counts too."""
     started = time.perf_counter()
-    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        answer = pool.submit(measured_here, spec, solver, options).result()
-    return None if answer is None else replace(answer, seconds=time.perf_counter() - started)
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, spec, solver, options))
+    process.start()
+    sender.close()
+    try:
+        found = _received(receiver, options.time_limit_s)
+    finally:
+        process.kill()
+        process.join()
+    if found.answer.seconds is None:
+        return found
+    return replace(found, answer=replace(found.answer, seconds=round(time.perf_counter() - started, 3)))
 
 
-def seconds_to_gap(result: Result, gap: float) -> float | None:
-    """When the search had proven that gap; None if it never did."""
-    return next((point.seconds for point in result.history if _is_within(point, gap)), None)
+def answer_to(result: Result) -> Answer:
+    """What is kept of a result."""
+    return Answer(
+        status=str(result.status),
+        objective_s=result.objective_s,
+        bound_s=result.bound_s,
+        row_bound_s=result.row_bound_s,
+        gap=result.gap,
+        search_s=round(result.seconds, 4),
+        own_objective=_own_objective(result.own_objective),
+        proven_after_s=_proven_after_s(result),
+        counts=dict(result.counts),
+        step_seconds={name: round(seconds, 3) for name, seconds in result.step_seconds},
+    )
 
 
-def answer_record(answer: Measured | None) -> dict[str, object] | None:
-    """What is kept of one search."""
-    if answer is None:
-        return None
-    result = answer.result
-    return {
-        "status": str(result.status),
-        "objective_s": result.objective_s,
-        "bound_s": result.bound_s,
-        "row_bound_s": result.row_bound_s,
-        "gap": result.gap,
-        "seconds": round(answer.seconds, 2),
-        "peak_bytes": answer.peak_bytes,
-        "counts": dict(result.counts),
-        "step_seconds": {name: round(seconds, 3) for name, seconds in result.step_seconds},
-    }
+def _send(sender: Connection, spec: Spec, solver: str, options: SolveOptions) -> None:
+    sender.send(measured_here(spec, solver, options))
 
 
-def _is_within(point: HistoryPoint, gap: float) -> bool:
-    reached = relative_gap(point.objective_s, point.bound_s)
-    return reached is not None and reached <= gap * (1 + 1e-6)
+def _received(receiver: Connection, time_limit_s: float | None) -> Measured:
+    patience_s = None if time_limit_s is None else PATIENCE * time_limit_s + GRACE_S
+    if not receiver.poll(patience_s):
+        return Measured(answer=Answer(status=DIED, reason=f"no answer after {patience_s:.0f} s"))
+    try:
+        found: Measured = receiver.recv()
+    except EOFError:
+        return Measured(answer=Answer(status=DIED, reason="the process ended without an answer"))
+    return found
+
+
+def _with_stages(answer: Answer, problem: Problem, plan: Plan | None) -> Answer:
+    """How many stages the plan has, and how even they are."""
+    if plan is None:
+        return answer
+    balance = stage_balance(CostModel(problem).plan(plan))
+    return replace(
+        answer,
+        num_stages=len(plan.stages),
+        stage_deviation_s=balance.std_s,
+        max_over_mean=balance.max_over_mean,
+    )
+
+
+def _own_objective(own: OwnObjective | None) -> Tree | None:
+    return None if own is None else {"name": own.name, "value": own.value}
+
+
+def _proven_after_s(result: Result) -> dict[str, float]:
+    gaps = [(point.seconds, relative_gap(point.objective_s, point.bound_s)) for point in result.history]
+    own = () if result.gap is None else (result.gap,)
+    found = {}
+    for mark in (*GAP_MARKS, *own):
+        seconds = next((at for at, gap in gaps if gap is not None and gap <= mark * (1 + 1e-6)), None)
+        if seconds is not None:
+            found[f"{mark:g}"] = round(seconds, 3)
+    return found

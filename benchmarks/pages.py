@@ -1,20 +1,25 @@
-"""Measured tables: as Markdown, between markers in a page, and as JSON beside the drivers."""
+"""Measured tables as Markdown, between markers in a page, and pictures beside the pages."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from planner.io.plan_file import installed_versions
+from planner.io.write import write_bytes
+from planner.report.images import ImageFormat, encoded
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parent.parent
 README, SOLVER_PAGE, EXECUTOR_PAGE = ROOT / "README.md", ROOT / "docs" / "solver.md", ROOT / "docs" / "executor.md"
-RESULTS = ROOT / "benchmarks" / "results"
+BENCHMARKS_PAGE = ROOT / "docs" / "benchmarks.md"
+IMAGES = ROOT / "docs" / "images"
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    rule = ["---", *["--:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)).replace("| --- |", "|---|")
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
+    """A table whose first column is text, and whose others are numbers or text as well."""
+    rule = ["---", *["--:" if numbers else "---"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)).replace("| --- |", "|---|", 1)
 
 
 def with_table(text: str, name: str, table: str) -> str:
@@ -25,12 +30,20 @@ def with_table(text: str, name: str, table: str) -> str:
     ValueError
         If the page does not have each of the two markers once.
     """
-    begin, end = (f"<!-- {name}: {side} -->" for side in ("begin", "end"))
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise ValueError(f"the page needs {begin} and {end}, once each")
-    before, rest = text.split(begin)
-    _, after = rest.split(end)
+    before, _, after = _around(text, name)
+    begin, end = _markers(name)
     return f"{before}{begin}\n{table}\n{end}{after}"
+
+
+def table_in(text: str, name: str) -> str:
+    """What the page has between the markers of that name.
+
+    Raises
+    ------
+    ValueError
+        If the page does not have each of the two markers once.
+    """
+    return _around(text, name)[1].strip("\n")
 
 
 def put_tables(page: Path, tables: Mapping[str, str]) -> None:
@@ -41,11 +54,10 @@ def put_tables(page: Path, tables: Mapping[str, str]) -> None:
     page.write_text(text, encoding="utf-8")
 
 
-def keep_results(name: str, results: Mapping[str, object], *, folder: Path = RESULTS) -> None:
-    """Write `benchmarks/results/NAME.json`, with the versions that gave them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tree = {"versions": installed_versions(), **results}
-    (folder / f"{name}.json").write_text(json.dumps(tree, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+def save_picture(path: Path, figure: "Figure") -> None:
+    """Write a figure as SVG; to be called where it was drawn, inside `reproducible`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, encoded(figure, ImageFormat.SVG), force=True)
 
 
 def percent(share: float | None) -> str:
@@ -54,7 +66,33 @@ def percent(share: float | None) -> str:
 
 
 def whole_seconds(seconds: float | None) -> str:
-    """With one digit after the point below ten seconds; a dash for nothing."""
+    """With one digit after the point below ten seconds, in milliseconds below a tenth; a dash for nothing."""
     if seconds is None:
         return "-"
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def times(ratio: float | None, *, digits: int = 2) -> str:
+    """A factor; a dash for nothing."""
+    return "-" if ratio is None else f"{ratio:.{digits}f}x"
+
+
+def ratio(value: float | None, other: float | None) -> float | None:
+    """One over the other; None without both, or over nothing."""
+    return None if value is None or not other else value / other
+
+
+def _markers(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def _around(text: str, name: str) -> tuple[str, str, str]:
+    """Before the table, the table, after it."""
+    begin, end = _markers(name)
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the page needs {begin} and {end}, once each")
+    before, rest = text.split(begin)
+    inside, after = rest.split(end)
+    return before, inside, after

@@ -1,94 +1,205 @@
-"""Quality of plans: simulated time of every solver, bound, gap.
-
-    python -m benchmarks.quality                prints the table and writes results/quality.json
-    python -m benchmarks.quality --readme       also puts the table into README.md
+"""Quality of plans: simulated time of every solver, bound, gap; see `benchmarks/driver.py` for the options.
 
 Every search has a process of its own, one after another on one machine. Times of iterations are
 simulated and reproducible; seconds depend on the machine, and so do the plans and bounds of a
-search that its time limit ends.
+search that its time limit ends. Better plans and bounds than the best known ones are filed under
+`benchmarks/instances`. Ends with exit code 1 where `milp` is worse than any other solver.
 """
 
-import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
 
-from benchmarks.measuring import Measure, Measured, answer_record, measured, seconds_to_gap
-from benchmarks.pages import README, keep_results, markdown, percent, put_tables, whole_seconds
-from benchmarks.specs import QUALITY, Spec
+from benchmarks.best_known import improve, read_entries
+from benchmarks.driver import Driver, Parts, Request, Tables
+from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.pages import BENCHMARKS_PAGE, README, markdown, percent, ratio, whole_seconds
+from benchmarks.quality_pictures import pictures
+from benchmarks.registry import QUALITY, SMOKE
+from benchmarks.specs import COMPARED, PUBLISHED, Spec
 from planner.core.units import format_seconds
-from planner.solvers.options import SolveOptions
+from planner.solvers.search import ROUNDING
 
-SOLVERS = ("even", "greedy", "dp", "milp")
-OTHERS_TIME_LIMIT_S = 60.0
-"""Of all solvers but `milp`, which has the spec's."""
-START_S = 3.0
-"""For the start of the process and whatever follows the time limit: the whole process keeps to the spec's seconds."""
-HEAD = (
-    *("instance", "devices", *SOLVERS, "best time", "bound", "gap", "seconds", "memory"),
-    "wanted gap within",
-    "proven after",
-)
+SPECS = {spec.name: spec for spec in (*QUALITY, *SMOKE)}
+README_SOLVERS = ("even", "greedy", "dp")
+PROOF_HEAD = ("best time", "bound", "gap", "seconds", "memory", "wanted gap within", "proven after")
+
+Answers = Mapping[str, Answer]
+"""By solver."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all specs, print the table, keep the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
-    chosen = parser.parse_args(arguments)
-    results = {}
-    for spec in QUALITY:
-        results[spec.name] = measure(spec)
-        print(table([spec], results).splitlines()[-1], flush=True)
-    whole = table(QUALITY, results)
-    print(f"\n{whole}")
-    keep_results("quality", {"results": record(results)})
-    if chosen.readme:
-        put_tables(README, {"quality table": whole})
+def measure(spec: Spec, request: Request) -> Tree:
+    """The answer of every solver to one spec; what is better than the best known is filed."""
+    found = request.answers(spec)
+    if not request.quick:
+        improve(spec, found)
+    return {solver: measured.answer.tree() for solver, measured in found.items()}
 
 
-def measure(spec: Spec, by: Measure = measured) -> dict[str, Measured | None]:
-    """The answer of every solver to one spec."""
-    return {solver: by(spec, solver, SolveOptions(time_limit_s=_time_limit_s(spec, solver))) for solver in SOLVERS}
-
-
-def table(specs: Sequence[Spec], results: dict[str, dict[str, Measured | None]]) -> str:
-    """One row per spec; times relative to the fastest plan, its time in full."""
-    return markdown(HEAD, [_row(spec, results[spec.name]) for spec in specs])
-
-
-def record(results: dict[str, dict[str, Measured | None]]) -> dict[str, object]:
-    """What is kept of a run."""
+def tables(parts: Parts) -> Tables:
+    """A short table for the README, all of it for the page of the benchmarks."""
+    found = {name: answers_of(part) for name, part in parts.items()}
     return {
-        name: {solver: answer_record(answer) for solver, answer in answers.items()} for name, answers in results.items()
+        README: {"quality table": readme_table(found)},
+        BENCHMARKS_PAGE: {
+            "quality": f"{wide_table(found)}\n\n{verdict(found)}",
+            "proofs": proof_table(found),
+            "search seconds": seconds_table(found),
+            "refusals": refusals(found),
+            "best known": best_known_table(),
+        },
     }
 
 
-def _row(spec: Spec, answers: dict[str, Measured | None]) -> list[str]:
-    times_s = {solver: None if answer is None else answer.result.objective_s for solver, answer in answers.items()}
-    best_s = min((seconds for seconds in times_s.values() if seconds is not None), default=None)
-    milp = answers["milp"]
-    assert milp is not None
-    result = milp.result
+def complaint(parts: Parts) -> str:
+    """Names of the specs where `milp` is worse, or where a bound is above the time of a plan."""
+    worse = [name for name, part in parts.items() if never_worse(answers_of(part)) is False]
+    wrong = [name for name, part in parts.items() if has_wrong_bound(name, answers_of(part))]
+    told = (("milp is worse than another solver", worse), ("a bound is above the time of a plan", wrong))
+    return "\n".join(f"{what}: {'; '.join(names)}" for what, names in told if names)
+
+
+def answers_of(part: Tree) -> dict[str, Answer]:
+    """What was kept of one spec."""
+    return {solver: answer_of(tree) for solver, tree in part.items()}
+
+
+def never_worse(answers: Answers) -> bool | None:
+    """Whether no plan is faster than that of `milp`; None where `milp` did not run."""
+    best_s, own = best_time_s(answers), answers.get("milp")
+    if own is None:
+        return None
+    return best_s is None or (own.objective_s is not None and own.objective_s <= best_s * (1 + ROUNDING))
+
+
+def has_wrong_bound(name: str, answers: Answers) -> bool:
+    """Whether a bound is above the time of any plan, the best known one included."""
+    known = read_entries().get(name)
+    times_s = [own.objective_s for own in answers.values() if own.objective_s is not None]
+    least_s = min([*times_s, *([] if known is None else [known.objective_s])], default=math.inf)
+    return any((own.bound_s or 0.0) > least_s * (1 + ROUNDING) for own in answers.values())
+
+
+def best_time_s(answers: Answers, solvers: Iterable[str] | None = None) -> float | None:
+    """The least simulated time; None where nobody has a plan."""
+    chosen = answers if solvers is None else {name: answers[name] for name in solvers if name in answers}
+    return min((own.objective_s for own in chosen.values() if own.objective_s is not None), default=None)
+
+
+def readme_table(found: Mapping[str, Answers]) -> str:
+    """Ours, the even split and the best of the published planners."""
+    head = ("instance", "devices", *README_SOLVERS, "best published planner", "milp", *PROOF_HEAD)
+    return markdown(head, [_readme_row(SPECS[name], answers) for name, answers in found.items()])
+
+
+def wide_table(found: Mapping[str, Answers]) -> str:
+    """Every solver, relative to the fastest plan."""
+    head = ("instance", *COMPARED, "best time", "milp never worse")
+    return markdown(head, [_wide_row(name, answers) for name, answers in found.items()])
+
+
+def verdict(found: Mapping[str, Answers]) -> str:
+    """How often `milp` is at least as good as all others."""
+    judged = [verdict for answers in found.values() if (verdict := never_worse(answers)) is not None]
+    others = len({solver for answers in found.values() for solver in answers} - {"milp"})
+    return f"`milp` is never worse than any of the {others} other solvers on {sum(judged)} of {len(judged)} instances."
+
+
+def proof_table(found: Mapping[str, Answers]) -> str:
+    """What `milp` proves, and what that takes."""
+    head = ("instance", "devices", *PROOF_HEAD)
+    rows = [[name, _devices(SPECS[name]), *_proof(SPECS[name], answers)] for name, answers in found.items()]
+    return markdown(head, rows)
+
+
+def seconds_table(found: Mapping[str, Answers]) -> str:
+    """How long every solver searches."""
+    rows = [
+        [name, *(whole_seconds(answers[solver].search_s if solver in answers else None) for solver in COMPARED)]
+        for name, answers in found.items()
+    ]
+    return markdown(("instance", *COMPARED), rows)
+
+
+def refusals(found: Mapping[str, Answers]) -> str:
+    """Why a solver has no plan, by solver and reason; a reason that speaks of one problem only stands with it."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for name, answers in found.items():
+        for solver, answer in answers.items():
+            if answer.objective_s is None:
+                reasons.setdefault((solver, answer.reason or answer.status), []).append(name)
+    if not reasons:
+        return "Every solver has a plan for every instance."
+    return "\n".join(f"- `{solver}`: {reason} ({'; '.join(names)})" for (solver, reason), names in reasons.items())
+
+
+def best_known_table() -> str:
+    """What is filed under `benchmarks/instances`."""
+    rows = [
+        [name, format_seconds(entry.objective_s), entry.solver, _seconds(entry.bound_s), percent(entry.gap)]
+        for name, entry in sorted(read_entries().items())
+    ]
+    return markdown(("instance", "best time", "found by", "best bound", "gap"), rows)
+
+
+def _readme_row(spec: Spec, answers: Answers) -> list[str]:
+    best_s = best_time_s(answers)
     return [
         spec.name,
-        str(spec.problem().cluster.num_devices),
-        *(_ratio(times_s[solver], best_s) for solver in SOLVERS),
-        "-" if best_s is None else format_seconds(best_s),
-        "-" if result.bound_s is None else format_seconds(result.bound_s),
-        percent(result.gap),
-        whole_seconds(milp.seconds),
-        f"{milp.peak_bytes / 2**30:.2f} GiB",
-        f"{100 * spec.wanted_gap:g} %, {spec.time_limit_s:.0f} s",
-        whole_seconds(seconds_to_gap(result, spec.wanted_gap)),
+        _devices(spec),
+        *(_over_best(answers.get(solver), best_s) for solver in README_SOLVERS),
+        _best_published(answers, best_s),
+        _over_best(answers.get("milp"), best_s),
+        *_proof(spec, answers),
     ]
 
 
-def _ratio(seconds: float | None, best_s: float | None) -> str:
-    return "-" if seconds is None or best_s is None else f"{seconds / best_s:.4f}"
+def _wide_row(name: str, answers: Answers) -> list[str]:
+    best_s = best_time_s(answers)
+    told = {True: "yes", False: "NO", None: "-"}[never_worse(answers)]
+    return [name, *(_over_best(answers.get(solver), best_s) for solver in COMPARED), _seconds(best_s), told]
 
 
-def _time_limit_s(spec: Spec, solver: str) -> float:
-    return spec.time_limit_s - START_S if solver == "milp" else OTHERS_TIME_LIMIT_S
+def _proof(spec: Spec, answers: Answers) -> list[str]:
+    own = answers.get("milp", Answer(status="-"))
+    return [
+        _seconds(best_time_s(answers)),
+        _seconds(own.bound_s),
+        percent(own.gap),
+        whole_seconds(own.seconds),
+        "-" if own.peak_bytes is None else f"{own.peak_bytes / 2**30:.2f} GiB",
+        f"{100 * spec.wanted_gap:g} %, {spec.time_limit_s:.0f} s",
+        whole_seconds(own.seconds_to(spec.wanted_gap)),
+    ]
 
+
+def _best_published(answers: Answers, best_s: float | None) -> str:
+    least_s = best_time_s(answers, PUBLISHED)
+    winners = [name for name in PUBLISHED if name in answers and answers[name].objective_s == least_s]
+    return "-" if least_s is None else f"{_over_best(answers[winners[0]], best_s)} ({winners[0]})"
+
+
+def _over_best(answer: Answer | None, best_s: float | None) -> str:
+    over = None if answer is None else ratio(answer.objective_s, best_s)
+    return "-" if over is None else f"{over:.4f}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else format_seconds(seconds)
+
+
+def _devices(spec: Spec) -> str:
+    return str(spec.problem().cluster.num_devices)
+
+
+DRIVER = Driver(
+    name="quality",
+    jobs={spec.name: partial(measure, spec) for spec in QUALITY},
+    quick_jobs={spec.name: partial(measure, spec) for spec in SMOKE},
+    tables=tables,
+    pictures=lambda parts: pictures({name: answers_of(part) for name, part in parts.items()}),
+    complaint=complaint,
+)
 
 if __name__ == "__main__":
-    main()
+    DRIVER.main()

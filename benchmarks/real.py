@@ -5,8 +5,8 @@
 Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and
 puts predicted beside measured time. Run queues do not tell when a shared machine is slower as a
 whole, so the layers are measured again after each run. A run is contaminated if too few of its steps pass
-the gate of `plan run`, if its steps differ too much among themselves, or if the two profiles around it
-do. Such runs are tried again.
+the gate of `plan run`, if those that do differ too much among themselves, or if the two profiles around
+it do. Such runs are tried again.
 """
 
 import argparse
@@ -18,18 +18,19 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pages import EXECUTOR_PAGE, keep_results, markdown, put_tables
+from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
+from benchmarks.results import keep_results
 
 LIMIT = 0.08
 """Largest error that is accepted, of a run that passes the gate."""
 DRIFT = 0.03
 """Largest difference between the profiles before and after a run that passes the gate."""
 SPREAD = 0.05
-"""Largest distance between the quartiles of the steps, relative to their median, of a run that passes the gate."""
-CLEAN_STEPS = 3
+"""Largest distance between the quartiles of the clean steps, relative to their median, of a run that passes."""
+CLEAN_STEPS = 5
 """Fewest clean steps of a run that passes the gate."""
 TRIES = 8
-STEPS = 10
+STEPS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,8 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
     drift = profile(case, folder / "after.json") / before_s - 1
     answer = json.loads(record.read_text(encoding="utf-8"))
     steps = answer["steps"][-STEPS:]
-    clean_steps = sum(step["clean"] for step in steps)
-    quartiles_s = statistics.quantiles([step["seconds"] for step in steps])
-    spread = (quartiles_s[2] - quartiles_s[0]) / quartiles_s[1]
+    clean_s = [step["seconds"] for step in steps if step["clean"]]
+    spread = relative_spread(clean_s) if len(clean_s) >= CLEAN_STEPS else None
     return {
         "stages": len(json.loads(path.read_text(encoding="utf-8"))["plan"]["pipelines"][0]["stages"]),
         "predicted_s": answer["predicted_s"],
@@ -118,9 +118,15 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
         "error": answer["measured_s"] / answer["predicted_s"] - 1,
         "drift": drift,
         "spread": spread,
-        "contaminated": clean_steps < CLEAN_STEPS or spread > SPREAD or abs(drift) > DRIFT,
-        "clean_steps": clean_steps,
+        "contaminated": spread is None or spread > SPREAD or abs(drift) > DRIFT,
+        "clean_steps": len(clean_s),
     }
+
+
+def relative_spread(seconds: list[float]) -> float:
+    """Distance between the quartiles, relative to the median."""
+    first, median, third = statistics.quantiles(seconds)
+    return (third - first) / median
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -138,8 +144,8 @@ def table(rows: list[dict[str, object]]) -> str:
     )
 
     def cells(row: dict[str, object]) -> tuple[str, ...]:
-        names = ("predicted_s", "measured_s", "error", "spread", "drift")
-        predicted_s, measured_s, error, spread, drift = (float(str(row[name])) for name in names)
+        names = ("predicted_s", "measured_s", "error", "drift")
+        predicted_s, measured_s, error, drift = (float(str(row[name])) for name in names)
         return (
             str(row["case"]),
             str(row["stages"]),
@@ -147,7 +153,7 @@ def table(rows: list[dict[str, object]]) -> str:
             f"{1e3 * measured_s:.0f} ms",
             f"{100 * error:+.2f} %",
             f"{row['clean_steps']} of {STEPS}",
-            f"{100 * spread:.1f} %",
+            "-" if row["spread"] is None else f"{100 * float(str(row['spread'])):.1f} %",
             f"{100 * drift:+.2f} %",
             f"{'yes' if row['contaminated'] else 'no'}, try {row['tries']}",
         )

@@ -30,7 +30,8 @@ import torch
 from torch import Tensor, nn
 
 import executor
-from benchmarks.pages import EXECUTOR_PAGE, keep_results, markdown, put_tables
+from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
+from benchmarks.results import keep_results
 from executor.measure.devices import usable_cores
 from executor.pipeline import SYNC, UPDATE
 from executor.play.messages import Message

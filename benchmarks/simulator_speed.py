@@ -1,7 +1,6 @@
 """How much faster the array engine is than the plain reference simulator.
 
-Run from the repository root: `python -m benchmarks.simulator_speed`. Prints one table; its ratios,
-not its seconds, are the result. One-off compilation of a schedule is shown apart: it is paid once
+Its ratios, not its seconds, are the result. One-off compilation of a schedule is shown apart: it is paid once
 for all plans with the same warm-up depths and number of micro-batches.
 """
 
@@ -10,6 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.driver import Jobs, Parts
+from benchmarks.measuring import Tree
+from benchmarks.pages import markdown, times
 from planner.core.schedule import Schedule
 from planner.cost.plan_costs import PlanCosts
 from planner.simulator.compilation import compile_program, scheduled_program
@@ -19,49 +21,68 @@ from planner.simulator.schedules import pipeline_actions
 from tests.pipelines import pipeline_costs, reference_spans
 from tests.reference_simulator import iteration_time
 
-NUM_STAGES = 16
-NUM_MICRO_BATCHES = 256
 POPULATION = 64
 STAGES_PER_HOST = 4
 ROUNDS = 7
 SEED = 0
-ROW = "{:<42} {:>14} {:>14} {:>8}"
+PART = "simulator"
+HEAD = ("seconds per plan", "plain event loop", "engine", "ratio")
 
 
-def main() -> None:
-    """Measure, compare the results, and print the table."""
-    print(f"{NUM_STAGES} stages, {NUM_MICRO_BATCHES} micro-batches, 1F1B; seconds per plan, best of several runs\n")
-    print(ROW.format("", "reference (s)", "engine (s)", "ratio"))
+def jobs(num_stages: int, num_microbatches: int) -> Jobs:
+    """By name of the part."""
+    return {PART: lambda _: measure(num_stages, num_microbatches)}
+
+
+def measure(num_stages: int, num_microbatches: int) -> Tree:
+    """Seconds per plan of both simulators, whose results are compared; and those to compile the schedule."""
+    rows = {}
     for label, shared in (("links of its own for each flow", False), ("NICs and fabrics shared", True)):
-        plans = random_plans(shared=shared)
+        plans = random_plans(num_stages, num_microbatches, shared=shared)
         check(plans[:3])
         plain_s, single_s, population_s = best_s(
             lambda plans=plans: iteration_time(reference_spans(plans[0])),
             lambda plans=plans: iteration_times(plans[:1]),
             lambda plans=plans: iteration_times(plans),
         )
-        print(row(f"{label}, one plan", plain_s, single_s))
-        print(row(f"{label}, {POPULATION} plans", plain_s, population_s / POPULATION))
-    depths = tuple(random_plans(shared=False)[0].warmup_depth.tolist())
-    (compile_s,) = best_s(lambda: layout_of(compile_program(pipeline_actions(depths, NUM_MICRO_BATCHES))))
-    tasks = scheduled_program(depths, NUM_MICRO_BATCHES).num_tasks
-    print(f"\nonce per schedule: {compile_s:.4f} s to compile {tasks} tasks")
+        rows[f"{label}, one plan"] = {"reference_s": plain_s, "engine_s": single_s}
+        rows[f"{label}, {POPULATION} plans"] = {"reference_s": plain_s, "engine_s": population_s / POPULATION}
+    depths = tuple(random_plans(num_stages, num_microbatches, shared=False)[0].warmup_depth.tolist())
+    (compile_s,) = best_s(lambda: layout_of(compile_program(pipeline_actions(depths, num_microbatches))))
+    return {
+        "rows": rows,
+        "compile_s": compile_s,
+        "tasks": scheduled_program(depths, num_microbatches).num_tasks,
+        "stages": num_stages,
+        "micro_batches": num_microbatches,
+    }
 
 
-def random_plans(*, shared: bool) -> list[PlanCosts]:
+def tables(parts: Parts) -> dict[str, str]:
+    """By marker."""
+    part = parts.get(PART)
+    if part is None:
+        return {"simulator": markdown(HEAD, [])}
+    rows = [_row(label, of["reference_s"], of["engine_s"]) for label, of in sorted(part["rows"].items())]
+    size = f"{part['stages']} stages, {part['micro_batches']} micro-batches under 1F1B"
+    once = f"once per schedule, {part['compile_s']:.2f} s to compile its {part['tasks']:,} tasks"
+    return {"simulator": f"{markdown(HEAD, rows)}\n\n{size}; {once}."}
+
+
+def random_plans(num_stages: int, num_microbatches: int, *, shared: bool) -> list[PlanCosts]:
     """Stages that differ by up to 20 %, transfers of about a tenth of a forward."""
     rng = np.random.default_rng(SEED)
-    edges = NUM_STAGES - 1
+    edges = num_stages - 1
     links = {}
     if shared:
         links["forward_links"] = tuple(route(s, s + 1) for s in range(edges))
         links["backward_links"] = tuple(route(s + 1, s) for s in range(edges))
     return [
         pipeline_costs(
-            rng.uniform(0.9, 1.1, NUM_STAGES),
-            rng.uniform(1.8, 2.2, NUM_STAGES),
+            rng.uniform(0.9, 1.1, num_stages),
+            rng.uniform(1.8, 2.2, num_stages),
             rng.uniform(0.05, 0.15, edges),
-            micro_batches=NUM_MICRO_BATCHES,
+            micro_batches=num_microbatches,
             schedule=Schedule.ONE_F_ONE_B,
             **links,
         )
@@ -102,10 +123,5 @@ def check(plans: list[PlanCosts]) -> None:
         raise SystemExit(f"times differ: reference {expected}, engine {got}")
 
 
-def row(label: str, plain_s: float, engine_s: float) -> str:
-    """One line of the table."""
-    return ROW.format(label, f"{plain_s:.4f}", f"{engine_s:.5f}", f"{plain_s / engine_s:.0f}x")
-
-
-if __name__ == "__main__":
-    main()
+def _row(label: str, plain_s: float, engine_s: float) -> list[str]:
+    return [label, f"{plain_s:.4f} s", f"{engine_s:.5f} s", times(plain_s / engine_s, digits=0)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.core.problem import Variant
 from planner.core.schedule import Schedule, warmup_depths
-from planner.cost.plan_costs import PlanCosts
+from planner.cost.plan_costs import Halves, PlanCosts
 from planner.simulator.program import Kind, Program
 from tests.reference_simulator import Span, simulate
 
@@ -107,7 +107,16 @@ def textbook_actions(costs: PlanCosts) -> list[list[tuple[str, int, int, int]]]:
     size = costs.variant.micro_batch
     interleaved = costs.variant.schedule is Schedule.INTERLEAVED
     lists = _interleaved_lists(costs) if interleaved else _plain_lists(costs)
-    return [[(op, stage, i * size, (i + 1) * size) for op, stage, i in own] for own in lists]
+    halved = costs.num_halved or (0,) * costs.num_stages
+    return [
+        [
+            (op, stage, lo, lo + part)
+            for op, stage, i in own
+            for part in ([size // 2] if op == "F" and i < halved[stage] else [size])
+            for lo in range(i * size, (i + 1) * size, part)
+        ]
+        for own in lists
+    ]
 
 
 def _plain_lists(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
@@ -144,6 +153,23 @@ def _interleaved_lists(costs: PlanCosts) -> list[list[tuple[str, int, int]]]:
     return lists
 
 
+def random_halves(rng: np.random.Generator, costs: PlanCosts, *, style: str) -> PlanCosts:
+    """The plan in micro-batches of two samples, most stages with halves no shorter than half the whole."""
+    num_stages, most = costs.num_stages, costs.variant.num_microbatches
+    longer = 1 + (rng.integers(0, 3, num_stages) / 4 if style != "real" else rng.uniform(0, 0.5, num_stages))
+    forward_s = np.where(rng.random(num_stages) < 0.8, longer * costs.forward_s / 2, np.inf)
+    sliced = replace(
+        costs,
+        variant=replace(costs.variant, micro_batch=2),
+        halves=Halves(
+            forward_s=forward_s,
+            transfer_s=longer[1:] * costs.transfer_s / 2,
+            num_halved=np.zeros(num_stages, dtype=np.int64),
+        ),
+    )
+    return sliced.sliced(int(rng.integers(0, most + 1)))
+
+
 def reference_spans(costs: PlanCosts) -> dict[tuple, Span]:
     """The reference simulator played on a plan."""
     seconds = {
@@ -159,7 +185,15 @@ def reference_spans(costs: PlanCosts) -> dict[tuple, Span]:
         "send B": ((), *costs.backward_links),
         "sync": costs.sync_links,
     }
-    return simulate(textbook_actions(costs), lambda key: seconds[key[0]][key[1]], lambda flow: links[flow[0]][flow[1]])
+    halves_s = {}
+    if costs.halves is not None:
+        halves_s = {"F": costs.halves.forward_s.tolist(), "send F": costs.halves.transfer_s.tolist()}
+
+    def takes(key: tuple) -> float:
+        is_half = key[0] in halves_s and key[3] - key[2] < costs.variant.micro_batch
+        return (halves_s if is_half else seconds)[key[0]][key[1]]
+
+    return simulate(textbook_actions(costs), takes, lambda flow: links[flow[0]][flow[1]])
 
 
 def task_keys(program: Program) -> list[tuple]:

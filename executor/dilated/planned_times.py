@@ -34,10 +34,13 @@ class PlannedTimes:
     """Names of the links of each flow, 3 S - 2 of them: see :mod:`planner.simulator.program`."""
     own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
     """Of actions that are not in proportion, by (op, stage, samples)."""
+    own_transfer_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """Of messages that are not in proportion, by (boundary, samples)."""
 
     @classmethod
     def of(cls, costs: PlanCosts) -> "PlannedTimes":
         """Those of a plan's costs."""
+        own_s, own_transfer_s = _halves(costs)
         return cls(
             micro_batch=costs.variant.micro_batch,
             forward_s=tuple(costs.forward_s.tolist()),
@@ -46,6 +49,8 @@ class PlannedTimes:
             sync_s=tuple(costs.sync_s.tolist()),
             update_s=tuple(costs.update_s.tolist()),
             routes=flow_routes(costs),
+            own_s=own_s,
+            own_transfer_s=own_transfer_s,
         )
 
     @property
@@ -74,6 +79,7 @@ class PlannedTimes:
             sync_s=longer(self.sync_s),
             update_s=longer(self.update_s),
             own_s={key: times * seconds for key, seconds in self.own_s.items()},
+            own_transfer_s={key: times * seconds for key, seconds in self.own_transfer_s.items()},
         )
 
     def action_s(self, op: Op, stage: int, num_samples: int) -> float:
@@ -87,7 +93,8 @@ class PlannedTimes:
 
     def message_s(self, boundary: int, num_samples: int) -> float:
         """Seconds of one message over a boundary, its wait for the links not included."""
-        return self.transfer_s[boundary] * num_samples / self.micro_batch
+        in_proportion_s = self.transfer_s[boundary] * num_samples / self.micro_batch
+        return self.own_transfer_s.get((boundary, num_samples), in_proportion_s)
 
     def iteration_s(self, lists: Sequence[Sequence[Action]]) -> float:
         """Simulated time of one iteration of these action lists.
@@ -119,3 +126,14 @@ class PlannedTimes:
                     yield self.sync_s[stage]
                 case _:
                     yield self.update_s[stage]
+
+
+def _halves(costs: PlanCosts) -> tuple[dict[tuple[Op, int, int], float], dict[tuple[int, int], float]]:
+    """Seconds of half forwards and of half messages, where a plan has any."""
+    if costs.halves is None or not costs.num_halved:
+        return {}, {}
+    size = costs.variant.micro_batch // 2
+    forwards_s = enumerate(costs.halves.forward_s.tolist())
+    transfers_s = enumerate(costs.halves.transfer_s.tolist())
+    own_s = {(Op.FORWARD, stage, size): seconds for stage, seconds in forwards_s if costs.num_halved[stage]}
+    return own_s, {(boundary, size): seconds for boundary, seconds in transfers_s}

@@ -22,6 +22,10 @@ COMMANDS = {
     "profile": LazyCommand(
         module="planner.cli.profile", summary="Measure a model, or devices and links, for `plan solve`."
     ),
+    "convert": LazyCommand(
+        module="planner.cli.convert",
+        summary="Read another planner's profile, or write a plan for a training framework.",
+    ),
     "models": LazyCommand(module="planner.cli.models", summary="List the models of the catalogue, or show one."),
     "clusters": LazyCommand(module="planner.cli.clusters", summary="List the clusters of the catalogue, or show one."),
     "schema": LazyCommand(module="planner.cli.schema", summary="Print the JSON Schema of a kind of file."),

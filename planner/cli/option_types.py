@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from planner.core.job import AUTO, SliceChoice
+
 MAX_COUNT = 1_000_000_000
 MAX_LISTED = 10_000
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
@@ -25,6 +27,16 @@ def counts(text: str) -> tuple[int, ...]:
 def counts_or_auto(text: str) -> tuple[int, ...]:
     """As :func:`counts`; empty for the word `auto`."""
     return () if text.strip() == "auto" else counts(text)
+
+
+def slices(text: str) -> SliceChoice:
+    """A number of micro-batches, `auto`, or `never` for 0."""
+    word = text.strip()
+    if word == AUTO:
+        return AUTO
+    if word != "never" and not (word.isascii() and word.isdigit() and int(word) <= MAX_COUNT):
+        raise click.BadParameter(f"{text!r} is no number of micro-batches; write auto, never or a number such as 2")
+    return 0 if word == "never" else int(word)
 
 
 def words_of(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

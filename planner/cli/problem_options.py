@@ -7,14 +7,15 @@ import click
 
 from planner.cli.inputs import catalogue_model, is_profile, load_cluster, load_profile
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import MAX_COUNT, counts, counts_or_auto, words_of
-from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
+from planner.cli.option_types import MAX_COUNT, counts, counts_or_auto, slices, words_of
+from planner.core.job import Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
 from planner.io.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")
+MAX_SECONDS = 1e6
 DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Without a job file; the others are for those who ask for them by name."""
 
@@ -38,6 +39,8 @@ class ProblemChoices:
     """Empty for `auto`."""
     zero1: bool | None
     chunks: tuple[int, ...] | None
+    slice: SliceChoice | None
+    action_overhead: float | None
     precision: str | None
     optimizer: str | None
     sequence_length: int | None
@@ -76,6 +79,8 @@ class ProblemChoices:
             pipelines=_chosen(self.pipelines, stated.pipelines),
             zero1=stated.zero1 if self.zero1 is None else self.zero1,
             chunks=self.chunks or stated.chunks,
+            slice=stated.slice if self.slice is None else self.slice,
+            action_overhead_s=stated.action_overhead_s if self.action_overhead is None else self.action_overhead,
         )
 
     def _stated_job(self, default_precision: Precision) -> Job:
@@ -154,6 +159,18 @@ def problem_options(command: Command) -> Command:
             help="Whether replicas and pipelines divide the optimizer state among them.  [default: no]",
         ),
         click.option("--chunks", type=counts, metavar="2,3", help="Stages per device under interleaved.  [default: 2]"),
+        click.option(
+            "--slice",
+            type=slices,
+            metavar="auto|never|N",
+            help="First micro-batches whose warm-up forwards are halved; auto: as many as pay.  [default: never]",
+        ),
+        click.option(
+            "--action-overhead",
+            type=click.FloatRange(0, MAX_SECONDS),
+            metavar="SECONDS",
+            help="What half a forward takes on top of its computation.  [default: 0.0004]",
+        ),
         click.option(
             "--precision",
             type=click.Choice([str(precision) for precision in Precision]),

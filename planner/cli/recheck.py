@@ -9,6 +9,7 @@ from planner.core.result import Status, relative_gap
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
 from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, input_hashes
+from planner.simulator.slicing import slicing_faults
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import ROUNDING
 
@@ -56,14 +57,18 @@ class Recheck:
 
 def recheck(plan_file: PlanFile) -> Recheck:
     """Derive hashes, costs, memory and simulated time again, and look for contradictions."""
-    prediction = predict(play(plan_file.problem, plan_file.plan))
+    prediction, costs = predict(play(plan_file.problem, plan_file.plan)), CostModel(plan_file.problem)
     return Recheck(
         checks=(
             *_hashes(plan_file),
             *_predictions(plan_file.predicted, prediction),
             *_certificate(plan_file.certificate, prediction.iteration_s),
         ),
-        faults=(*faults(CostModel(plan_file.problem), plan_file.plan), *_contradictions(plan_file)),
+        faults=(
+            *faults(costs, plan_file.plan),
+            *slicing_faults(costs, plan_file.plan),
+            *_contradictions(plan_file),
+        ),
     )
 
 

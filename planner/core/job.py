@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, Literal
 
 from planner.core.checks import require, require_count, require_distinct, require_non_negative
 from planner.core.precision import Precision
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, can_slice
 
 
 class Recompute(StrEnum):
@@ -15,6 +16,13 @@ class Recompute(StrEnum):
     """Exactly the stages that would not fit in memory otherwise."""
     NEVER = "never"
     ALWAYS = "always"
+
+
+AUTO: Final = "auto"
+SliceChoice = int | Literal["auto"]
+"""How many warm-up micro-batches are halved: that many, or as many as pay."""
+ACTION_OVERHEAD_S = 0.0004
+"""What the executor takes for one more action: 0.37 ms, rounded up (`python -m benchmarks.runtime_overhead`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,10 @@ class Job:
     """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1, SC 2020)."""
     chunks: tuple[int, ...] = (2,)
     """Stages per device group under `interleaved`."""
+    slice: SliceChoice = 0
+    """Warm-up micro-batches whose forwards are halved (AutoPipe, CLUSTER 2022); `auto`: until one more does not pay."""
+    action_overhead_s: float = ACTION_OVERHEAD_S
+    """On top of half a forward."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
@@ -91,6 +103,10 @@ class Job:
         require(fitting, "job", "micro_batches", rule, self.micro_batches)
         for field in ("replicas", "tensor_parallel", "pipelines", "chunks"):
             self._check_counts(field)
+        rule = f"a whole number of at least 0, or {AUTO!r}"
+        sliced = self.slice == AUTO or (isinstance(self.slice, int) and self.slice >= 0)
+        require(sliced, "job", "slice", rule, self.slice)
+        require_non_negative("job", "action_overhead_s", self.action_overhead_s)
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
 
@@ -106,3 +122,12 @@ class Job:
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
         """Whether a stage may have that many replicas: a micro-batch is split evenly over them."""
         return micro_batch % replicas == 0 and (self.replicas is None or replicas in self.replicas)
+
+    def may_slice(self, schedule: Schedule, micro_batch: int) -> bool:
+        """Whether plans of that schedule and size may halve micro-batches, as far as the job goes."""
+        return self.slice != 0 and can_slice(schedule, micro_batch)
+
+    def first_num_sliced(self, schedule: Schedule, micro_batch: int, num_microbatches: int) -> int:
+        """The sliced warm-up count of such plans as stated; under `auto` 0, from where it is looked for."""
+        stated = 0 if self.slice == AUTO else self.slice
+        return min(stated, num_microbatches) if self.may_slice(schedule, micro_batch) else 0

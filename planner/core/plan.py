@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.core.checks import require, require_count, require_distinct
 from planner.core.problem import Variant
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, can_slice, num_halved
 from planner.core.share import WHOLE, Share
 
 
@@ -68,6 +68,8 @@ class Plan:
     """The part of the cluster that each pipeline has."""
     chunks: int = 1
     """Stages on each device group of a pipeline: stage s shares its devices with every S-th one after it."""
+    num_sliced: int = 0
+    """Sliced warm-up count: the forwards of so many first micro-batches run in halves where a stage warms up."""
 
     def __post_init__(self) -> None:
         require(len(self.pipelines) > 0, "plan", "pipelines", "not empty", ())
@@ -77,8 +79,20 @@ class Plan:
         require(len(self.pipelines) == self.share.num_pipelines, "plan", "pipelines", rule, len(self.pipelines))
         for pipeline in self.pipelines:
             self._check_chunks(pipeline)
+        if self.num_sliced != 0:
+            self._check_slicing()
         devices = (d for pipeline in self.pipelines for stage in self._groups(pipeline) for d in stage.devices)
         require_distinct("plan", "devices", devices)
+
+    def _check_slicing(self) -> None:
+        counted = isinstance(self.num_sliced, int) and 0 < self.num_sliced <= self.num_microbatches
+        rule = f"from 0 to the number of micro-batches, {self.num_microbatches}"
+        require(counted, "plan", "num_sliced", rule, self.num_sliced)
+        rule = f"0 with micro-batches of {self.micro_batch} under {self.schedule}"
+        require(can_slice(self.schedule, self.micro_batch), "plan", "num_sliced", rule, self.num_sliced)
+        sizes = {size for stage in self.stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
+        rule = f"0 where stages have sizes of their own, {sorted(sizes)}"
+        require(sizes == {self.micro_batch}, "plan", "num_sliced", rule, self.num_sliced)
 
     def _groups(self, pipeline: Pipeline) -> tuple[Stage, ...]:
         """The first stage of every device group."""
@@ -103,6 +117,14 @@ class Plan:
             num_microbatches=self.num_microbatches,
             share=self.share,
             chunks=self.chunks,
+        )
+
+    @property
+    def num_halved(self) -> tuple[int, ...]:
+        """How many micro-batches each stage of a pipeline forwards in halves."""
+        return tuple(
+            num_halved(self.num_sliced, depth=stage.warmup_depth, micro_batch=self.micro_batch, replicas=stage.replicas)
+            for stage in self.stages
         )
 
     @property

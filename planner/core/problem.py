@@ -65,13 +65,24 @@ class Problem:
 
     def _missing_times(self, device_type: str) -> str:
         if self.cluster.device_type(device_type).flops_per_s(self.job.precision) is not None:
-            return ""
+            return self._not_estimable(device_type)
         missing = [layer.name for layer in self.model.layers if layer.table(device_type) is None]
         if not missing:
             return ""
         return (
             f"device type {device_type!r}: no peak_flops_per_s for {self.job.precision}, and layer {missing[0]!r} "
             f"of model {self.model.name!r} has no measured times on it; give one of the two"
+        )
+
+    def _not_estimable(self, device_type: str) -> str:
+        """A model measured on other devices, without operations to estimate these from: they would take no time."""
+        measured = sorted({table.device_type for layer in self.model.layers for table in layer.times})
+        if not measured or device_type in measured or any(layer.forward_flops for layer in self.model.layers):
+            return ""
+        known = ", ".join(map(repr, measured))
+        return (
+            f"device type {device_type!r}: model {self.model.name!r} has times on {known} only, and no forward_flops "
+            "to estimate others from; call the devices alike in profile and cluster, or give one of the two"
         )
 
     @property

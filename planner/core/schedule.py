@@ -61,6 +61,19 @@ def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *,
     return tuple(order.warmup_depth.tolist())
 
 
+def can_slice(schedule: Schedule, micro_batch: int) -> bool:
+    """Whether micro-batches can be halved: even ones, where every stage has devices of its own."""
+    return schedule is not Schedule.INTERLEAVED and micro_batch % 2 == 0
+
+
+def num_halved(num_sliced: int, *, depth: int, micro_batch: int, replicas: int) -> int:
+    """How many of the first micro-batches a stage forwards in halves: of the sliced ones, those of its own warm-up.
+
+    None where its replicas cannot share half a micro-batch evenly.
+    """
+    return 0 if micro_batch % (2 * replicas) else min(num_sliced, depth)
+
+
 def pair_loops(
     depth: NDArray[np.int64], next_depth: NDArray[np.int64], num_microbatches: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,7 +1,7 @@
 """A plan turned into numbers."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,8 +11,8 @@ from planner.core.placement import Hosting, Placement, hosting_of
 from planner.core.plan import Plan, Stage
 from planner.core.problem import Problem
 from planner.core.share import WHOLE, Share, cluster_share, device_names
-from planner.cost.links import link_between, route_between, sync_route
-from planner.cost.plan_costs import Floats, PlanCosts
+from planner.cost.links import half_transfer_s, link_between, route_between, sync_route
+from planner.cost.plan_costs import Floats, Halves, PlanCosts
 from planner.cost.stage_costs import StageCostModel, StageCosts
 
 
@@ -26,6 +26,7 @@ class CostModel:
         self._boundary_bytes = problem.model.boundary_bytes()
         self._devices = self._devices_of_first_pipeline()
         self._stage_cache: dict[tuple[object, ...], StageCosts] = {}
+        self._half_cache: dict[tuple[object, ...], float] = {}
         self._others: dict[Share, CostModel] = {share: self}
 
     @cached_property
@@ -98,6 +99,7 @@ class CostModel:
             saved_bytes=column(lambda cost: cost.saved_bytes),
             working_bytes=column(lambda cost: cost.working_bytes),
             limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
+            halves=self._halves(plan, hostings),
         )
 
     def _devices_of_first_pipeline(self) -> dict[str, Device]:
@@ -117,12 +119,42 @@ class CostModel:
             stop=stage.stop,
         )
 
+    def _halves(self, plan: Plan, hostings: Sequence[Hosting]) -> Halves | None:
+        """Half micro-batches of a plan that has them, or may have them by its job."""
+        if not (plan.num_sliced or self.problem.job.may_slice(plan.schedule, plan.micro_batch)):
+            return None
+        seated = list(zip(plan.stages, hostings, strict=True))
+        return Halves(
+            forward_s=np.array([self._half_forward_s(stage, hosting.placement) for stage, hosting in seated]),
+            transfer_s=np.array(
+                [self._half_transfer_s(plan.micro_batch, *pair) for pair in itertools.pairwise(seated)]
+            ),
+            num_halved=np.array(plan.num_halved),
+        )
+
+    def _half_forward_s(self, stage: Stage, placement: Placement) -> float:
+        key = (placement, stage.forward_micro_batch, stage.start, stage.stop)
+        if key not in self._half_cache:
+            (self._half_cache[key],) = self.stages.half_forward_s(
+                placement,
+                micro_batch=stage.forward_micro_batch,
+                start=np.array([stage.start]),
+                stop=np.array([stage.stop]),
+            )
+        return self._half_cache[key]
+
     def _transfer_s(self, micro_batch: int, sender: "_Seated", receiver: "_Seated") -> float:
         if sender[0].devices == receiver[0].devices:
             return 0.0
+        return link_between(self.cluster, sender[1], receiver[1]).transfer_s(self._message_bytes(micro_batch, receiver))
+
+    def _half_transfer_s(self, micro_batch: int, sender: "_Seated", receiver: "_Seated") -> float:
         link = link_between(self.cluster, sender[1], receiver[1])
-        sample_bytes = float(self._boundary_bytes[max(sender[0].start, receiver[0].start)])
-        return link.transfer_s(micro_batch * sample_bytes)
+        return float(half_transfer_s(link, np.array([self._message_bytes(micro_batch, receiver)]))[0])
+
+    def _message_bytes(self, micro_batch: int, receiver: "_Seated") -> float:
+        """What crosses into the layers of a stage."""
+        return micro_batch * float(self._boundary_bytes[receiver[0].start])
 
     def _route(self, sender: "_Seated", receiver: "_Seated") -> tuple[str, ...]:
         if sender[0].devices == receiver[0].devices:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from planner.core.errors import BadInputError
-from planner.core.job import Recompute
+from planner.core.job import AUTO, Job, Recompute
 from planner.core.placement import Hosting
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.schedule import Schedule, warmup_depths
@@ -40,6 +40,7 @@ def _variant_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
         yield f"{plan.chunks} chunks per device group are not allowed by the job: {_listed(job.chunks)}"
     if plan.micro_batch not in job.micro_batches:
         yield f"micro-batch {plan.micro_batch} is not allowed by the job: {_listed(job.micro_batches)}"
+    yield from _slicing_faults(job, plan)
     if job.pipelines is not None and plan.share.num_pipelines not in job.pipelines:
         yield f"{_pipelines(plan)} not allowed by the job: {_listed(job.pipelines)}"
     if not is_share_of(costs.problem.cluster, plan.share):
@@ -48,6 +49,14 @@ def _variant_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
         product = f"{plan.num_microbatches} micro-batches of {plan.micro_batch}"
         each = f" in each of {len(plan.pipelines)} pipelines" if len(plan.pipelines) > 1 else ""
         yield f"{product}{each} do not make the global batch {job.global_batch}"
+
+
+def _slicing_faults(job: Job, plan: Plan) -> Iterator[str]:
+    """As many halved micro-batches as the job says; under `auto` the simulator has to say which number pays."""
+    count = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
+    is_open = job.slice == AUTO and job.may_slice(plan.schedule, plan.micro_batch)
+    if plan.num_sliced != count and not is_open:
+        yield f"{plan.num_sliced} halved micro-batches, where the job gives such plans {count}"
 
 
 def _pipelines(plan: Plan) -> str:

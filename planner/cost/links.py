@@ -1,9 +1,12 @@
 """Links between the devices of consecutive stages, and the queues on their way."""
 
+import numpy as np
+
 from planner.core.cluster import Cluster, Link, slowest
 from planner.core.placement import Hosting
 from planner.core.share import WHOLE, Share
 from planner.cost.collectives import crosses_hosts
+from planner.cost.plan_costs import Floats
 
 
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
@@ -39,6 +42,12 @@ def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tupl
         ),
         latency_s=from_nic.latency_s + to_nic.latency_s + network.latency_s,
     )
+
+
+def half_transfer_s(link: Link, message_bytes: Floats) -> Floats:
+    """Seconds of half a message: those of half the bytes, and at least half of those of all bytes."""
+    halves_s: Floats = np.maximum(link.transfer_s(message_bytes / 2), link.transfer_s(message_bytes) / 2)
+    return halves_s
 
 
 def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:

@@ -1,6 +1,6 @@
 """A plan in numbers: what the simulator, the bounds and the memory check are given."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,21 @@ from planner.core.schedule import Schedule
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halves:
+    """Half micro-batches in a pipeline of S stages (AutoPipe, CLUSTER 2022).
+
+    Two halves take no less than the whole, on which the lower bounds rest (docs/bounds.md).
+    """
+
+    forward_s: Floats
+    """Half a forward, shape (S,); infinite where the replicas of a stage cannot share half a micro-batch."""
+    transfer_s: Floats
+    """Half a message over each boundary, shape (S - 1,)."""
+    num_halved: Ints
+    """How many of the first micro-batches each stage forwards in halves, shape (S,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +67,8 @@ class PlanCosts:
     """On top while a micro-batch is computed, shape (S,)."""
     limit_bytes: Floats
     """Memory of each device, shape (S,)."""
+    halves: Halves | None = None
+    """Of a plan that halves micro-batches, or whose job lets it."""
 
     @property
     def num_stages(self) -> int:
@@ -73,6 +90,18 @@ class PlanCosts:
             chunks=self.variant.chunks,
             num_microbatches=self.variant.num_microbatches,
         )
+
+    @property
+    def num_halved(self) -> tuple[int, ...]:
+        """How many micro-batches each stage forwards in halves; empty if none does."""
+        return () if self.halves is None or not self.halves.num_halved.any() else tuple(self.halves.num_halved.tolist())
+
+    def sliced(self, num_sliced: int) -> "PlanCosts":
+        """The same plan with another sliced warm-up count; itself where nothing can be halved."""
+        if self.halves is None:
+            return self
+        num_halved = np.where(np.isfinite(self.halves.forward_s), np.minimum(num_sliced, self.warmup_depth), 0)
+        return replace(self, halves=replace(self.halves, num_halved=num_halved))
 
     @property
     def memory_bytes(self) -> Floats:

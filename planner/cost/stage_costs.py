@@ -109,6 +109,18 @@ class StageCostModel:
             working_bytes=samples * working_bytes,
         )
 
+    def half_forward_s(self, placement: Placement, *, micro_batch: int, start: Ints, stop: Ints) -> Floats:
+        """Half a forward of the stages [start, stop): max(F(b / 2), F(b) / 2) + what one more action costs, shape (n,).
+
+        Infinite where the replicas cannot share half a micro-batch evenly.
+        """
+        if micro_batch % (2 * placement.replicas):
+            return np.full(len(start), np.inf)
+        samples = micro_batch / placement.replicas
+        half, whole = (self._prefixes(placement, size).forward_s for size in (samples / 2, samples))
+        half_s: Floats = np.maximum(half[stop] - half[start], (whole[stop] - whole[start]) / 2)
+        return half_s + self._problem.job.action_overhead_s
+
     def has_sync_table(self, placement: Placement) -> bool:
         """Whether the gradient all-reduce of stages is other than a latency and a sum over their layers."""
         return gradient_sync_of(self._cluster, placement, self._share).has_table

@@ -5,17 +5,18 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
-from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
+from planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from planner.core.precision import Precision
 from planner.core.schedule import Schedule
 from planner.io.canonical import Tree, TreeValue
 from planner.io.complaints import Complaints
-from planner.io.fields import Count, Entry, FileEntry, Name, NonNegative
+from planner.io.fields import Count, Entry, FileEntry, Index, Name, NonNegative
 from planner.io.repetitions import complain_of_repetitions
 from planner.io.tree import Document, Node, read_document
 from planner.io.validate import validate
 
 StandardOptimizer = Literal["adamw", "sgd"]
+SliceWord = Literal["auto", "never"]
 ScheduleName = Annotated[Schedule, Field(strict=False)]
 Counts = Annotated[list[Count], Field(min_length=1, max_length=1000)]
 
@@ -70,6 +71,10 @@ class JobFile(FileEntry):
     """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1)."""
     chunks: Counts = Field(default=list(DEFAULT_CHUNKS))
     """Stages on each device group under the schedule interleaved."""
+    slice: SliceWord | Index = "never"
+    """Warm-up micro-batches whose forwards are halved: never, a number, or auto: until one more does not pay."""
+    action_overhead_s: NonNegative = ACTION_OVERHEAD_S
+    """Seconds that half a forward takes on top of its computation: what one more action costs."""
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
@@ -138,7 +143,14 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
         pipelines=_tuple_or_none(entry.pipelines),
         zero1=entry.zero1,
         chunks=tuple(entry.chunks),
+        slice=slice_choice(entry.slice),
+        action_overhead_s=entry.action_overhead_s,
     )
+
+
+def slice_choice(word: SliceWord | int) -> SliceChoice:
+    """What a file or an option says about slicing."""
+    return 0 if word == "never" else word
 
 
 def _tuple_or_none(counts: list[int] | None) -> tuple[int, ...] | None:
@@ -165,6 +177,8 @@ def to_tree(job: Job) -> Tree:
         "chunks": list(job.chunks),
     }
     limits = {"replicas": job.replicas, "tensor_parallel": job.tensor_parallel, "pipelines": job.pipelines}
+    if job.slice != 0 or job.action_overhead_s != ACTION_OVERHEAD_S:  # else the hashes of older files would change
+        tree |= {"slice": job.slice or "never", "action_overhead_s": float(job.action_overhead_s)}
     return tree | {key: list(counts) for key, counts in limits.items() if counts is not None}
 
 

@@ -6,7 +6,7 @@ from planner.core.cluster import Cluster, Device
 from planner.core.errors import BadInputError
 from planner.core.placement import hosting_of
 from planner.core.problem import Problem
-from planner.core.schedule import Schedule, warmup_depths
+from planner.core.schedule import Schedule, can_slice, warmup_depths
 from planner.core.share import Share, cluster_share, device_names, shares_of
 from planner.io.complaints import Step, nearest, shorten
 from planner.io.plan_entry import PlanFileEntry, StageEntry
@@ -29,6 +29,7 @@ class PlanChecks:
         self._check_batch()
         self._check_chain()
         self._check_chunks()
+        self._check_slicing()
         self._check_warmup()
         self._check_devices()
         for index, stage in enumerate(self._stages):
@@ -111,6 +112,16 @@ class PlanChecks:
             if stage.devices != self._stages[first].devices:
                 rule = f"must be those of stage {first}, with which it takes turns"
                 self._complain_of_stage(rule, index, "devices")
+
+    def _check_slicing(self) -> None:
+        """Only even micro-batches can be halved, as many as there are, where stages do not take turns."""
+        sliced, size, schedule = self._plan.num_sliced, self._plan.micro_batch, self._plan.schedule
+        if sliced and not can_slice(schedule, size):
+            rule = f"must be 0: micro-batches of {size} under {schedule} cannot be halved, got {sliced}"
+            self._complain(rule, "plan", "num_sliced")
+        elif sliced > self._plan.num_microbatches:
+            rule = f"must be at most {self._plan.num_microbatches}, the number of micro-batches, got {sliced}"
+            self._complain(rule, "plan", "num_sliced")
 
     @property
     def _num_groups(self) -> int:

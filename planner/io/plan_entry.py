@@ -76,6 +76,8 @@ class PlanEntry(Entry):
     """For every server class, into how many parts its hosts are divided among the pipelines; empty for one pipeline."""
     chunks: Count = 1
     """Stages on each device group of a pipeline, more than 1 under the schedule interleaved."""
+    num_sliced: Index = 0
+    """Sliced warm-up count: the forwards of so many first micro-batches run in halves where a stage warms up."""
 
 
 class StagePredictionEntry(Entry):

@@ -195,6 +195,7 @@ def _plan(entry: PlanEntry) -> Plan:
         ),
         share=Share(num_pipelines=len(entry.pipelines), host_splits=tuple(entry.host_splits)),
         chunks=entry.chunks,
+        num_sliced=entry.num_sliced,
     )
 
 
@@ -268,6 +269,7 @@ def _plan_tree(plan: Plan, problem: Problem) -> Tree:
         "num_microbatches": plan.num_microbatches,
         "host_splits": list(plan.share.host_splits),
         "chunks": plan.chunks,
+        **({"num_sliced": plan.num_sliced} if plan.num_sliced else {}),
         "pipelines": [
             {"stages": [_stage_tree(stage, names) for stage in pipeline.stages]} for pipeline in plan.pipelines
         ],

@@ -24,6 +24,9 @@ class Arcs:
     """Index into `Places.options`; of a transfer -1 less the index into `Places.entries`."""
     recompute: Bools
     forward_s: Floats
+    first_s: Floats
+    """What the first part of a micro-batch takes at least, of a stage or a transfer: all of it or, where the job
+    may slice it, half. The last stage takes all of it: its backward waits for both halves."""
     backward_s: Floats
     transfer_s: Floats
     """One way; 0 for a stage arc."""
@@ -68,6 +71,7 @@ def stage_columns(start: Ints, stop: Ints) -> Arcs:
         option=none,
         recompute=np.zeros(size, dtype=bool),
         forward_s=nothing,
+        first_s=nothing,
         backward_s=nothing,
         transfer_s=nothing,
         tail_s=nothing,
@@ -78,7 +82,7 @@ def stage_columns(start: Ints, stop: Ints) -> Arcs:
 
 
 def transfer_columns(
-    tail: Ints, head: Ints, at: Ints, *, transfer_s: Floats, entry: int, opens: tuple[int, int]
+    tail: Ints, head: Ints, at: Ints, *, transfer_s: Floats, first_s: Floats, entry: int, opens: tuple[int, int]
 ) -> Arcs:
     """Transfers at the boundaries `at` to one entry that all open (hosts, server class)."""
     size = len(at)
@@ -95,6 +99,7 @@ def transfer_columns(
         option=np.full(size, -1 - entry),
         recompute=np.zeros(size, dtype=bool),
         forward_s=nothing,
+        first_s=first_s,
         backward_s=nothing,
         transfer_s=transfer_s,
         tail_s=nothing,

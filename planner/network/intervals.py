@@ -34,6 +34,8 @@ class Fitting:
     fits: Bools
     recompute: Bools
     forward_s: Floats
+    first_s: Floats
+    """See :class:`planner.network.arcs.Arcs`."""
     backward_s: Floats
     tail_s: Floats
     sync_s: Floats
@@ -58,8 +60,25 @@ def fit_stages(
         if fits.all():
             break
     return Fitting(
-        fits=fits, recompute=recompute, forward_s=forward_s, backward_s=backward_s, tail_s=tail_s, sync_s=sync_s
+        fits=fits,
+        recompute=recompute,
+        forward_s=forward_s,
+        first_s=_first_parts(costs, variant, placement, start, stop, forward_s),
+        backward_s=backward_s,
+        tail_s=tail_s,
+        sync_s=sync_s,
     )
+
+
+def _first_parts(
+    costs: CostModel, variant: Variant, placement: Placement, start: Ints, stop: Ints, forward_s: Floats
+) -> Floats:
+    """Least seconds of the first part of a forward: half of it where the job may slice, save on the last stage."""
+    if not costs.problem.job.may_slice(variant.schedule, variant.micro_batch):
+        return forward_s
+    half_s = costs.stages.half_forward_s(placement, micro_batch=variant.micro_batch, start=start, stop=stop)
+    is_last = stop == costs.problem.model.num_layers
+    return np.where(is_last, forward_s, np.minimum(half_s, forward_s))
 
 
 def fit_arcs(
@@ -78,7 +97,8 @@ def fit_arcs(
         The same arcs, and which are transfers, or stages that fit with M (F + B) at most `longest_s`.
     """
     columns = {
-        name: getattr(arcs, name).copy() for name in ("recompute", "forward_s", "backward_s", "tail_s", "sync_s")
+        name: getattr(arcs, name).copy()
+        for name in ("recompute", "forward_s", "first_s", "backward_s", "tail_s", "sync_s")
     }
     kept = ~arcs.is_stage
     options = np.array([-1, *(placements.index(placement) for placement in placements)])

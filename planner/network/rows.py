@@ -5,6 +5,9 @@ A path x (0/1 per arc) is a plan. Two prefixes over its arcs,
     E_l = sum of F + B + 2 c + g_0 over stages that end, and transfers that happen, at or before l,
     D_l = the same sum of F + c,
 
+the F of stages before the last and the c of activations being what their first half takes where the job may
+slice it (`Arcs.first_s`),
+
 make every family one pattern. For a layer l, covered by exactly one stage, and for a boundary j,
 
     row_l = e E_l + e' E_L + d D_l + d' D_L + sum of cover over the arcs that cover l,
@@ -184,8 +187,8 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
             families.append(_pair(network))
     return Rows(
         network=network,
-        round_trip=work_s + first_tail_s + 2 * arcs.transfer_s,
-        forward=arcs.forward_s + arcs.transfer_s,
+        round_trip=arcs.first_s + arcs.backward_s + first_tail_s + arcs.transfer_s,
+        forward=arcs.first_s,
         families=tuple(families),
         queues=None if shared_only else build_queues(network),
     )

@@ -20,6 +20,7 @@ from planner.core.placement import Placement
 from planner.core.problem import Variant
 from planner.core.schedule import warmup_depth
 from planner.cost.cost_model import CostModel
+from planner.cost.links import half_transfer_s
 from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.arcs import Arcs, join_arcs, stage_columns, transfer_columns
 from planner.network.graph import LayeredGraph
@@ -247,20 +248,25 @@ def _stages(
 def _transfers(costs: CostModel, variant: Variant, places: Places, numbering: _Numbering) -> Iterator[Arcs]:
     """Per crossing, a transfer at every inner boundary; from the source, the opening of the first hosts."""
     boundary_bytes = costs.problem.model.boundary_bytes()
+    may_slice = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
     for crossing in places.crossings:
         entry = places.entries[crossing.entry]
         if crossing.exit is None or crossing.link is None:
             at = tail = np.zeros(1, dtype=np.int64)
-            transfer_s = np.zeros(1)
+            transfer_s = first_s = np.zeros(1)
         else:
             at = np.arange(1, numbering.num_layers)
             tail = numbering.exits(at, crossing.exit)
-            transfer_s = crossing.link.transfer_s(variant.micro_batch * boundary_bytes[at])
+            message_bytes = variant.micro_batch * boundary_bytes[at]
+            transfer_s = first_s = crossing.link.transfer_s(message_bytes)
+            if may_slice:
+                first_s = np.minimum(transfer_s, half_transfer_s(crossing.link, message_bytes))
         yield transfer_columns(
             tail,
             numbering.entries(at, crossing.entry),
             at,
             transfer_s=transfer_s,
+            first_s=first_s,
             entry=crossing.entry,
             opens=(entry.opened_hosts, entry.server_class),
         )

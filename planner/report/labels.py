@@ -52,6 +52,7 @@ def plan_label(plan: Plan, *, zero1: bool = False) -> str:
         *([share_label(plan.share)] if each else []),
         _counted(len(plan.stages), "stage") + (f" in {plan.chunks} chunks" if plan.chunks > 1 else "") + each,
         f"{batches} of {_counted(plan.micro_batch, 'sample')}{each}",
+        *([f"{plan.num_sliced} of them halved in warm-up"] if plan.num_sliced else []),
         *(["ZeRO-1"] if zero1 else []),
     ]
     return ", ".join(parts)

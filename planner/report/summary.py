@@ -69,6 +69,7 @@ def simulation_summary(plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> d
         "bubble_fraction": timeline.bubble_fraction,
         "pipelines": len(plan.pipelines),
         "chunks": plan.chunks,
+        "num_sliced": plan.num_sliced,
         "stages": [_stage(plan, costs, timeline, index) for index in range(costs.num_stages)],
         "critical_path": [_task(timeline, task) for task in timeline.critical_path],
     }

@@ -28,6 +28,9 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
+Where first forwards are halved, PF_s and the forwards of `total` are those of the first half, but for the
+last stage, which is F; the PF of the late row stays whole, and so does all work of a stage.
+
 Interleaved plans have rows of their own, see :mod:`planner.simulator.interleaved_bounds`.
 """
 
@@ -39,8 +42,13 @@ from planner.simulator.chains import Chains, chains_of
 from planner.simulator.interleaved_bounds import interleaved_rows
 
 
-def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
+def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
     """Values of every family of rows that holds for the plan's schedule.
+
+    Parameters
+    ----------
+    any_slicing
+        Whether the rows are to hold for every sliced warm-up count, not for the plan's own alone.
 
     Returns
     -------
@@ -48,21 +56,21 @@ def bound_rows(costs: PlanCosts) -> dict[str, Floats]:
         By family: one value per stage, per boundary, or for the whole plan (shape (1,)).
     """
     order = costs.interleaving
-    return _plain_rows(costs) if order is None else interleaved_rows(costs, order)
+    return interleaved_rows(costs, order) if order is not None else _plain_rows(costs, any_slicing=any_slicing)
 
 
-def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None) -> float:
-    """The largest row of the named families, of all of them by default."""
-    rows = bound_rows(costs)
+def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None, *, any_slicing: bool = False) -> float:
+    """The largest row of the named families, of all of them by default; see :func:`bound_rows`."""
+    rows = bound_rows(costs, any_slicing=any_slicing)
     chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
     return max(float(values.max()) for values in chosen.values() if len(values))
 
 
-def _plain_rows(costs: PlanCosts) -> dict[str, Floats]:
+def _plain_rows(costs: PlanCosts, *, any_slicing: bool) -> dict[str, Floats]:
     """Rows where every stage has devices of its own."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
     forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
-    chains = chains_of(costs)
+    chains = chains_of(costs, any_slicing=any_slicing)
     forward_before, backward_before, total = chains.forward_before, chains.backward_before, chains.total
     tail_s = chains.tail_s
     work_s = micro_batches * (forward_s + backward_s)
@@ -101,7 +109,7 @@ def _pair_loops(costs: PlanCosts) -> Floats:
 def _last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
     """End of the last forward of each stage e, the largest over the stages s before it, and itself."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
-    forward_before, backward_before = chains.forward_before, chains.backward_before
+    forward_before, backward_before = chains.whole_before, chains.backward_before
     work_s = costs.forward_s + costs.backward_s
     loop_s = chains.total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
     largest_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf))

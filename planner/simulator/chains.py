@@ -12,7 +12,9 @@ class Chains:
     """One micro-batch on its own in a pipeline of S stages."""
 
     forward_before: Floats
-    """PF: from the first forward to the arrival at each stage, shape (S,)."""
+    """PF: from the first forward to the arrival of the first part of a micro-batch at each stage, shape (S,)."""
+    whole_before: Floats
+    """PF of a whole micro-batch, shape (S,); the same where none is halved."""
     backward_before: Floats
     """PB: from the end of each stage's backward to that of the first stage's, shape (S,)."""
     total: float
@@ -21,15 +23,38 @@ class Chains:
     """g: all-reduce and optimizer step of each stage, shape (S,)."""
 
 
-def chains_of(costs: PlanCosts) -> Chains:
-    """Add the times of a plan up."""
-    forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
+def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
+    """Add the times of a plan up.
+
+    Parameters
+    ----------
+    any_slicing
+        Whether the sums are to hold for every sliced warm-up count, not for the plan's own alone.
+    """
+    backward_s, transfer_s = costs.backward_s, costs.transfer_s
+    first_s, crossing_s = _first_parts(costs, any_slicing=any_slicing)
     return Chains(
-        forward_before=_exclusive_sums(forward_s[:-1] + transfer_s),
+        forward_before=_exclusive_sums(first_s[:-1] + crossing_s),
+        whole_before=_exclusive_sums(costs.forward_s[:-1] + transfer_s),
         backward_before=_exclusive_sums(backward_s[:-1] + transfer_s),
-        total=float(np.sum(forward_s + backward_s) + 2 * np.sum(transfer_s)),
+        total=float(np.sum(first_s + backward_s) + np.sum(crossing_s + transfer_s)),
         tail_s=costs.sync_s + costs.update_s,
     )
+
+
+def _first_parts(costs: PlanCosts, *, any_slicing: bool) -> tuple[Floats, Floats]:
+    """Least seconds until the first part of a micro-batch has passed each stage, and each boundary.
+
+    On the last stage the whole of it: its backward waits for both halves.
+    """
+    halves = costs.halves
+    if halves is None or not (any_slicing or costs.num_halved):
+        return costs.forward_s, costs.transfer_s
+    halving = np.isfinite(halves.forward_s) & (any_slicing | (halves.num_halved > 0))
+    first_s = np.where(halving, np.minimum(halves.forward_s, costs.forward_s), costs.forward_s)
+    first_s[-1] = costs.forward_s[-1]
+    crossing_s = np.minimum(halves.transfer_s, costs.transfer_s)
+    return first_s, np.where(any_slicing | halving[:-1] | halving[1:], crossing_s, costs.transfer_s)
 
 
 def _exclusive_sums(values: Floats) -> Floats:

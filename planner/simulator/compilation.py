@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from planner.core.errors import BadInputError
 from planner.cost.plan_costs import Ints
 from planner.simulator.program import NONE, Kind, Program
-from planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions
+from planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions, sliced_actions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,15 @@ class _Messages:
 def scheduled_program(warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int = 1) -> Program:
     """Program of a pipeline with equal micro-batches; see :func:`pipeline_actions`."""
     return compile_program(pipeline_actions(warmup_depth, num_microbatches, micro_batch))
+
+
+@lru_cache(maxsize=256)
+def sliced_program(
+    warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int, num_halved: tuple[int, ...]
+) -> Program:
+    """Program of a pipeline whose first forwards are halves; see :func:`sliced_actions`."""
+    lists = sliced_actions(warmup_depth, num_microbatches, micro_batch, num_halved=num_halved)
+    return replace(compile_program(lists), micro_batch=micro_batch)
 
 
 @lru_cache(maxsize=128)

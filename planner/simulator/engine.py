@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from planner.core.errors import BadInputError
 from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.compilation import interleaved_program, scheduled_program
+from planner.simulator.compilation import interleaved_program, scheduled_program, sliced_program
 from planner.simulator.levels import evaluate, layout_of
 from planner.simulator.program import Program, duration_table
 from planner.simulator.queues import serve, served_in_order
@@ -74,11 +74,14 @@ def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = No
 
 
 def program_of(costs: PlanCosts, *, micro_batch: int = 1) -> Program:
-    """Program of a plan's schedule with so many samples to a micro-batch."""
+    """Program of a plan's schedule with so many samples to a micro-batch, or two where some are halved."""
     order = costs.interleaving
     if order is not None:
         return interleaved_program(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
-    return scheduled_program(tuple(costs.warmup_depth.tolist()), costs.variant.num_microbatches, micro_batch)
+    depths, num_microbatches = tuple(costs.warmup_depth.tolist()), costs.variant.num_microbatches
+    if num_halved := costs.num_halved:
+        return sliced_program(depths, num_microbatches, max(2, micro_batch), num_halved)
+    return scheduled_program(depths, num_microbatches, micro_batch)
 
 
 def _group_times(program: Program, routes: Routes, costs: list[PlanCosts]) -> Floats:

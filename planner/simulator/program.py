@@ -65,6 +65,8 @@ class Program:
     are flow s, gradients over it S - 1 + s, the all-reduce of stage s is flow 2 (S - 1) + s."""
     level: Ints
     """Actions in the longest chain of actions that an action ends, shape (num_actions,)."""
+    micro_batch: int = 0
+    """Samples of a whole micro-batch where some run as halves, else 0."""
 
     @property
     def turn(self) -> Ints:
@@ -89,7 +91,12 @@ class Program:
     @property
     def cell(self) -> Ints:
         """Row of :func:`duration_table` with the duration of each task, shape (n,)."""
-        return self.kind * self.num_stages + self.stage
+        cell = self.kind * self.num_stages + self.stage
+        if self.micro_batch:
+            messages = self.kind == Kind.SEND_FORWARD
+            half = (self.hi - self.lo < self.micro_batch) & ((self.kind == Kind.FORWARD) | messages)
+            cell[half] = (6 + messages[half]) * self.num_stages + 1 + self.stage[half]
+        return cell
 
     @property
     def num_flows(self) -> int:
@@ -100,10 +107,12 @@ class Program:
 def duration_table(costs: Sequence[PlanCosts]) -> Floats:
     """Seconds by kind of task and stage, then zeros, shape (6 S + 1, plans).
 
+    Where micro-batches are halved, S rows of half forwards and S - 1 of half messages follow.
+
     Parameters
     ----------
     costs
-        Plans of S stages each.
+        Plans of S stages each; of one structure.
     """
     edge = np.zeros((1, len(costs)))
     transfer_s = _columns([cost.transfer_s for cost in costs])
@@ -118,8 +127,16 @@ def duration_table(costs: Sequence[PlanCosts]) -> Floats:
             _columns([cost.sync_s for cost in costs]),
             _columns([cost.update_s for cost in costs]),
             edge,
+            *_half_rows(costs),
         )
     )
+
+
+def _half_rows(costs: Sequence[PlanCosts]) -> list[Floats]:
+    halves = [cost.halves for cost in costs if cost.halves is not None and cost.num_halved]
+    if not halves:
+        return []
+    return [_columns([half.forward_s for half in halves]), _columns([half.transfer_s for half in halves])]
 
 
 def _columns(vectors: list[Floats]) -> Floats:

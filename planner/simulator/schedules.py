@@ -75,6 +75,9 @@ def plan_actions(plan: Plan) -> list[list[Action]]:
     if plan.schedule is Schedule.INTERLEAVED:
         num_groups = len(plan.stages) // plan.chunks
         return interleaved_actions(num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
+    if plan.num_sliced > 0:
+        depths = [stage.warmup_depth for stage in plan.stages]
+        return sliced_actions(depths, plan.num_microbatches, plan.micro_batch, num_halved=plan.num_halved)
     num_samples = plan.num_microbatches * plan.micro_batch
     return [_own_sizes(index, stage, num_samples) for index, stage in enumerate(plan.stages)]
 
@@ -99,6 +102,27 @@ def pipeline_actions(warmup_depth: Sequence[int], num_microbatches: int, micro_b
     require_count("schedule", "micro_batch", micro_batch)
     sizes = [micro_batch] * num_microbatches
     return [stage_actions(s, sizes, sizes, depth=int(k) * micro_batch) for s, k in enumerate(warmup_depth)]
+
+
+def sliced_actions(
+    warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 2, *, num_halved: Sequence[int]
+) -> list[list[Action]]:
+    """Actions of every stage of a pipeline whose first forwards are halves; backwards stay whole.
+
+    Parameters
+    ----------
+    micro_batch
+        Samples, an even number.
+    num_halved
+        How many of its first micro-batches each stage forwards in halves.
+    """
+    require_count("schedule", "num_microbatches", num_microbatches)
+    require(micro_batch > 0 and micro_batch % 2 == 0, "schedule", "micro_batch", "even to be halved", micro_batch)
+    wholes = [micro_batch] * num_microbatches
+    return [
+        stage_actions(s, [micro_batch // 2] * (2 * halved) + wholes[halved:], wholes, depth=int(k) * micro_batch)
+        for s, (k, halved) in enumerate(zip(warmup_depth, num_halved, strict=True))
+    ]
 
 
 def interleaved_actions(

@@ -10,6 +10,8 @@ ROUNDS, ATTEMPTS = 4, 32
 """Limits are tried 32 at once, four times over, from even shares to all layers on the slowest group."""
 TOLERANCE = 1e-12
 """Relative to the work of all layers: sums of the same layers in another order."""
+LEAST_S = 1e-300
+"""Stands for no time at all: so large that a sum of inverses is finite."""
 
 
 def balanced(seated: SeatedStages) -> Ints | None:
@@ -20,7 +22,7 @@ def balanced(seated: SeatedStages) -> Ints | None:
     is found by trying. So stages get layers in proportion to their speed, and less where memory is
     short.
     """
-    all_s = np.maximum(seated.work_s[:, -1], np.finfo(float).tiny)
+    all_s = np.maximum(seated.work_s[:, -1], LEAST_S)
     low_s, high_s = 1 / np.sum(1 / all_s), 2 * float(all_s.max()) + 2 * float(seated.transfer_s.sum())
     best, _ = _smallest(seated, np.array([np.inf]))
     for _ in range(ROUNDS if best is not None else 0):

@@ -92,7 +92,8 @@ class RowOptimum:
 
     def meet(self, plan: Plan) -> None:
         """Note the rows of a plan."""
-        self.value_s = min(self.value_s, lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES))
+        value_s = lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
+        self.value_s = min(self.value_s, value_s)
 
 
 class _Bisection:

@@ -39,17 +39,18 @@ def _rows(seated: SeatedStages, costs: CutCosts) -> Floats:
     forward_s, backward_s, transfer_s, tail_s = costs.forward_s, costs.backward_s, costs.transfer_s, costs.tail_s
     micro_batches, depth = seated.variant.num_microbatches, seated.depth
     work_s = forward_s + backward_s
-    forward_before = _before(forward_s[:, :-1] + transfer_s)
+    forward_before = _before(costs.first_s[:, :-1] + costs.first_transfer_s)
+    whole_before = forward_before if costs.first_s is forward_s else _before(forward_s[:, :-1] + transfer_s)
     backward_before = _before(backward_s[:, :-1] + transfer_s)
     total_s = (forward_before + backward_before + work_s)[:, -1:]
     first_tail_s = tail_s[:, :1]
     later_s = (micro_batches - 1) * work_s - (depth - 1) * forward_s
-    loop_s = total_s - forward_before - backward_before + (micro_batches - depth - 1) * work_s
+    loop_s = total_s - whole_before - backward_before + (micro_batches - depth - 1) * work_s
     late_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf), axis=1)
     rows = [
         forward_before + micro_batches * work_s + np.maximum(backward_before + first_tail_s, tail_s),
         total_s + later_s + np.maximum(first_tail_s, tail_s - backward_before),
-        late_s + forward_before + forward_s + depth * backward_s + np.maximum(tail_s, backward_before + first_tail_s),
+        late_s + whole_before + forward_s + depth * backward_s + np.maximum(tail_s, backward_before + first_tail_s),
     ]
     if seated.num_stages > 1:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * transfer_s)

@@ -30,7 +30,7 @@ def solve(problem: Problem, search: Search) -> Result:
     for variant in problem.variants:
         plan = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_plan)(search, variant)
         if plan is not None:
-            bounded.append((lower_bound(search.costs.plan(plan)), len(bounded), plan))
+            bounded.append((lower_bound(search.costs.plan(plan), any_slicing=True), len(bounded), plan))
         if search.out_of_budget:
             break
     for bound_s, _, plan in sorted(bounded):

@@ -25,6 +25,17 @@ SOLVERS = {
     "brute-force": "planner.solvers.brute_force:solve",
     "textbook-milp": "planner.solvers.textbook_milp:solve",
     "textbook-milp-cbc": "planner.solvers.textbook_milp:solve_with_cbc",
+    "pipedream": "planner.solvers.pipedream:solve",
+    "dapple": "planner.solvers.dapple:solve",
+    "autopipe": "planner.solvers.autopipe:solve",
+    "autopipe-h": "planner.solvers.autopipe_h:solve",
+    "piper": "planner.solvers.piper:solve",
+    "alpa": "planner.solvers.alpa:solve",
+    "hetpipe": "planner.solvers.hetpipe:solve",
+    "megatron-even": "planner.solvers.megatron_even:solve",
+    "deepspeed-parameters": "planner.solvers.deepspeed_parameters:solve",
+    "metis-like": "planner.solvers.metis_like:solve",
+    "annealing": "planner.solvers.annealing:solve",
 }
 """Name -> `module:function`."""
 AUTO = "auto"

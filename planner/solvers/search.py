@@ -5,13 +5,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
+from planner.core.job import AUTO
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import HistoryPoint, OwnObjective, Result, Shortage, Status, StopCause, relative_gap
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
+from planner.cost.plan_costs import PlanCosts
+from planner.simulator.bounds import lower_bound
 from planner.simulator.engine import iteration_times
+from planner.simulator.slicing import as_stated, paying_count
 from planner.solvers.options import SolveOptions
 from planner.solvers.resident_memory import MemoryWatch
 from planner.solvers.step_clock import StepClock
@@ -64,27 +69,45 @@ class Search:
         self._clock = StepClock()
 
     def offer(self, plans: Sequence[Plan]) -> list[float]:
-        """Simulate plans, keep the best, return their iteration times in order."""
+        """Simulate plans as the job slices them, keep the best, return their iteration times in order.
+
+        Under `auto` a plan that cannot become the best one, however sliced, is timed without slicing.
+        """
+        plans = [as_stated(self.problem, plan) for plan in plans]
         with self.step("simulation"):
-            times = [float(t) for t in iteration_times([self.costs.plan(plan) for plan in plans])]
+            numbers = [self.costs.plan(plan) for plan in plans]
+            times = [float(t) for t in iteration_times(numbers)]
         self.count("plans simulated", len(plans))
-        for plan, seconds in zip(plans, times, strict=True):
-            if seconds < self.best_s:
-                self.best_plan, self.best_s = plan, seconds
+        for index, plan in enumerate(plans):
+            sliced, times[index] = self._sliced(plan, numbers[index], times[index])
+            if times[index] < self.best_s:
+                self.best_plan, self.best_s = sliced, times[index]
                 self._record()
         return times
 
+    def _sliced(self, plan: Plan, numbers: PlanCosts, seconds: float) -> tuple[Plan, float]:
+        """The plan with as many micro-batches halved as pay, where the job leaves that open, and its time."""
+        if self.problem.job.slice != AUTO or numbers.halves is None:
+            return plan, seconds
+        if lower_bound(numbers, any_slicing=True) >= self.best_s * (1 + ROUNDING):
+            return plan, seconds
+        with self.step("simulation"):
+            num_sliced, seconds = paying_count(numbers, seconds)
+        return (replace(plan, num_sliced=num_sliced) if num_sliced else plan), seconds
+
     def offer_with(self, plan: Plan, own_objective: OwnObjective) -> float:
         """Simulate a plan of a planner that minimises something else, and keep what it minimises with the plan."""
+        best_plan = self.best_plan
         (seconds,) = self.offer([plan])
-        if self.best_plan is plan:
+        if self.best_plan is not best_plan:
             self._own_objective = own_objective
         return seconds
 
     def begin_from(self, plan: Plan) -> None:
         """Take a plan known from elsewhere as the best one so far, if the search space has it."""
-        if not faults(self.costs, plan):
-            self.offer([plan])
+        stated = as_stated(self.problem, plan)
+        if not faults(self.costs, stated):
+            self.offer([stated])
 
     def raise_bound(self, bound_s: float) -> None:
         """Note a proof that no plan is faster; never lowers the bound."""

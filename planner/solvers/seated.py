@@ -9,7 +9,7 @@ import numpy as np
 from planner.core.cluster import Link
 from planner.core.problem import Variant
 from planner.core.schedule import warmup_depths
-from planner.cost.links import link_between_hosts, link_within_host
+from planner.cost.links import half_transfer_s, link_between_hosts, link_within_host
 from planner.cost.plan_costs import Floats, Ints
 from planner.network.layout import Block, Layout
 from planner.network.seating import Seat
@@ -28,6 +28,10 @@ class CutCosts:
     """Gradient all-reduce and optimizer step, shape (n, S)."""
     transfer_s: Floats
     """Shape (n, S - 1)."""
+    first_s: Floats
+    """Least seconds of the first part of a forward, shape (n, S): half of it where the job may slice."""
+    first_transfer_s: Floats
+    """The same of a message, shape (n, S - 1)."""
 
 
 class SeatedStages:
@@ -61,7 +65,10 @@ class SeatedStages:
         self._tail_beyond_s = {
             stage: column.tail_beyond_s for stage, column in enumerate(columns) if column.tail_beyond_s is not None
         }
-        self.transfer_s, self.line_load = _transfers(tables, variant, self.seats)
+        self._half_s = np.array([column.half_s for column in columns])
+        job = tables.costs.problem.job
+        self._overhead_s, self._may_slice = job.action_overhead_s, job.may_slice(variant.schedule, variant.micro_batch)
+        self.transfer_s, self._half_transfer_s, self.line_load = _transfers(tables, variant, self.seats)
         self._row = np.arange(len(columns)) * (self.num_layers + 1)
 
     @property
@@ -96,11 +103,19 @@ class SeatedStages:
         tail_s = self._tail_s.take(last) - self._tail_s.take(first) + self._tail_latency_s
         for stage, beyond_s in self._tail_beyond_s.items():
             tail_s[:, stage] += beyond_s[starts[:, stage], stops[:, stage]]
+        transfer_s = self.transfer_s.take(last[:, :-1])
+        first_s, first_transfer_s = forward_s, transfer_s
+        if self._may_slice:
+            half_s = np.maximum(self._half_s.take(last) - self._half_s.take(first), forward_s / 2)
+            first_s = np.minimum(forward_s, half_s + self._overhead_s)
+            first_transfer_s = np.minimum(transfer_s, self._half_transfer_s.take(last[:, :-1]))
         return CutCosts(
             forward_s=forward_s,
             backward_s=backward_s,
             tail_s=tail_s,
-            transfer_s=self.transfer_s.take(last[:, :-1]),
+            transfer_s=transfer_s,
+            first_s=first_s,
+            first_transfer_s=first_transfer_s,
         )
 
 
@@ -108,11 +123,11 @@ _Line = tuple[int, str, int]
 """Host, kind and island."""
 
 
-def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -> tuple[Floats, Floats]:
-    """Seconds over each boundary between two seats at any layer, and the lines these messages share."""
+def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -> tuple[Floats, Floats, Floats]:
+    """Seconds over each boundary at any layer, of whole and of half messages, and the lines they share."""
     cluster = tables.costs.of(variant.share).cluster
     message_bytes = variant.micro_batch * tables.boundary_bytes
-    rows, users, host = [], dict[_Line, list[int]](), 0
+    rows, halves, users, host = [], [], dict[_Line, list[int]](), 0
     for index, (sender, receiver) in enumerate(itertools.pairwise(seats)):
         link, lines = _link(tables, variant, sender, receiver), list[_Line]()
         if receiver.opens:
@@ -125,9 +140,11 @@ def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -
         for line in lines:
             users.setdefault(line, []).append(index)
         rows.append(link.transfer_s(message_bytes))
+        halves.append(half_transfer_s(link, message_bytes))
     load = [np.bincount(line, minlength=len(rows)) for line in users.values() if len(line) > 1]
-    transfer_s = np.array(rows).reshape(len(rows), tables.num_layers + 1)
-    return transfer_s, np.array(load, dtype=float).reshape(len(load), len(rows))
+    shape = (len(rows), tables.num_layers + 1)
+    line_load = np.array(load, dtype=float).reshape(len(load), len(rows))
+    return np.array(rows).reshape(shape), np.array(halves).reshape(shape), line_load
 
 
 def _link(tables: StageTables, variant: Variant, sender: Seat, receiver: Seat) -> Link:

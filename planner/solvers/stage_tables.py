@@ -15,6 +15,7 @@ from planner.core.placement import Placement
 from planner.core.share import Share
 from planner.cost.cost_model import CostModel
 from planner.cost.plan_costs import Floats, Ints
+from planner.cost.stage_costs import StageCosts
 from planner.network.layout import RECOMPUTE_MODES
 
 ANY_DEPTH = np.iinfo(np.int32).max
@@ -26,6 +27,8 @@ class StageTable:
     """Sums over the layers before each boundary, for one placement and micro-batch size; shape (L + 1,) each."""
 
     forward_s: Floats
+    half_s: Floats
+    """Forward of half the samples; of all of them where the replicas cannot share half a micro-batch."""
     backward_s: Floats
     """Without recomputation, which adds `forward_s`."""
     tail_s: Floats
@@ -85,12 +88,18 @@ class StageTables:
 
     def _table(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
         stops = np.arange(self.num_layers + 1)
-        cost = self.costs.of(share).stages.stages(
-            placement, micro_batch=micro_batch, recompute=False, start=np.zeros_like(stops), stop=stops
-        )
+
+        def sums(samples: int) -> StageCosts:
+            return self.costs.of(share).stages.stages(
+                placement, micro_batch=samples, recompute=False, start=np.zeros_like(stops), stop=stops
+            )
+
+        cost = sums(micro_batch)
+        halves = self.costs.problem.job.slice != 0 and micro_batch % (2 * placement.replicas) == 0
         tail_s, latency_s = cost.sync_s + cost.update_s - cost.sync_s[0], float(cost.sync_s[0])
         return StageTable(
             forward_s=cost.forward_s,
+            half_s=sums(micro_batch // 2).forward_s if halves else cost.forward_s,
             backward_s=cost.backward_s,
             tail_s=tail_s,
             tail_latency_s=latency_s,

@@ -62,7 +62,7 @@ def solve(problem: Problem, search: Search) -> Result:
     Raises
     ------
     UnsupportedError
-        If the job allows interleaved plans, or the cluster has measured tables.
+        If the job allows interleaved plans or slicing, or the cluster has measured tables.
     """
     return _solve_variants(problem, search, name="textbook-milp", engine=_run_highs)
 
@@ -73,7 +73,7 @@ def solve_with_cbc(problem: Problem, search: Search) -> Result:
     Raises
     ------
     UnsupportedError
-        If the job allows interleaved plans, the cluster has measured tables, or there is no CBC for this platform.
+        If the job allows interleaved plans or slicing, the cluster has measured tables, or there is no CBC here.
     """
     return _solve_variants(problem, search, name="textbook-milp-cbc", engine=_run_cbc)
 
@@ -83,6 +83,10 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
         raise UnsupportedError(
             f"solver {name!r}: its program gives every stage devices of its own, and knows no schedule "
             f"{Schedule.INTERLEAVED}; leave that schedule out"
+        )
+    if problem.job.slice != 0:
+        raise UnsupportedError(
+            f"solver {name!r}: its program knows no halved micro-batches; leave slicing out, or use 'milp'"
         )
     if problem.cluster.has_tables:
         raise UnsupportedError(

@@ -130,6 +130,32 @@ def test_chunks_are_for_the_interleaved_schedule(plan, plan_json, tiny):
     assert "interleaved" in done.stderr
 
 
+def test_halved_micro_batches_are_planned_and_checked(plan, plan_json, tiny, tmp_path):
+    """Half a forward of the tiny model is shorter than a whole one also with what an action costs."""
+    path = tmp_path / "plan.json"
+    whole = plan_json("solve", *tiny)["objective_s"]
+    done = plan("solve", *tiny, "--slice", "auto", "--action-overhead", "0", "-o", path)
+    assert done.exit_code == 0
+    assert "halved in warm-up" in done.stdout
+    written = json.loads(path.read_text())
+    assert written["plan"]["num_sliced"] >= 1
+    assert written["inputs"]["job"]["slice"] == "auto"
+    assert written["predicted"]["iteration_s"] < whole
+    assert plan("check", path).exit_code == 0
+    assert plan_json("simulate", path)["num_sliced"] == written["plan"]["num_sliced"]
+    written["plan"]["num_sliced"] += 1
+    path.write_text(json.dumps(written))
+    outcome = plan_json("check", path, exit_code=6)
+    assert any("halved micro-batches, where" in fault for fault in outcome["faults"])
+
+
+@pytest.mark.parametrize("word", ["often", "-1", "1.5"])
+def test_number_of_halved_micro_batches_is_a_number_or_a_word(plan, tiny, word):
+    done = plan("solve", *tiny, "--slice", word)
+    assert done.exit_code == 2
+    assert "write auto, never or a number such as 2" in done.stderr
+
+
 def test_tensor_parallelism_makes_more_groups(plan_json, plan):
     """One replica of the model on 1, 2, 4 or all 8 devices; 3 is no power of two."""
     arguments = ("--model", "gpt2-345m", "--cluster", "h100-8", "--global-batch", 4)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from planner.core.manual_plan import plan_of
 from planner.core.plan import Pipeline, Plan, Stage
@@ -29,7 +30,8 @@ def _attempt(draw: random.Random, num_layers: int) -> Plan:
     num_microbatches = num_groups * draw.choice((1, 2)) if chunks == 2 else draw.choice((1, 2, 3, 5))
     micro_batch = draw.choice((2, 4, 6))
     unequal = chunks == 1 and draw.random() < 0.3
-    return plan_of(
+    sliced = chunks == 1 and not unequal and draw.random() < 0.4
+    plan = plan_of(
         (0, *inner, num_layers),
         schedule=schedule,
         micro_batch=micro_batch,
@@ -41,6 +43,7 @@ def _attempt(draw: random.Random, num_layers: int) -> Plan:
         num_pipelines=draw.choice((1, 1, 2)),
         chunks=chunks,
     )
+    return replace(plan, num_sliced=draw.randint(1, num_microbatches)) if sliced else plan
 
 
 def _sizes(draw: random.Random, micro_batch: int) -> tuple[int, int]:

@@ -118,6 +118,29 @@ def test_a_halved_warm_up_takes_as_long_as_simulated(tmp_path):
     play(plan, times_of(plan, own_s=own_s), tmp_path, lists=halved)
 
 
+def start_up_s(plan, times, folder):
+    """From the start of a step to the first forward of the last stage, the least of three steps."""
+    pace = dilation(times, plan_actions(plan), Layout.of(plan), path=folder / f"links-{plan.num_sliced}")
+    team = Team(plan, chain_for(plan), Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
+    least_s = float("inf")
+    for _ in range(3):
+        team.step(batch_of(plan))
+        traces = [pipeline.last_step for pipeline in team.pipelines]
+        first_s = min(span.start_s for trace in traces for span in trace.spans if span.stage == len(plan.stages) - 1)
+        least_s = min(least_s, first_s - min(trace.start_s for trace in traces))
+    return least_s
+
+
+def test_slicing_halves_the_start_up_of_the_last_stage(tmp_path):
+    """Forwards of 60 ms on four stages: 3 x 60 ms before, 3 x 30 ms after, and half as much again for the machine."""
+    plan = plan_of(range(5))
+    times = times_of(plan, forward_s=(0.06,) * 4, transfer_s=(0.0,) * 3, routes=((),) * 10)
+    whole_s = start_up_s(plan, times, tmp_path)
+    halved_s = start_up_s(replace(plan, num_sliced=1), times, tmp_path)
+    assert whole_s >= NO_FASTER * 0.18
+    assert NO_FASTER * 0.09 <= halved_s <= 0.75 * whole_s
+
+
 def test_an_evaluation_is_dilated_too(tmp_path):
     """Between steps, which go on as before."""
     plan = plan_of((0, 1, 2))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
-from planner.core.job import Job, Optimizer, Recompute
+from planner.core.job import AUTO, Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
 from planner.core.problem import Problem
@@ -152,9 +152,9 @@ def clusters(draw, *, max_devices=4, tables=True):
 
 
 @st.composite
-def jobs(draw, *, max_micro_batches=8, interleaved=False):
+def jobs(draw, *, max_micro_batches=8, interleaved=False, sliced=False):
     """One or several schedules and micro-batch sizes, up to `max_micro_batches` micro-batches."""
-    micro_batches = draw(st.sampled_from(((1,), (2,), (1, 2), (2, 4))))
+    micro_batches = draw(st.sampled_from(((2,), (1, 2), (2, 4)) if sliced else ((1,), (2,), (1, 2), (2, 4))))
     num = draw(mostly_large(max_micro_batches * min(micro_batches) // max(micro_batches)))
     schedules = draw(st.sampled_from((*((schedule,) for schedule in SCHEDULES), SCHEDULES)))
     if interleaved and draw(st.booleans()):
@@ -170,6 +170,8 @@ def jobs(draw, *, max_micro_batches=8, interleaved=False):
         tensor_parallel=draw(st.sampled_from((None, None, None, (1,), (2,), (1, 2)))),
         zero1=draw(st.booleans()),
         chunks=draw(st.sampled_from(((2,), (2,), (3,), (1, 2)))),
+        slice=draw(st.sampled_from((AUTO, AUTO, 1, 2))) if sliced else 0,
+        action_overhead_s=draw(st.sampled_from((0.0, 0.0, 0.25, 2.0))) if sliced else 0.0,
     )
 
 
@@ -183,6 +185,7 @@ def problems(
     several_pipelines=True,
     interleaved=False,
     tables=True,
+    sliced=False,
 ):
     """A small problem of any kind the search space knows; some of them have no plan.
 
@@ -192,7 +195,7 @@ def problems(
     problem = Problem(
         model=draw(models(max_layers=max_layers, measured=measured)),
         cluster=draw(clusters(max_devices=max_devices, tables=tables)),
-        job=draw(jobs(max_micro_batches=max_micro_batches, interleaved=interleaved)),
+        job=draw(jobs(max_micro_batches=max_micro_batches, interleaved=interleaved, sliced=sliced)),
     )
     most = max(variant.share.num_pipelines for variant in problem.variants)
     pipelines = draw(st.sampled_from(((1,), (1,), None, (most,)) if several_pipelines else ((1,),)))

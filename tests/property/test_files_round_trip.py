@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
 from planner.core.errors import BadInputError
-from planner.core.job import Job, Optimizer, Recompute
+from planner.core.job import ACTION_OVERHEAD_S, AUTO, Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.result import Status
-from planner.core.schedule import Schedule, warmup_depths
+from planner.core.schedule import Schedule, can_slice, warmup_depths
 from planner.core.share import device_names
 from planner.io import cluster, job, plan_file, profile
 from planner.io.canonical import format_json
@@ -164,6 +164,8 @@ def jobs(draw, precision=None, *, any_pipelines=True):
         pipelines=draw(st.none() | counts) if any_pipelines else None,
         zero1=draw(st.booleans()),
         chunks=draw(counts),
+        slice=draw(st.sampled_from((0, 0, AUTO, 1, 7))),
+        action_overhead_s=draw(st.sampled_from((ACTION_OVERHEAD_S, 0.0)) | st.floats(0, 1e30)),
     )
 
 
@@ -207,6 +209,9 @@ def plans(draw, problem):
         ),
         share=variant.share,
         chunks=variant.chunks,
+        num_sliced=draw(st.integers(0, variant.num_microbatches))
+        if can_slice(variant.schedule, variant.micro_batch)
+        else 0,
     )
 
 

@@ -16,6 +16,7 @@ from planner.simulator.timeline import simulate
 from tests import reference_simulator as reference
 from tests.pipelines import (
     random_costs,
+    random_halves,
     random_interleaved,
     random_routes,
     random_seconds,
@@ -107,6 +108,22 @@ def test_every_span_of_a_timeline_equals_the_reference(seed, stages, micro_batch
     routes = random_routes(rng, 3 * stages - 2, names=names)
     costs = random_costs(rng, routes, schedule=schedule, micro_batches=micro_batches, style=style)
     _assert_timeline_equals(costs)
+
+
+@settings(max_examples=80)
+@given(seed=seeds, stages=st.integers(1, 8), micro_batches=st.integers(1, 12), schedule=schedules, names=num_names)
+def test_sliced_plans_equal_the_reference(seed, stages, micro_batches, schedule, names):
+    """Any sliced warm-up count, stages that cannot halve among them: times of a population, and a timeline."""
+    rng = np.random.default_rng(seed)
+    routes = random_routes(rng, 3 * stages - 2, names=names)
+    plans = [
+        random_halves(
+            rng, random_costs(rng, routes, schedule=schedule, micro_batches=micro_batches, style=style), style=style
+        )
+        for style in ["real", "whole", "whole"]
+    ]
+    assert iteration_times(plans).tolist() == [reference.iteration_time(reference_spans(plan)) for plan in plans]
+    _assert_timeline_equals(plans[0])
 
 
 @settings(max_examples=300)

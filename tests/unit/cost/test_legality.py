@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from planner.core.cluster import Cluster, DeviceType, Island, Server
-from planner.core.job import Job, Optimizer, Recompute
+from planner.core.job import AUTO, Job, Optimizer, Recompute
 from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.plan import Pipeline, Plan, Stage
 from planner.core.problem import Problem
@@ -99,6 +99,20 @@ def test_whole_hosts_may_hold_a_stage():
 )
 def test_choices_of_the_whole_plan_are_those_of_the_job(choices, changes, words):
     assert found(problem(**choices), *TWO, **changes) == (words,)
+
+
+@pytest.mark.parametrize(
+    ("choice", "num_sliced", "words"),
+    [
+        (0, 1, ("1 halved micro-batches, where the job gives such plans 0",)),
+        (2, 1, ("1 halved micro-batches, where the job gives such plans 2",)),
+        (9, 4, ()),
+        (AUTO, 3, ()),
+    ],
+)
+def test_as_many_micro_batches_are_halved_as_the_job_says(choice, num_sliced, words):
+    """Of four; how many pay under auto is for the simulator to say."""
+    assert found(problem(slice=choice), *TWO, num_sliced=num_sliced) == words
 
 
 def test_all_layers_are_covered():

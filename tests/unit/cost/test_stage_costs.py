@@ -245,3 +245,14 @@ def test_prefix_sums_equal_plain_sums(chosen, recompute, data):
     for index, interval in enumerate(zip(start, stop, strict=True)):
         for name, value in _plain(chosen, placement, recompute, 2, *interval).items():
             assert getattr(costs, name)[index] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+
+
+@pytest.mark.parametrize(("seconds", "half_s"), [((1.5, 2.0), 1.75), ((0.5, 2.0), 1.25)])
+def test_half_a_forward_takes_what_half_the_samples_take_and_no_less_than_half(seconds, half_s):
+    """One sample 1.5 s, two 2 s: 1.5 + 0.25. One sample 0.5 s, two 2 s: 1 + 0.25. Replicas of one sample each: none."""
+    table = TimeTable(device_type="gpu", samples=(1, 2), forward_s=seconds, backward_s=(1.0, 2.0))
+    plain = problem(replace(layer(0), times=(table,)))
+    costs = CostModel(replace(plain, job=replace(plain.job, action_overhead_s=0.25))).stages
+    ends = {"micro_batch": 2, "start": np.array([0]), "stop": np.array([1])}
+    assert costs.half_forward_s(SINGLE, **ends).tolist() == [half_s]
+    assert costs.half_forward_s(PAIR, **ends).tolist() == [np.inf]

@@ -32,7 +32,7 @@ def test_everything_stated_is_read(tmp_path):
     path.write_text(
         '{"schema": 1, "global_batch": 12, "precision": "bf16", "micro_batches": [3], "schedules": ["gpipe"],\n'
         '"recompute": "never", "replicas": [1, 3], "tensor_parallel": [2], "pipelines": [1, 4], "zero1": true,\n'
-        '"chunks": [3],'
+        '"chunks": [3], "slice": "auto", "action_overhead_s": 0.001,'
         '"optimizer": {"name": "lion", "weight_bytes": 2, "gradient_bytes": 2, "state_bytes": 8}}'
     )
     assert read_job(path) == Job(
@@ -47,6 +47,8 @@ def test_everything_stated_is_read(tmp_path):
         pipelines=(1, 4),
         zero1=True,
         chunks=(3,),
+        slice="auto",
+        action_overhead_s=0.001,
     )
 
 
@@ -62,6 +64,15 @@ def test_everything_stated_is_read(tmp_path):
         ("pipelines: [3, 3]", "3: pipelines[1]: number of pipelines 3 appears twice, first on line 3"),
         ("zero1: 1", "3: zero1: must be true or false, got 1"),
         ("chunks: []", "3: chunks: must be a list that is not empty, got an empty list"),
+        (
+            "slice: always",
+            "3: slice: must be 'auto' or 'never' or a whole number from 0 to 1000000000, got 'always'",
+        ),
+        (
+            "slice: -1",
+            "3: slice: must be 'auto' or 'never' or a whole number from 0 to 1000000000, got -1",
+        ),
+        ("action_overhead_s: -1", "3: action_overhead_s: must be a number from 0 to 1e+30, got -1"),
         ("replicas: 2", "3: replicas: must be a list that is not empty, got 2"),
         ("schedules: [1f1b, 1f1b]", "3: schedules[1]: schedule '1f1b' appears twice, first on line 3"),
         (

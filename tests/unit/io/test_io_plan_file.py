@@ -86,6 +86,7 @@ STAGE = ("plan", "pipelines", 0, "stages")
         ((*STAGE, 1, "warmup_depth"), 3, "must be at most 2, that of the stage before, got 3"),
         ((*STAGE, 0, "forward_micro_batch"), 2, "sizes of their own for stages are not supported in this version"),
         (("plan", "num_microbatches"), 7, "micro_batch x num_microbatches must be the global batch 32, got 4 x 7"),
+        (("plan", "num_sliced"), 9, "must be at most 8, the number of micro-batches, got 9"),
         (("plan", "synchronisation"), "wave", "must be 'all-reduce', got 'wave'"),
         (("predicted", "stages"), [], "must be one per stage of a pipeline, 2, got 0"),
         (("certificate", "status"), "infeasible", "must be 'optimal' or 'feasible' or 'interrupted', got 'infeasible'"),
@@ -128,6 +129,11 @@ SECOND = ("plan", "pipelines", 1, "stages")
         ),
         (("plan", "chunks"), 3, "must divide the number of stages of a pipeline, 4, got 3"),
         (("plan", "schedule"), "1f1b", "must be 1 under schedule 1f1b, got 2"),
+        (
+            ("plan", "num_sliced"),
+            1,
+            "num_sliced: must be 0: micro-batches of 4 under interleaved cannot be halved, got 1",
+        ),
         ((*STAGE, 2, "devices", 0), "slow/1", "must be those of stage 0, with which it takes turns"),
         ((*STAGE, 1, "devices", 0), "slow/1", "'slow/1' is not of the share of the first pipeline"),
         ((*STAGE, 3, "warmup_depth"), 4, "must be 1, got 4"),
@@ -168,6 +174,15 @@ def test_devices_that_share_a_replica_are_read(tree):
     first.update({"replicas": 1, "tensor_parallel": 2})
     stage = read(tree).plan.stages[0]
     assert (stage.replicas, stage.tensor_parallel) == (1, 2)
+
+
+def test_plans_without_halves_are_written_as_before(tiny_plan_file, tree):
+    """So the hashes of older plans and jobs stay."""
+    assert "num_sliced" not in tree["plan"]
+    assert not {"slice", "action_overhead_s"} & tree["inputs"]["job"].keys()
+    sliced = dataclasses.replace(tiny_plan_file, plan=dataclasses.replace(tiny_plan_file.plan, num_sliced=2))
+    assert to_tree(sliced)["plan"]["num_sliced"] == 2
+    assert read(to_tree(sliced)) == sliced
 
 
 def test_faults_of_all_parts_are_told_at_once(complaints_of, tree):

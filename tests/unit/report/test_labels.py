@@ -1,5 +1,6 @@
 """How layers, devices and numbers are written."""
 
+import dataclasses
 import math
 
 import pytest
@@ -116,6 +117,11 @@ def test_plan_shows_what_holds_for_all_of_it():
     )
     interleaved = plan_on("a", schedule=Schedule.INTERLEAVED, chunks=2)
     assert plan_label(interleaved) == "interleaved, 2 stages in 2 chunks, 4 micro-batches of 2 samples"
+
+
+def test_halved_micro_batches_are_told():
+    sliced = dataclasses.replace(plan_on("a"), num_sliced=1)
+    assert plan_label(sliced) == "1f1b, 2 stages, 4 micro-batches of 2 samples, 1 of them halved in warm-up"
 
 
 def test_status_names_the_limit_that_ended_the_search():

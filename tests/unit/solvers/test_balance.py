@@ -33,6 +33,12 @@ def test_layers_are_in_proportion_to_speed():
     assert _balanced_counts(problem, 1, 0) == [2, 6]
 
 
+def test_stages_that_take_no_time_are_cut_all_the_same():
+    """Four of them: the inverses of four smallest normal numbers would sum up to infinity."""
+    problem = Problem(model=chain(4, {"gpu": 0.0}), cluster=one_device_per_server(*["gpu"] * 4), job=job(1))
+    assert _balanced_counts(problem, 0, 1, 2, 3) == [1, 1, 1, 1]
+
+
 def test_a_device_short_of_memory_gets_what_it_holds():
     """As above, but the fast device holds 4 layers of 1 byte."""
     cluster = one_device_per_server("fast", "slow")

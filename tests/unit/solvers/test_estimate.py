@@ -41,6 +41,22 @@ def test_estimates_lie_between_the_lower_bound_and_the_simulated_time(problem):
             assert estimate_s <= iteration_times([found])[0] * (1 + 1e-9)
 
 
+@settings(max_examples=20)
+@given(problems(sliced=True, max_micro_batches=5))
+def test_estimates_hold_for_any_number_of_halves(problem):
+    """Not below the rows for any sliced warm-up count, not above the time with the best one."""
+    plan = run(problem, "even", SolveOptions(time_limit_s=None)).plan
+    if plan is None:
+        return
+    costs = CostModel(problem).of(plan.share)
+    seated, stops = seated_layout(StageTables(costs), plan.variant, layout_of(costs, plan))
+    (estimate_s,) = estimated_times(seated, stops[None])
+    numbers = costs.plan(plan)
+    assert estimate_s >= lower_bound(numbers, any_slicing=True) * (1 - 1e-9)
+    counts = range(plan.num_microbatches + 1)
+    assert estimate_s <= iteration_times([numbers.sliced(count) for count in counts]).min() * (1 + 1e-9)
+
+
 def test_empty_stages_and_those_over_memory_are_infinite():
     """Two devices of 3 bytes, four layers of 1 byte each."""
     problem = Problem(

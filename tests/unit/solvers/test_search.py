@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from planner.core.job import AUTO
 from planner.core.problem import Problem
-from planner.core.result import Status, StopCause
+from planner.core.result import OwnObjective, Status, StopCause
 from planner.solvers.brute_force import all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
@@ -31,6 +32,49 @@ def test_plans_are_simulated_in_order_and_the_best_is_kept():
     assert (record.best_plan, record.best_s) == (CUT[2], 20.0)
     assert record.offer([CUT[3]]) == [24.0]
     assert record.best_plan == CUT[2]
+
+
+def sliceable(**choices):
+    """Micro-batches of two samples: a stage of two layers has F = B = 4, and the pipeline of two takes 5 x 8 = 40 s."""
+    return replace(PROBLEM, job=job(4, micro_batch=2, action_overhead_s=0.0, **choices))
+
+
+def halved(problem, *, num_sliced=0):
+    """The plan cut in the middle."""
+    plan = next(plan for plan in all_plans(problem) if plan.stages[0].stop == 2)
+    return replace(plan, num_sliced=num_sliced)
+
+
+@pytest.mark.parametrize(
+    ("choice", "num_sliced", "seconds"), [(0, 0, 40.0), (1, 1, 38.0), (3, 3, 38.0), (AUTO, 1, 38.0)]
+)
+def test_plans_are_sliced_as_the_job_says(choice, num_sliced, seconds):
+    """One halved micro-batch saves half of F = 4; more bring nothing. What a plan came with does not matter."""
+    problem = sliceable(slice=choice)
+    for given in (0, 2):
+        record = Search(problem, SolveOptions())
+        own = OwnObjective(name="seconds", value=1.0)
+        assert record.offer_with(halved(problem, num_sliced=given), own) == seconds
+        assert (record.best_plan, record.best_s) == (halved(problem, num_sliced=num_sliced), seconds)
+        assert record.result("even", proves=False).own_objective == own
+
+
+def test_plans_that_cannot_become_the_best_are_not_tried_with_halves():
+    """One stage on one device takes 64 s, the same in halves; known to be no better than 38 s, it keeps that time."""
+    problem = sliceable(slice=AUTO)
+    record = Search(problem, SolveOptions())
+    single = next(plan for plan in all_plans(problem) if len(plan.stages) == 1)
+    assert record.offer([halved(problem), single]) == [38.0, 64.0]
+    assert record.best_s == 38.0
+
+
+@pytest.mark.parametrize("choice", [2, AUTO])
+def test_a_plan_known_from_elsewhere_is_sliced_anew(choice):
+    problem = sliceable(slice=choice)
+    record = Search(problem, SolveOptions())
+    record.begin_from(halved(problem))
+    assert record.best_s == 38.0
+    assert record.best_plan == halved(problem, num_sliced=2 if choice == 2 else 1)
 
 
 def test_first_of_equal_plans_is_kept():

@@ -35,6 +35,13 @@ def _check_against_enumeration(problem, solver):
         assert (result.bound_s or 0.0) == result.row_bound_s <= result.objective_s
 
 
+@pytest.mark.parametrize("solver", ["textbook-milp", "textbook-milp-cbc"])
+def test_halved_micro_batches_are_refused(solver):
+    problem = CATALOGUE[0].problem
+    with pytest.raises(UnsupportedError, match="knows no halved micro-batches"):
+        run(replace(problem, job=replace(problem.job, slice=2)), solver, UNLIMITED_TIME)
+
+
 @settings(max_examples=80)
 @given(problems(max_layers=5, tables=False))
 def test_least_rows_of_all_plans_are_found_by_highs(problem):

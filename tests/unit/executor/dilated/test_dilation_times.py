@@ -8,8 +8,9 @@ import pytest
 from executor.dilated.planned_times import PlannedTimes
 from planner.core.errors import BadInputError
 from planner.core.schedule import Schedule
+from planner.cost.plan_costs import Halves
 from planner.simulator.engine import iteration_times
-from planner.simulator.schedules import Op, interleaved_actions, pipeline_actions, stage_actions
+from planner.simulator.schedules import Op, interleaved_actions, pipeline_actions, sliced_actions, stage_actions
 from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
 
 TIMES = PlannedTimes.of(pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2))
@@ -34,6 +35,19 @@ def test_sizes_may_have_times_of_their_own():
     assert times.action_s(Op.FORWARD, 0, 1) == 0.7
     assert times.action_s(Op.FORWARD, 0, 2) == 1.0
     assert times.scaled(10.0).action_s(Op.FORWARD, 0, 1) == 7.0
+
+
+def test_half_forwards_and_half_messages_are_those_of_the_simulator():
+    """0.7 s and 2.5 s for half of F = 1 s and c = 4 s; whole gradients take 4 s. The iteration is the simulated one."""
+    halves = Halves(
+        forward_s=np.array([0.7, np.inf]), transfer_s=np.array([2.5]), num_halved=np.zeros(2, dtype=np.int64)
+    )
+    costs = pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2, halves=halves).sliced(1)
+    times = PlannedTimes.of(costs)
+    assert (times.action_s(Op.FORWARD, 0, 1), times.action_s(Op.FORWARD, 0, 2)) == (0.7, 1.0)
+    assert (times.message_s(0, 1), times.message_s(0, 2), times.scaled(2.0).message_s(0, 1)) == (2.5, 4.0, 5.0)
+    lists = sliced_actions(costs.warmup_depth.tolist(), 3, num_halved=costs.num_halved)
+    assert times.iteration_s(lists) == iteration_times([costs])[0]
 
 
 def test_a_scale_must_be_positive():

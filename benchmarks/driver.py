@@ -1,0 +1,149 @@
+"""What every driver does: measure its parts one after another, keep them, print tables, regenerate pages.
+
+    python -m benchmarks.NAME                        measures everything, writes results/NAME.json, prints the tables
+    python -m benchmarks.NAME --docs                 also puts tables and pictures into the pages
+    python -m benchmarks.NAME --docs --from-results  only that, from the results that are there
+    python -m benchmarks.NAME --only TEXT            measures the parts with this in their name, keeps the others
+    python -m benchmarks.NAME --time-scale 0.1       a tenth of all time limits
+    python -m benchmarks.NAME --solvers milp,even    these only, and nothing is kept
+    python -m benchmarks.NAME --quick                something tiny in place of all parts, and nothing is kept
+
+What is measured is kept part by part, so that a run that was cut off is continued with `--only`.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.measuring import Measure, Measured, Tree, measured
+from benchmarks.pages import IMAGES, put_tables, save_picture
+from benchmarks.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept
+from benchmarks.specs import Spec
+from planner.report.images import reproducible
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import SOLVERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+START_S = 3.0
+"""For the start of a process and whatever follows the time limit: the whole `milp` keeps to the spec's seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How a driver is to measure."""
+
+    time_scale: float = 1.0
+    """Times every time limit."""
+    solvers: tuple[str, ...] | None = None
+    """None: those of the specs."""
+    quick: bool = False
+    by: Measure = measured
+
+    def answers(self, spec: Spec) -> dict[str, Measured]:
+        """The answer of every solver to a spec."""
+        return {solver: self.answer(spec, solver) for solver in spec.solvers if self.wants(solver)}
+
+    def answer(self, spec: Spec, solver: str, options: SolveOptions | None = None) -> Measured:
+        """The answer of one solver, within the spec's budget."""
+        if options is not None:
+            return self.by(spec, solver, options)
+        limit_s = spec.time_limit_s - START_S if solver == "milp" else spec.others_time_limit_s
+        return self.by(spec, solver, SolveOptions(time_limit_s=self.time_scale * limit_s))
+
+    def wants(self, solver: str) -> bool:
+        """Whether the solver was asked for."""
+        return self.solvers is None or solver in self.solvers
+
+
+Parts = Mapping[str, Tree]
+"""By name of the part: what was measured."""
+Jobs = Mapping[str, Callable[[Request], Tree]]
+"""By name of the part: how it is measured."""
+Tables = Mapping[Path, Mapping[str, str]]
+"""By page and marker."""
+
+
+def no_pictures(_: Parts) -> "Mapping[str, Figure]":
+    """Of a driver that draws nothing."""
+    return {}
+
+
+def no_complaint(_: Parts) -> str:
+    """Of a driver that judges nothing."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """One kind of benchmark."""
+
+    name: str
+    """Of its module, and of its results."""
+    jobs: Jobs
+    quick_jobs: Jobs
+    tables: Callable[[Parts], Tables]
+    """From what there is: parts that are missing have no rows."""
+    pictures: "Callable[[Parts], Mapping[str, Figure]]" = no_pictures
+    complaint: Callable[[Parts], str] = no_complaint
+    """What must not be; nothing if all is well."""
+
+    def main(self, arguments: Sequence[str] | None = None, *, results: Path = RESULTS) -> None:
+        """Do as the command line says; exit code 1 where there is something to complain about."""
+        chosen = _parser().parse_args(arguments)
+        kept = read_kept(self.name, self.jobs, folder=results) if chosen.from_results else self.measure(chosen, results)
+        for tables in self.tables(kept).values():
+            for name, table in tables.items():
+                print(f"{name}\n{table}\n")
+        if chosen.docs:
+            self.render(kept)
+        if complaint := self.complaint(kept):
+            print(complaint, file=sys.stderr)
+            raise SystemExit(1)
+
+    def measure(self, chosen: argparse.Namespace, results: Path = RESULTS) -> Parts:
+        """Run all jobs that were asked for, and keep them as they come."""
+        request = Request(time_scale=chosen.time_scale, solvers=chosen.solvers, quick=chosen.quick)
+        jobs = self.quick_jobs if chosen.quick else self.jobs
+        keeps = not chosen.quick and chosen.solvers is None
+        kept = Kept(stamp=Stamp.here(time_scale=chosen.time_scale), parts={})
+        if keeps and chosen.only:
+            check_stamp(self.name, kept.stamp, folder=results)
+        for name, job in jobs.items():
+            if chosen.only in name:
+                print(f"{name} ...", file=sys.stderr, flush=True)
+                kept = kept.with_part(name, job(request))
+                if keeps:
+                    keep_part(self.name, name, kept, expected=self.jobs, folder=results)
+        return read_kept(self.name, self.jobs, folder=results) if keeps else kept.parts
+
+    def render(self, parts: Parts) -> None:
+        """Put tables into pages, and write the pictures."""
+        for page, tables in self.tables(parts).items():
+            put_tables(page, tables)
+        with reproducible():
+            for name, figure in self.pictures(parts).items():
+                save_picture(IMAGES / f"{name}.svg", figure)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", action="store_true", help="put tables and pictures into the pages")
+    parser.add_argument("--from-results", action="store_true", help="measure nothing: from the results that are there")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts with this in their name; the others are kept")
+    parser.add_argument("--time-scale", type=float, default=1.0, metavar="X", help="times every time limit")
+    parser.add_argument("--solvers", type=_names, metavar="NAMES", help="these only; nothing is kept")
+    parser.add_argument("--quick", action="store_true", help="something tiny; nothing is kept")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in SOLVERS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)} (solvers: {', '.join(SOLVERS)})")
+    return names

@@ -1,0 +1,65 @@
+"""The papers' planners beside the figures that the papers state; options: `benchmarks/driver.py`.
+
+Every paper has a file of its own, with its problems, its headlines, and a word on what is comparable.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from benchmarks import quality
+from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.measuring import Tree, answer_of
+from benchmarks.pages import BENCHMARKS_PAGE
+from benchmarks.papers import alpa, autopipe_h, dapple, hetpipe, piper, startup
+from benchmarks.papers.paper import Found, Paper
+from benchmarks.registry import SMOKE
+from benchmarks.specs import Spec
+
+PAPERS = (autopipe_h.PAPER, dapple.PAPER, piper.PAPER, alpa.PAPER, hetpipe.PAPER)
+
+
+def jobs(papers: tuple[Paper, ...]) -> Jobs:
+    """By name of the paper and of the spec."""
+    return {f"{paper.key}: {spec.name}": partial(measure, spec) for paper in papers for spec in paper.specs}
+
+
+def measure(spec: Spec, request: Request) -> Tree:
+    """The answer of every solver to one spec."""
+    return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
+
+
+def tables(parts: Parts) -> Tables:
+    """The text of every paper, and the start-up of AutoPipe's plans."""
+    texts = {f"paper {paper.key}": paper.text(found_of(paper, parts)) for paper in PAPERS}
+    verdict = quality.verdict({name: quality.answers_of(part) for name, part in _compared(parts).items()})
+    return {BENCHMARKS_PAGE: {"papers verdict": verdict, **texts, **startup.tables(parts)}}
+
+
+def complaint(parts: Parts) -> str:
+    """As of the quality of plans: where `milp` is worse."""
+    return quality.complaint(_compared(parts))
+
+
+def found_of(paper: Paper, parts: Parts) -> Found:
+    """The answers to the specs of one paper."""
+    beginning = f"{paper.key}: "
+    return {
+        name.removeprefix(beginning): {solver: answer_of(tree) for solver, tree in part.items()}
+        for name, part in parts.items()
+        if name.startswith(beginning)
+    }
+
+
+def _compared(parts: Parts) -> Parts:
+    """The parts with answers of several solvers."""
+    return {name: part for name, part in parts.items() if not name.startswith(startup.PART)}
+
+
+QUICK = tuple(replace(spec, solvers=dapple.SOLVERS) for spec in SMOKE)
+DRIVER = Driver(
+    name="papers",
+    jobs={**jobs(PAPERS), **startup.jobs()},
+    quick_jobs={**jobs((replace(dapple.PAPER, specs=QUICK),)), **startup.jobs(QUICK)},
+    tables=tables,
+    complaint=complaint,
+)

@@ -1,0 +1,140 @@
+"""Every problem that is run, by the set it belongs to."""
+
+from dataclasses import replace
+
+from benchmarks.specs import Spec
+from planner.core.schedule import Schedule
+
+ONLY_1F1B = (Schedule.ONE_F_ONE_B,)
+PLAIN = {"micro_batches": (1,), "replicas": (1,), "tensor_parallel": (1,), "pipelines": (1,)}
+"""One device for each stage, one pipeline."""
+
+GPT2_XL = Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, time_limit_s=60, wanted_gap=0.001)
+BERT_LARGE = Spec(model="bert-large", cluster="commodity-32", global_batch=512, time_limit_s=60, wanted_gap=0.005)
+LLAMA3_70B = Spec(model="llama3-70b", cluster="three-generations-64", global_batch=512)
+
+QUALITY = (
+    GPT2_XL,
+    Spec(model="llama3-8b", cluster="a100-v100-32", global_batch=256, time_limit_s=60, wanted_gap=0.005),
+    BERT_LARGE,
+    LLAMA3_70B,
+    Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, time_limit_s=300, wanted_gap=0.03),
+    Spec(model="gpt2-345m", cluster="dgx-a100-16", global_batch=128),
+    Spec(model="mixtral-8x7b", cluster="three-generations-64", global_batch=256),
+    Spec(model="bert-large", cluster="three-generations-64", global_batch=512),
+    Spec(model="vit-large", cluster="h100-8", global_batch=256),
+    Spec(model="llama3-8b", cluster="commodity-32", global_batch=64),
+    Spec(model="resnet152", cluster="mixed-server-8", global_batch=64),
+)
+"""For the plans and bounds of all solvers."""
+
+STEPS = tuple(replace(spec, solvers=("milp",), time_limit_s=400.0) for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B))
+"""For what the steps of `milp` take."""
+
+SPEED = tuple(
+    replace(spec, solvers=tuple(name for name in spec.solvers if name != "milp"))
+    for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B)
+)
+"""For the seconds of all solvers beside those of `milp`: the problems of `STEPS`."""
+
+TEXTBOOK = tuple(
+    replace(spec, solvers=("milp", "dp", "textbook-milp", "textbook-milp-cbc"), time_limit_s=15.0)
+    for spec in (
+        Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2)),
+        Spec(model="synthetic:7:6", cluster="mixed-server-8", global_batch=8, micro_batches=(1, 2)),
+        Spec(model="synthetic:3:8", cluster="mixed-server-8", global_batch=16, **PLAIN),
+        Spec(model="synthetic:5:10", cluster="hetpipe-16", global_batch=16, **PLAIN),
+        Spec(model="bert-large", cluster="h100-8", global_batch=64, schedules=ONLY_1F1B, **PLAIN),
+    )
+)
+"""Small enough for the textbook formulation."""
+
+TEXTBOOK_RACE = (
+    Spec(
+        model="bert-large",
+        cluster="h100-8",
+        global_batch=64,
+        schedules=ONLY_1F1B,
+        solvers=("textbook-milp", "textbook-milp-cbc"),
+        time_limit_s=60,
+        **PLAIN,
+    ),
+)
+"""Eight devices: `milp` against the textbook formulation, to the same proven gap."""
+
+DP = tuple(
+    replace(spec, solvers=("dp", "milp"), time_limit_s=30.0)
+    for spec in (
+        Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, **PLAIN),
+        Spec(model="resnet152", cluster="mixed-server-8", global_batch=64, **PLAIN),
+        Spec(model="gpt2-345m", cluster="dgx-a100-16", global_batch=128),
+        Spec(model="vit-large", cluster="h100-8", global_batch=256),
+    )
+)
+"""`dp` against `milp`."""
+
+BALANCE_MODELS = ("gpt2-345m", "gpt2-762m", "gpt2-xl", "bert-large")
+BALANCE_STAGES = (4, 8, 16)
+BALANCE_BATCH = 128
+
+
+def _balance(model: str, num_stages: int) -> Spec:
+    """Straight pipelines on so many like devices, four to a server; M = 2p micro-batches, as AutoPipe's planner has."""
+    return Spec(
+        model=model,
+        cluster=f"pods:1:{num_stages}",
+        global_batch=BALANCE_BATCH,
+        sequence_length=256,
+        micro_batches=(BALANCE_BATCH // (2 * num_stages),),
+        replicas=(1,),
+        tensor_parallel=(1,),
+        pipelines=(1,),
+        schedules=ONLY_1F1B,
+        solvers=("even", "dapple", "piper", "autopipe", "autopipe-h", "milp"),
+        time_limit_s=60,
+    )
+
+
+BALANCE = tuple(_balance(model, stages) for model in BALANCE_MODELS for stages in BALANCE_STAGES)
+"""How evenly planners cut a model; AutoPipe's models, sequence length, batch and sizes of micro-batches."""
+
+SCALING_LAYERS = (24, 48, 96, 192, 384)
+SCALING_DEVICES = (4, 16, 64, 256, 1024)
+SCALING_TYPES = (1, 2, 3, 4, 5, 6)
+
+
+def scaled(*, layers: int = 48, devices: int = 16, types: int = 2) -> Spec:
+    """A random chain on a generated cluster; any number of replicas, one pipeline."""
+    return Spec(
+        model=f"synthetic:1:{layers}",
+        cluster=f"pods:{types}:{devices}",
+        global_batch=512,
+        micro_batches=(16,),
+        pipelines=(1,),
+        schedules=ONLY_1F1B,
+        solvers=("milp", "greedy"),
+        time_limit_s=60,
+    )
+
+
+SCALING = {
+    "layers": {size: scaled(layers=size) for size in SCALING_LAYERS},
+    "devices": {size: scaled(devices=size) for size in SCALING_DEVICES},
+    "types": {size: scaled(devices=24, types=size) for size in SCALING_TYPES},
+}
+"""One size at a time, by what grows and how large it is."""
+
+SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
+"""Small enough for the test suite."""
+
+SETS = {
+    "quality": QUALITY,
+    "steps": STEPS,
+    "speed": SPEED,
+    "textbook": TEXTBOOK,
+    "race": TEXTBOOK_RACE,
+    "dp": DP,
+    "balance": BALANCE,
+    **{f"scaling {what}": tuple(specs.values()) for what, specs in SCALING.items()},
+    "smoke": SMOKE,
+}

@@ -1,0 +1,114 @@
+"""What was measured, as JSON beside the drivers: `results/NAME.json`, with versions and machine."""
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from planner.io.canonical import format_json
+from planner.io.plan_file import installed_versions
+from planner.io.write import write_text
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Under what a part was measured; parts are kept together under the same stamp only."""
+
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    time_scale: float = 1.0
+    """Times every time limit of the specs."""
+
+    @classmethod
+    def here(cls, *, time_scale: float = 1.0) -> "Stamp":
+        """Of this machine, with what is installed."""
+        return cls(versions=installed_versions(), machine=machine(), time_scale=time_scale)
+
+    def tree(self) -> dict[str, Any]:
+        """As it is written."""
+        return {"versions": dict(self.versions), "machine": dict(self.machine), "time_scale": self.time_scale}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Parts that belong together."""
+
+    stamp: Stamp
+    parts: Mapping[str, dict[str, Any]]
+
+    def with_part(self, name: str, tree: dict[str, Any]) -> "Kept":
+        """One more, or another one of that name."""
+        return replace(self, parts={**self.parts, name: tree})
+
+
+def keep_results(name: str, results: Mapping[str, object], *, folder: Path = RESULTS) -> None:
+    """Write `NAME.json`, with the versions that gave them and the machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = {"versions": installed_versions(), "machine": machine(), **results}
+    (folder / f"{name}.json").write_text(json.dumps(tree, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def keep_part(name: str, part: str, kept: Kept, *, expected: Iterable[str], folder: Path = RESULTS) -> None:
+    """Put one part into `NAME.json`.
+
+    What is there under another stamp is left out, and so are parts that are not expected any more.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    there = _read(path)
+    parts = {**(there["parts"] if _is_under(there, kept.stamp) else {}), part: kept.parts[part]}
+    ordered = {key: parts[key] for key in expected if key in parts}
+    write_text(path, format_json({**kept.stamp.tree(), "parts": ordered}), force=True)
+
+
+def check_stamp(name: str, stamp: Stamp, *, folder: Path = RESULTS) -> None:
+    """Stop before parts of several machines or versions are mixed.
+
+    Raises
+    ------
+    SystemExit
+        If `NAME.json` has parts under another stamp.
+    """
+    there = _read(folder / f"{name}.json")
+    if there.get("parts") and not _is_under(there, stamp):
+        raise SystemExit(
+            f"results/{name}.json comes from other versions, another machine or another --time-scale: "
+            "measure all parts, or try without keeping with --solvers"
+        )
+
+
+def read_kept(name: str, expected: Iterable[str], *, folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """The parts of `NAME.json` in the order expected; those that are missing are left out."""
+    parts = _read(folder / f"{name}.json").get("parts", {})
+    return {key: parts[key] for key in expected if key in parts}
+
+
+def machine() -> dict[str, Any]:
+    """What the seconds depend on."""
+    return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
+
+
+def _processor() -> str:
+    """As Linux names it; elsewhere what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _is_under(there: Mapping[str, Any], stamp: Stamp) -> bool:
+    return {key: there.get(key) for key in stamp.tree()} == stamp.tree()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return tree

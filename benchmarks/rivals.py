@@ -1,0 +1,52 @@
+"""How long the other planners search, in the same run as `milp` with one thread (`solver_steps`)."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from benchmarks.driver import Jobs, Parts, Request
+from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.pages import markdown, ratio, times, whole_seconds
+from benchmarks.solver_steps import part_of_steps
+from benchmarks.specs import COMPARED, Spec
+
+PART = "planners: "
+
+
+def jobs(specs: tuple[Spec, ...]) -> Jobs:
+    """By name of the part."""
+    return {f"{PART}{spec.name}": partial(measure, spec) for spec in specs}
+
+
+def measure(spec: Spec, request: Request) -> Tree:
+    """The answer of every planner."""
+    return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
+
+
+def tables(parts: Parts) -> dict[str, str]:
+    """By marker."""
+    found = {
+        name.removeprefix(PART): {solver: answer_of(tree) for solver, tree in part.items()}
+        for name, part in parts.items()
+        if name.startswith(PART)
+    }
+    for name, answers in found.items():
+        steps = parts.get(part_of_steps(name))
+        if steps is not None:
+            answers["milp"] = answer_of(steps["1"])
+    return {"planner seconds": seconds_table(found)}
+
+
+def seconds_table(found: Mapping[str, Mapping[str, Answer]]) -> str:
+    """One row per planner: seconds of its search, and how many times those of `milp` are of it; a column per spec."""
+    rows = [
+        [f"`{solver}`", *(_cell(answers.get(solver), answers.get("milp")) for answers in found.values())]
+        for solver in COMPARED
+    ]
+    return markdown(("planner", *found), rows)
+
+
+def _cell(answer: Answer | None, milp: Answer | None) -> str:
+    if answer is None or answer.search_s is None:
+        return "-"
+    ours = "" if milp is None else f", {times(ratio(milp.search_s, answer.search_s), digits=1)}"
+    return f"{whole_seconds(answer.search_s)}{ours}"

@@ -1,0 +1,58 @@
+"""Seconds of the parts of a search, against the textbook formulation and against other planners.
+
+Options: `benchmarks/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
+those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), the
+formulations against each other (`formulations`), the other planners (`rivals`), the simulator (`simulator_speed`).
+"""
+
+from dataclasses import replace
+
+from benchmarks import formulations, rivals, simulator_speed, solver_steps
+from benchmarks.driver import Driver, Jobs, Parts, Tables
+from benchmarks.pages import BENCHMARKS_PAGE, SOLVER_PAGE
+from benchmarks.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
+from benchmarks.specs import Spec
+
+
+def jobs(
+    *,
+    steps: tuple[Spec, ...] = STEPS,
+    solvers: tuple[Spec, ...] = SPEED,
+    textbook: tuple[Spec, ...] = TEXTBOOK,
+    races: tuple[Spec, ...] = TEXTBOOK_RACE,
+    dp: tuple[Spec, ...] = DP,
+    simulator: tuple[int, int] = (16, 256),
+) -> Jobs:
+    """What is measured, by name of the part: the table's name and that of the spec.
+
+    Parameters
+    ----------
+    simulator
+        Stages and micro-batches of the plans that are simulated.
+    """
+    return {
+        **simulator_speed.jobs(*simulator),
+        **solver_steps.jobs(steps),
+        **rivals.jobs(solvers),
+        **formulations.jobs(textbook=textbook, races=races, dp=dp),
+    }
+
+
+def tables(parts: Parts) -> Tables:
+    """Steps and formulations for the page about the solver, the others for that of the benchmarks."""
+    return {
+        SOLVER_PAGE: {**solver_steps.tables(parts), **formulations.tables(parts)},
+        BENCHMARKS_PAGE: {**rivals.tables(parts), **simulator_speed.tables(parts)},
+    }
+
+
+QUICK = tuple(replace(spec, solvers=("even", "greedy")) for spec in SMOKE)
+DRIVER = Driver(
+    name="speed",
+    jobs=jobs(),
+    quick_jobs=jobs(steps=SMOKE, solvers=QUICK, textbook=SMOKE, races=SMOKE, dp=SMOKE, simulator=(4, 8)),
+    tables=tables,
+)
+
+if __name__ == "__main__":
+    DRIVER.main()

@@ -1,0 +1,1 @@
+"""Profiles that other planners' files hold: one reader for each format."""

@@ -1,0 +1,234 @@
+"""Workloads of the device-placement study: nodes of the forward and of the backward pass in one graph.
+
+    {"nodes": [{"id": 1, "fpgaLatency": 0.1, "cpuLatency": 1.0, "supportedOnFpga": 1, "isBackwardNode": 0,
+                "colorClass": 4, "size": 1e6}],
+     "edges": [{"sourceId": 1, "destId": 2, "cost": 0.006, "size": 1e6}], ...}
+
+Source: Tarnawski, Phanishayee, Devanur, Mahajan and Nina Paravecino, Efficient Algorithms for Device Placement
+of DNN Graph Operators, NeurIPS 2020, and the input files of the authors' repository. The forward pass makes
+the graph:
+
+- Nodes of one colour class must be on one device. Those of the forward pass become one node where that
+  closes no circle.
+- A backward node adds its time to the forward node of its colour, or where there is none, to a node that it
+  reads or that reads it.
+- A node that takes no time, reads nothing and has a size is weights of the nodes that read it.
+- Sent bytes are the `size` of the edges where they have one, else `cost` times a bandwidth that has to be given.
+- `size` of a node is all the memory it takes: what it hands on is taken for activations, the rest for weights.
+"""
+
+from dataclasses import dataclass, replace
+
+from planner.core.model import TimeTable
+from planner.io.readers.colour_classes import merge_classes
+from planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
+from planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
+from planner.io.readers.foreign_fields import ForeignFields, Id, title
+from planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor, Weights
+from planner.io.tree import Document, Node
+
+BACKWARD_FACTOR = 2.0
+"""Backward times of a workload of inference, by those of the forward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A node of the file."""
+
+    name: str
+    seconds: float
+    size_bytes: float
+    is_backward: bool
+    colour: Id | None
+    on_cpu: bool
+
+
+def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
+    """The profile of such a workload.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file, each with its line.
+    """
+    root, complaints = document.root, document.complaints
+    fields = ForeignFields(complaints)
+    parts: dict[Id, _Part] = {}
+    for entry in fields.items(root, "nodes", least=1):
+        identity = fields.identity(entry, "id")
+        if identity in parts:
+            complaints.add(entry.line, (*entry.where, "id"), f"{identity!r} appears twice")
+        elif identity is not None:
+            parts[identity] = _part(entry, identity, fields, choices)
+    if parts and all(part.is_backward for part in parts.values()):
+        complaints.add(root.line, ("nodes",), "are all of the backward pass; those of the forward pass make the layers")
+    edges = _edges(root, tuple(parts), fields, choices)
+    workload = complaints.finish((tuple(parts.values()), edges), lambda sound: _Workload(*sound))
+    graph = workload.graph(choices)
+    notes = (micro_batch_note(choices, "the workload's batch"), *workload.notes)
+    return converted(graph, choices, num_nodes=len(parts), notes=notes)
+
+
+def _part(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> _Part:
+    colour = entry.at("colorClass")
+    supported = fields.flag(entry, "supportedOnFpga", default=True)
+    return _Part(
+        name=title(entry, default=f"node{identity}"),
+        seconds=fields.number(entry, "fpgaLatency" if supported else "cpuLatency") * choices.time_unit.seconds,
+        size_bytes=fields.number(entry, "size", default=0.0),
+        is_backward=fields.flag(entry, "isBackwardNode", default=False),
+        colour=colour.value if colour is not None and isinstance(colour.value, int | str) else None,
+        on_cpu=not supported,
+    )
+
+
+def _edges(root: Node, identities: tuple[Id, ...], fields: ForeignFields, choices: Choices) -> tuple[ForeignEdge, ...]:
+    entries = root.items("edges")
+    if all(entry.at("size") is not None for entry in entries):
+        return read_edges(root, identities, fields, bytes_key="size")
+    found = read_edges(root, identities, fields, bytes_key="cost")
+    if choices.link_bytes_per_s is None:
+        rule = (
+            "edges have no 'size' in bytes; say with --link-bandwidth at how many bytes per second 'cost' was counted"
+        )
+        fields.complaints.add(root.line, ("edges",), rule)
+        return ()
+    scale = choices.link_bytes_per_s * choices.time_unit.seconds
+    return tuple(replace(edge, num_bytes=edge.num_bytes * scale) for edge in found)
+
+
+class _Workload:
+    """Parts of a file made one graph of the forward pass."""
+
+    def __init__(self, parts: tuple[_Part, ...], edges: tuple[ForeignEdge, ...]) -> None:
+        self._parts = parts
+        self._edges = edges
+        backward = {index for index, part in enumerate(parts) if part.is_backward}
+        self._forward_edges = [edge for edge in edges if not {edge.source, edge.target} & backward]
+        self._weights = self._find_weights(backward)
+        forward = [index for index in range(len(parts)) if index not in backward | self._weights]
+        colours = {index: parts[index].colour for index in forward}
+        pairs = {(edge.source, edge.target) for edge in self._forward_edges if edge.source not in self._weights}
+        self._group_of, self._taken_apart = merge_classes(colours, pairs)
+        self._owner = self._owners_of_backward(backward)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What had to be assumed."""
+        on_cpu = sum(part.on_cpu for part in self._parts)
+        remarks = (
+            (not self._owner, f"there is no backward pass: backwards are taken {BACKWARD_FACTOR:g} times as long"),
+            (on_cpu, f"{on_cpu} nodes that accelerators do not support are counted with their time on a processor"),
+            (
+                self._taken_apart,
+                f"{len(self._taken_apart)} colour classes cannot be one layer of a chain and were taken apart",
+            ),
+            (True, "what a node hands on is taken for kept activations, the rest of its size for weights"),
+        )
+        return tuple(remark for holds, remark in remarks if holds)
+
+    def graph(self, choices: Choices) -> TaskGraph:
+        """The forward pass, with the times of the backward pass."""
+        groups = sorted(set(self._group_of.values()))
+        index_of = {group: index for index, group in enumerate(groups)}
+        place = {part: index_of[group] for part, group in self._group_of.items()}
+        members: list[list[int]] = [[] for _ in groups]
+        for part, index in place.items():
+            members[index].append(part)
+        backward_s = [0.0] * len(groups)
+        for part, owner in self._owner.items():
+            backward_s[place[owner]] += self._parts[part].seconds
+        return TaskGraph(
+            name=choices.name,
+            nodes=tuple(
+                self._node(group, seconds, choices) for group, seconds in zip(members, backward_s, strict=True)
+            ),
+            tensors=self._tensors(place, choices),
+            weights=self._shared_weights(place),
+        )
+
+    def _find_weights(self, backward: set[int]) -> set[int]:
+        """Parts that take no time, read nothing and have a size that others read."""
+        reading = {edge.target for edge in self._forward_edges}
+        read = {edge.source for edge in self._forward_edges}
+        return {
+            index
+            for index, part in enumerate(self._parts)
+            if index in read - reading - backward and part.seconds == 0 and part.size_bytes > 0
+        }
+
+    def _owners_of_backward(self, backward: set[int]) -> dict[int, int]:
+        """The forward part that each part of the backward pass belongs to."""
+        by_colour: dict[Id, int] = {}
+        for index in self._group_of:
+            if (colour := self._parts[index].colour) is not None:
+                by_colour.setdefault(colour, index)
+        users = {edge.source: edge.target for edge in reversed(self._forward_edges)}
+        for index in sorted(self._weights):
+            colour = self._parts[index].colour
+            if colour is not None and users[index] in self._group_of:
+                by_colour.setdefault(colour, users[index])
+        owner = {
+            index: by_colour[colour]
+            for index in sorted(backward)
+            if (colour := self._parts[index].colour) is not None and colour in by_colour
+        }
+        self._spread(owner, backward)
+        return owner
+
+    def _spread(self, owner: dict[int, int], backward: set[int]) -> None:
+        """Give the others the owner of a neighbour, in rounds, those of the first forward part at last."""
+        neighbours: dict[int, list[int]] = {index: [] for index in sorted(backward)}
+        for edge in self._edges:
+            for this, other in ((edge.target, edge.source), (edge.source, edge.target)):
+                if this in neighbours:
+                    neighbours[this].append(other)
+        waiting = [index for index in neighbours if index not in owner]
+        while waiting:
+            found = {
+                index: owner.get(other, other)
+                for index in waiting
+                for other in reversed(neighbours[index])
+                if other in owner or other in self._group_of
+            }
+            owner.update(found or dict.fromkeys(waiting, next(iter(self._group_of))))
+            waiting = [index for index in waiting if index not in owner]
+
+    def _node(self, group: list[int], backward_s: float, choices: Choices) -> GraphNode:
+        sent = {edge.source: edge.num_bytes for edge in self._forward_edges}
+        main = max(group, key=lambda index: self._parts[index].seconds)
+        forward_s = sum(self._parts[index].seconds for index in group)
+        handed = sum(min(sent.get(index, 0.0), self._parts[index].size_bytes) for index in group)
+        return GraphNode(
+            name=self._parts[main].name,
+            kind=self._parts[main].name.rstrip("0123456789_") or "layer",
+            params_bytes=sum(self._parts[index].size_bytes for index in group) - handed,
+            saved_bytes=handed / choices.micro_batch,
+            times=(
+                TimeTable(
+                    device_type=choices.device_type,
+                    samples=(choices.micro_batch,),
+                    forward_s=(forward_s,),
+                    backward_s=(backward_s if self._owner else BACKWARD_FACTOR * forward_s,),
+                ),
+            ),
+        )
+
+    def _tensors(self, place: dict[int, int], choices: Choices) -> tuple[Tensor, ...]:
+        """What crosses from one group to others, each part's output apart."""
+        edges = tuple(edge for edge in self._forward_edges if edge.source not in self._weights)
+        return tuple(
+            Tensor(source=place[tensor.source], users=tuple(sorted(outside)), num_bytes=tensor.num_bytes)
+            for tensor in tensors_of(edges, micro_batch=choices.micro_batch)
+            if (outside := {place[user] for user in tensor.users} - {place[tensor.source]})
+        )
+
+    def _shared_weights(self, place: dict[int, int]) -> tuple[Weights, ...]:
+        users: dict[int, set[int]] = {}
+        for edge in self._forward_edges:
+            if edge.source in self._weights:
+                users.setdefault(edge.source, set()).add(place[edge.target])
+        return tuple(
+            Weights(users=tuple(sorted(found)), num_bytes=self._parts[index].size_bytes)
+            for index, found in sorted(users.items())
+        )

@@ -1,0 +1,52 @@
+"""Edges between nodes as lists of `{"sourceId", "destId", bytes}`."""
+
+from dataclasses import dataclass
+
+from planner.io.readers.foreign_fields import ForeignFields, Id
+from planner.io.readers.task_graph import Tensor
+from planner.io.tree import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignEdge:
+    """What one node hands to another."""
+
+    source: int
+    target: int
+    """Indices of the nodes, in the order of the file."""
+    num_bytes: float
+    """As the file has it."""
+
+
+def read_edges(
+    root: Node, identities: tuple[Id, ...], fields: ForeignFields, *, bytes_key: str
+) -> tuple[ForeignEdge, ...]:
+    """Edges of a file between the nodes of these identities, in the file's order."""
+    index_of = {identity: index for index, identity in enumerate(identities)}
+    edges = []
+    for entry in fields.items(root, "edges"):
+        ends = [_end(entry, key, index_of, fields) for key in ("sourceId", "destId")]
+        num_bytes = fields.number(entry, bytes_key)
+        if ends[0] is not None and ends[1] is not None:
+            edges.append(ForeignEdge(source=ends[0], target=ends[1], num_bytes=num_bytes))
+    return tuple(edges)
+
+
+def tensors_of(edges: tuple[ForeignEdge, ...], *, micro_batch: int) -> tuple[Tensor, ...]:
+    """Edges of equal bytes from one node are one tensor, used several times; of other bytes, other tensors."""
+    users: dict[tuple[int, float], dict[int, None]] = {}
+    for edge in edges:
+        users.setdefault((edge.source, edge.num_bytes), {})[edge.target] = None
+    return tuple(
+        Tensor(source=source, users=tuple(found), num_bytes=num_bytes / micro_batch)
+        for (source, num_bytes), found in users.items()
+    )
+
+
+def _end(entry: Node, key: str, index_of: dict[Id, int], fields: ForeignFields) -> int | None:
+    identity = fields.identity(entry, key)
+    if identity is not None and identity not in index_of:
+        node = entry.at(key)
+        assert node is not None
+        fields.complaints.add(node.line, node.where, f"there is no node {identity!r}")
+    return None if identity is None else index_of.get(identity)

@@ -1,0 +1,80 @@
+"""Values of files whose other keys are none of our business: strict with what is needed, blind to the rest."""
+
+from collections.abc import Mapping
+
+from planner.io.complaints import Complaints
+from planner.io.fields import MAX_NUMBER
+from planner.io.tree import Node
+
+Id = int | str
+
+
+class ForeignFields:
+    """Reads fields of mappings; each fault is noted, and a harmless value stands in for it."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        self.complaints = complaints
+
+    def number(self, entry: Node, key: str, *, default: float | None = None) -> float:
+        """An amount: a number from 0 to 1e30."""
+        node = entry.at(key)
+        if node is None and default is not None:
+            return default
+        if node is None:
+            return self._missing(entry, key, "a number from 0 to 1e+30")
+        return self.amount(node)
+
+    def amount(self, node: Node) -> float:
+        """The value itself as an amount."""
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
+            self.complaints.add(node.line, node.where, f"must be a number from 0 to 1e+30, got {node.shown}")
+            return 0.0
+        return float(value)
+
+    def identity(self, entry: Node, key: str) -> Id | None:
+        """A number or word that names a node; None, with a complaint, where it is missing."""
+        node = entry.at(key)
+        if node is not None and isinstance(node.value, int | str) and not isinstance(node.value, bool):
+            return node.value
+        if node is None:
+            self._missing(entry, key, "the number or name of a node")
+        else:
+            self.complaints.add(node.line, node.where, f"must be the number or name of a node, got {node.shown}")
+        return None
+
+    def flag(self, entry: Node, key: str, *, default: bool) -> bool:
+        """True or false, also as 1 or 0."""
+        node = entry.at(key)
+        if node is None:
+            return default
+        if node.value not in (True, False):
+            self.complaints.add(node.line, node.where, f"must be true, false, 1 or 0, got {node.shown}")
+        return node.value in (True, 1)
+
+    def items(self, entry: Node, key: str, *, least: int = 0) -> tuple[Node, ...]:
+        """Mappings of a list."""
+        node = entry.at(key)
+        if node is None:
+            self._missing(entry, key, "a list")
+            return ()
+        if not isinstance(node.value, tuple) or len(node.value) < least:
+            wanted = "a list that is not empty" if least else "a list"
+            self.complaints.add(node.line, node.where, f"must be {wanted}, got {node.shown}")
+            return ()
+        for item in node.value:
+            if not isinstance(item.value, Mapping):
+                self.complaints.add(item.line, item.where, f"must be a mapping, got {item.shown}")
+        return tuple(item for item in node.value if isinstance(item.value, Mapping))
+
+    def _missing(self, entry: Node, key: str, wanted: str) -> float:
+        self.complaints.add(entry.line, (*entry.where, key), f"is missing, must be {wanted}")
+        return 0.0
+
+
+def title(entry: Node, *, default: str) -> str:
+    """The name of a node where it has one that can be shown, else the default."""
+    node = entry.at("name")
+    text = str(node.value) if node is not None and isinstance(node.value, str | int) else ""
+    printable = "".join(letter for letter in text if letter.isprintable()).strip()
+    return printable[:80] or default

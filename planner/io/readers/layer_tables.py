@@ -1,0 +1,157 @@
+"""Tables of layer times, one file for each kind of GPU, as Sailor's profiler writes them.
+
+    {"1": {"2": {"0": [0.001, 0.002, 0.003], "1": [...]}}}
+
+is, by micro-batch size in samples, by number of devices that share a layer, and by number of the layer: seconds
+of the forward, of the backward and of the optimizer step. Source: the files in the repository of Strati et al.,
+Sailor, SOSP 2025.
+The step is left out, for the cost model derives it from the weights; weights, activations and messages
+come from a profile of the same model, and are none without one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.core.errors import BadInputError
+from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.io.complaints import Complaints
+from planner.io.readers.block_profile import by_blocks
+from planner.io.readers.conversion import Choices, Converted
+from planner.io.readers.foreign_fields import ForeignFields
+from planner.io.tree import Document, Node
+
+FIGURES = ("forward", "backward")
+NO_BYTES = (
+    "the tables have no bytes: weights, activations and messages count as 0; "
+    "--bytes-from takes them from a profile of the same model"
+)
+Times = dict[int, dict[int, dict[int, tuple[float, float]]]]
+"""Forward and backward by number of devices, layer, and size."""
+
+
+def read_layer_tables(
+    documents: Sequence[Document], choices: Sequence[Choices], *, bytes_from: ModelProfile | None = None
+) -> Converted:
+    """One profile of the tables of several kinds of GPUs.
+
+    Parameters
+    ----------
+    choices
+        For each document.
+    bytes_from
+        A profile of the same model, of the same layers or such that its blocks are layers of the tables.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the files, each with its line; also if they differ in their number of layers.
+    """
+    tables = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]
+    counts = [max(found[1]) + 1 for found in tables]
+    if len(set(counts)) > 1:
+        stated = ", ".join(f"{d.complaints.file}: {count}" for d, count in zip(documents, counts, strict=True))
+        raise BadInputError(f"the files must have the same number of layers, got {stated}")
+    layers, notes = _layers(counts[0], bytes_from, has_degrees=any(len(found) > 1 for found in tables))
+    profile = ModelProfile(
+        name=choices[0].name,
+        layers=tuple(
+            replace(
+                layer,
+                times=tuple(
+                    table
+                    for found, chosen in zip(tables, choices, strict=True)
+                    for table in _times(found, index, chosen)
+                ),
+            )
+            for index, layer in enumerate(layers.layers)
+        ),
+        skip_edges=layers.skip_edges,
+        precision=layers.precision if bytes_from is not None else choices[0].precision,
+        sequence_length=layers.sequence_length,
+    )
+    return Converted(profile=profile, num_nodes=counts[0], notes=notes)
+
+
+def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -> tuple[ModelProfile, tuple[str, ...]]:
+    """Layers without times, and what was assumed of them."""
+    shared = 0.0 if has_degrees else None
+    note = ("collectives of tensor parallelism are part of the times",) if has_degrees else ()
+    if bytes_from is None:
+        layers = tuple(Layer(name=f"layer{index}", tensor_parallel_bytes=shared) for index in range(count))
+        return ModelProfile(name="without bytes", layers=layers), (NO_BYTES, *note)
+    for model in (bytes_from, by_blocks(bytes_from)):
+        if model.num_layers == count:
+            stripped = (replace(layer, times=(), tensor_parallel_bytes=shared) for layer in model.layers)
+            return replace(model, layers=tuple(stripped)), note
+    found = f"{bytes_from.num_layers} layers in {by_blocks(bytes_from).num_layers} blocks"
+    raise BadInputError(f"--bytes-from {bytes_from.name}: has {found}, the tables have {count} layers")
+
+
+def _times(found: Times, layer: int, choices: Choices) -> tuple[TimeTable, ...]:
+    tables = []
+    for degree, by_layer in sorted(found.items()):
+        by_size = sorted(by_layer[layer].items())
+        tables.append(
+            TimeTable(
+                device_type=choices.device_type,
+                tensor_parallel=degree,
+                samples=tuple(size for size, _ in by_size),
+                forward_s=tuple(forward for _, (forward, _) in by_size),
+                backward_s=tuple(backward for _, (_, backward) in by_size),
+            )
+        )
+    return tuple(tables)
+
+
+def _read(document: Document, choices: Choices) -> Times:
+    complaints = document.complaints
+    fields = ForeignFields(complaints)
+    found: Times = {}
+    for size, by_degree in _numbered(document.root, "a micro-batch size", 1, complaints):
+        for degree, by_layer in _numbered(by_degree, "a number of devices", 1, complaints):
+            _read_layers(by_layer, found.setdefault(degree, {}), size, (fields, choices))
+    if 1 not in found:
+        complaints.add(
+            document.root.line, (), "has no times of one device: '1' is missing beside the other numbers of devices"
+        )
+    _check_complete(found, document)
+    return complaints.checked(found)
+
+
+def _read_layers(
+    by_layer: Node, found: dict[int, dict[int, tuple[float, float]]], size: int, reading: tuple[ForeignFields, Choices]
+) -> None:
+    fields, choices = reading
+    for layer, figures in _numbered(by_layer, "the number of a layer", 0, fields.complaints):
+        if not isinstance(figures.value, tuple) or len(figures.value) < len(FIGURES):
+            rule = f"must be a list [{', '.join(FIGURES)}, ...], got {figures.shown}"
+            fields.complaints.add(figures.line, figures.where, rule)
+            continue
+        forward, backward = (fields.amount(node) * choices.time_unit.seconds for node in figures.value[:2])
+        found.setdefault(layer, {})[size] = (forward, backward)
+
+
+def _numbered(entry: Node, what: str, least: int, complaints: Complaints) -> list[tuple[int, Node]]:
+    """Values by keys that are whole numbers."""
+    if not isinstance(entry.value, Mapping) or not entry.value:
+        complaints.add(entry.line, entry.where, f"must map {what} to values, got {entry.shown}")
+        return []
+    numbered = []
+    for key, node in entry.value.items():
+        if key.isdecimal() and len(key) < 7 and int(key) >= least:
+            numbered.append((int(key), node))
+        else:
+            complaints.add(node.line, node.where, f"the key must be {what}, got {key[:60]!r}")
+    return numbered
+
+
+def _check_complete(found: Times, document: Document) -> None:
+    """Every layer has times for every size and number of devices; the first that is missing is told of each."""
+    count = max((layer for by_layer in found.values() for layer in by_layer), default=-1) + 1
+    for degree, by_layer in sorted(found.items()):
+        sizes = sorted({size for by_size in by_layer.values() for size in by_size})
+        for size in sizes:
+            missing = next((layer for layer in range(count) if size not in by_layer.get(layer, {})), None)
+            if missing is not None:
+                where = (str(size), str(degree), str(missing))
+                document.complaints.add(document.root.line, where, f"is missing: there are layers up to {count - 1}")

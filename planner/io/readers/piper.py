@@ -1,0 +1,144 @@
+"""Piper's input: a graph whose nodes have tensor-model-parallelism configurations (TMPCs).
+
+    {"nodes": [{"id": 0, "TMPCs": {"1": [{"id": "vanilla", "timePerSample": 0.03, "parameterSize": 1e6,
+                                          "memoryUsageA": 2e6, "memoryUsageB": 2e6, ...}, ...], "2": [...]}}],
+     "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 1e6}], ...}
+
+Source: Tarnawski, Narayanan and Phanishayee, Piper, NeurIPS 2021, section 3, and the input files of the
+authors' repository. A TMPC is one way to run a node on t devices: `timePerSample` is forward and backward
+together, its own collectives included, `memoryUsageA` is kept for every sample in flight. Of each t the
+fastest TMPC without recomputation is taken, for recomputation is ours to add; the one with recomputation,
+which its id says, takes one more forward: the difference is the forward, and a third of the time where there
+is none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.core.model import TimeTable
+from planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
+from planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
+from planner.io.readers.foreign_fields import ForeignFields, Id, title
+from planner.io.readers.task_graph import GraphNode, TaskGraph
+from planner.io.tree import Document, Node
+
+FORWARD_SHARE = 1 / 3
+"""Of forward and backward together, as with a backward of twice the operations."""
+LONGEST_SAMPLE_S = 20.0
+"""Longer samples are suspected to be stated in another unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Configuration:
+    recomputes: bool
+    seconds: float
+    params_bytes: float
+    saved_bytes: float
+
+
+def read_piper(document: Document, choices: Choices) -> Converted:
+    """The profile of such a graph.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file, each with its line.
+    """
+    root, complaints = document.root, document.complaints
+    fields = ForeignFields(complaints)
+    nodes: dict[Id, GraphNode] = {}
+    for entry in fields.items(root, "nodes", least=1):
+        identity = fields.identity(entry, "id")
+        if identity in nodes:
+            complaints.add(entry.line, (*entry.where, "id"), f"{identity!r} appears twice")
+        elif identity is not None:
+            nodes[identity] = _node(entry, identity, fields, choices)
+    edges = read_edges(root, tuple(nodes), fields, bytes_key="communicationCost")
+    graph = complaints.finish((nodes, edges), lambda sound: _graph(*sound, choices))
+    notes = (
+        micro_batch_note(choices, "what the file calls a sample"),
+        "collectives of tensor parallelism are part of the times, those at the ends of a stage are left out",
+        *_unit_note(graph, choices),
+    )
+    return converted(graph, choices, num_nodes=len(nodes), notes=notes)
+
+
+def _graph(nodes: dict[Id, GraphNode], edges: tuple[ForeignEdge, ...], choices: Choices) -> TaskGraph:
+    return TaskGraph(
+        name=choices.name,
+        nodes=tuple(nodes.values()),
+        tensors=tensors_of(edges, micro_batch=choices.micro_batch),
+    )
+
+
+def _node(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> GraphNode:
+    by_degree = _configurations(entry, fields, choices)
+    if 1 not in by_degree:
+        return GraphNode(name=str(identity))
+    kind = title(entry, default="layer")
+    return GraphNode(
+        name=kind if any(letter.isdigit() for letter in kind) else f"{kind}-{identity}",
+        kind=kind.rstrip("0123456789") or "layer",
+        params_bytes=_plain(by_degree[1]).params_bytes,
+        saved_bytes=_plain(by_degree[1]).saved_bytes / choices.micro_batch,
+        times=tuple(_times(degree, found, choices) for degree, found in sorted(by_degree.items())),
+        tensor_parallel_bytes=0.0 if len(by_degree) > 1 else None,
+    )
+
+
+def _configurations(entry: Node, fields: ForeignFields, choices: Choices) -> dict[int, list[_Configuration]]:
+    """What a node has for each number of devices."""
+    complaints, node = fields.complaints, entry.at("TMPCs")
+    if node is None or not isinstance(node.value, Mapping):
+        got = "" if node is None else f", got {node.shown}"
+        where = (*entry.where, "TMPCs")
+        complaints.add(entry.line, where, f"must map numbers of devices to lists of configurations{got}")
+        return {}
+    found: dict[int, list[_Configuration]] = {}
+    for degree, configurations in node.value.items():
+        if not degree.isdecimal() or len(degree) > 5 or int(degree) < 1:
+            where = configurations.where
+            complaints.add(configurations.line, where, f"the key must be a number of devices, got {degree!r}")
+            continue
+        read = [_configuration(item, fields, choices) for item in fields.items(node, degree, least=1)]
+        if read:
+            found[int(degree)] = read
+    if node.keys() and 1 not in found:
+        complaints.add(node.line, (*node.where, "1"), "is missing: the times of one device are needed")
+    return found
+
+
+def _configuration(item: Node, fields: ForeignFields, choices: Choices) -> _Configuration:
+    identity = item.at("id")
+    return _Configuration(
+        recomputes=identity is not None and "recomp" in str(identity.value).lower(),
+        seconds=fields.number(item, "timePerSample") * choices.time_unit.seconds,
+        params_bytes=fields.number(item, "parameterSize"),
+        saved_bytes=fields.number(item, "memoryUsageA"),
+    )
+
+
+def _plain(configurations: list[_Configuration]) -> _Configuration:
+    """The fastest without recomputation; the fastest of all where every one recomputes."""
+    return min(configurations, key=lambda found: (found.recomputes, found.seconds))
+
+
+def _times(degree: int, configurations: list[_Configuration], choices: Choices) -> TimeTable:
+    plain = _plain(configurations)
+    longer = [found.seconds for found in configurations if found.recomputes and not plain.recomputes]
+    forward_s = min(longer) - plain.seconds if longer else plain.seconds * FORWARD_SHARE
+    forward_s = min(max(forward_s, 0.0), plain.seconds)
+    return TimeTable(
+        device_type=choices.device_type,
+        tensor_parallel=degree,
+        samples=(choices.micro_batch,),
+        forward_s=(forward_s,),
+        backward_s=(plain.seconds - forward_s,),
+    )
+
+
+def _unit_note(graph: TaskGraph, choices: Choices) -> tuple[str, ...]:
+    sample_s = sum(node.seconds for node in graph.nodes) / choices.micro_batch
+    if sample_s < LONGEST_SAMPLE_S:
+        return ()
+    return (f"a sample takes {sample_s:.4g} s: if the file counts in milliseconds, give --time-unit ms",)

@@ -1,0 +1,1 @@
+"""Plans as other training frameworks take them: one writer for each."""

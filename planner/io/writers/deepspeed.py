@@ -1,0 +1,53 @@
+"""Plans for the pipelines of DeepSpeed.
+
+A `PipelineModule` gets a list of layers and splits it at the bounds `parts`: stage s has layers
+parts[s] up to, not including, parts[s + 1]. It computes the bounds itself, so a subclass has to set these;
+docs/convert.md shows how. Its only schedule is 1F1B, one activation checkpoint interval is for all stages, and
+ranks are counted as in its `PipeModelDataParallelTopology`: pipeline slowest, then data, then model.
+"""
+
+from planner.core.plan import Plan
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+from planner.io.canonical import Tree, TreeValue
+from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+
+TARGET = "DeepSpeed"
+SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
+
+
+def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
+    """Bounds, arguments of the topology and the module, and what belongs into the configuration file.
+
+    Raises
+    ------
+    UnsupportedError
+        With every reason why DeepSpeed cannot run the plan.
+    """
+    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
+    return {
+        "parts": list(uniform.cuts),
+        "layers": [layer.name for layer in problem.model.layers],
+        "topology": {
+            "num_pp": uniform.num_groups,
+            "num_mp": uniform.tensor_parallel,
+            "num_dp": uniform.data_parallel,
+        },
+        "activation_checkpoint_interval": int(uniform.recompute),
+        "devices_by_rank": list(uniform.devices_by_rank),
+        "config": _configuration(uniform),
+    }
+
+
+def _configuration(uniform: UniformPlan) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "train_batch_size": uniform.job.global_batch,
+        "train_micro_batch_size_per_gpu": uniform.samples_per_replica,
+        "gradient_accumulation_steps": uniform.plan.num_microbatches,
+    }
+    if uniform.job.precision is not Precision.FP32:
+        tree[str(uniform.job.precision)] = {"enabled": True}
+    if uniform.job.zero1:
+        tree["zero_optimization"] = {"stage": 1}
+    return tree

@@ -1,0 +1,70 @@
+"""Plans as arguments of Megatron-LM.
+
+`--pipeline-model-parallel-layout` has a letter for each part of a stage, `E` embedding, `t` transformer
+layer, `L` loss and head, and a bar between stages, those of the first chunk of all device groups first (its
+guide on custom pipeline layouts). Ranks are counted with tensor parallelism fastest, then data, then pipeline.
+Its pipelines are plain and interleaved 1F1B; recomputation is for all layers or none.
+"""
+
+from planner.core.plan import Plan
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+from planner.io.writers.blocks import StageBlocks, num_blocks, stage_blocks
+from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+
+TARGET = "Megatron-LM"
+SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F1B"}
+
+
+def megatron_arguments(problem: Problem, plan: Plan) -> str:
+    """Arguments, one a line, below comments that say which device is which rank.
+
+    Raises
+    ------
+    UnsupportedError
+        With every reason why Megatron-LM cannot run the plan.
+    """
+    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
+    stages = stage_blocks(problem.model, uniform.cuts, target=TARGET)
+    lines = [
+        f"# {problem.model.name} on {problem.cluster.name}",
+        *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),
+        *(f"--{name} {value}".rstrip() for name, value in _arguments(uniform, stages)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def layout_of(stages: tuple[StageBlocks, ...]) -> str:
+    """The layout of some stages, runs of transformer layers shortened, for example `Et*3|t*2L`."""
+    return "|".join(
+        "E" * stage.embedding + _run(len(stage.blocks), last=not stage.head) + "L" * stage.head for stage in stages
+    )
+
+
+def _run(count: int, *, last: bool) -> str:
+    if count < 2:
+        return "t" * count
+    return f"t*{count}" if last else f"t*{count},"
+
+
+def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tuple[str, object]]:
+    job = uniform.job
+    arguments: list[tuple[str, object]] = [
+        ("num-layers", num_blocks(stages)),
+        ("tensor-model-parallel-size", uniform.tensor_parallel),
+        ("pipeline-model-parallel-size", uniform.num_groups),
+        ("micro-batch-size", uniform.samples_per_replica),
+        ("global-batch-size", job.global_batch),
+    ]
+    if len(stages) > 1:
+        arguments.append(("pipeline-model-parallel-layout", layout_of(stages)))
+    if uniform.model.sequence_length is not None:
+        arguments.append(("seq-length", uniform.model.sequence_length))
+    if job.precision is not Precision.FP32:
+        arguments.append((str(job.precision), ""))
+    if uniform.recompute:
+        arguments += [("recompute-granularity", "full"), ("recompute-method", "uniform"), ("recompute-num-layers", 1)]
+    if job.zero1:
+        arguments.append(("use-distributed-optimizer", ""))
+    return arguments

@@ -1,0 +1,93 @@
+"""Plans as a configuration of torchtitan.
+
+`parallelism.module_fqns_per_model_part` lists the modules of every stage: `tok_embeddings`, `layers.0` ...,
+`norm`, `output`, as its decoder models call them. Schedules are those of torch.distributed.pipelining; an
+order of one's own is a CSV file with a row for each rank of the pipeline and an action such as `0F3` or
+`1B0` (stage, forward or backward, micro-batch) in each column, which `PipelineScheduleMulti` plays.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from planner.core.errors import UnsupportedError
+from planner.core.plan import Plan
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule
+from planner.io.writers.blocks import StageBlocks, stage_blocks
+from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+
+TARGET = "torchtitan"
+CUSTOM = "PipelineScheduleMulti"
+SCHEDULES = {
+    Schedule.GPIPE: "GPipe",
+    Schedule.ONE_F_ONE_B: "1F1B",
+    Schedule.EAGER_ONE_F_ONE_B: CUSTOM,
+    Schedule.INTERLEAVED: "Interleaved1F1B",
+}
+
+
+def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = None) -> str:
+    """The tables of a TOML file that the plan decides.
+
+    Parameters
+    ----------
+    schedule_csv
+        Path of the file that has :func:`schedule_rows`; needed for schedules that torch does not have.
+
+    Raises
+    ------
+    UnsupportedError
+        With every reason why torchtitan cannot run the plan.
+    """
+    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
+    stages = stage_blocks(problem.model, uniform.cuts, target=TARGET)
+    if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
+        reason = f"torch has no schedule {plan.schedule}; --schedule-csv FILE writes it as a list of actions"
+        raise UnsupportedError(f"{TARGET} cannot run this plan by name: {reason}")
+    lines = [
+        f"# {problem.model.name} on {problem.cluster.name}",
+        *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),
+        "",
+        "[training]",
+        f"local_batch_size = {uniform.samples_per_replica * plan.num_microbatches}",
+        f"global_batch_size = {problem.job.global_batch}",
+        *([] if problem.model.sequence_length is None else [f"seq_len = {problem.model.sequence_length}"]),
+        "",
+        "[parallelism]",
+        *_parallelism(uniform, stages, schedule_csv),
+        "",
+        "[activation_checkpoint]",
+        f'mode = "{"full" if uniform.recompute else "none"}"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def schedule_rows(actions: Sequence[Sequence[str]]) -> str:
+    """The CSV file of actions per rank; shorter rows end in empty columns."""
+    columns = zip_longest(*actions, fillvalue="")
+    return "".join(",".join(row) + "\n" for row in zip(*columns, strict=True))
+
+
+def module_names(stage: StageBlocks) -> list[str]:
+    """Modules of a stage."""
+    return [
+        *(["tok_embeddings"] if stage.embedding else []),
+        *(f"layers.{number}" for number in stage.blocks),
+        *(["norm", "output"] if stage.head else []),
+    ]
+
+
+def _parallelism(uniform: UniformPlan, stages: tuple[StageBlocks, ...], schedule_csv: str | None) -> list[str]:
+    modules = ",\n".join(f"    {json.dumps(module_names(stage))}" for stage in stages)
+    schedule = SCHEDULES[uniform.plan.schedule] if schedule_csv is None else CUSTOM
+    return [
+        f"data_parallel_replicate_degree = {uniform.data_parallel}",
+        "data_parallel_shard_degree = 1",
+        f"tensor_parallel_degree = {uniform.tensor_parallel}",
+        f"pipeline_parallel_degree = {uniform.num_groups}",
+        f"pipeline_parallel_microbatch_size = {uniform.samples_per_replica}",
+        f'pipeline_parallel_schedule = "{schedule}"',
+        *([] if schedule_csv is None else [f"pipeline_parallel_schedule_csv = {json.dumps(schedule_csv)}"]),
+        f"module_fqns_per_model_part = [\n{modules},\n]",
+    ]

@@ -1,0 +1,56 @@
+"""How many warm-up micro-batches to halve: the rule behind the job's choice `auto`.
+
+From none upwards, as long as one more makes the iteration shorter. A count that would pay only together
+with the next one is not looked for: with equal stages and no transfers every count up to the best one pays.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.core.job import AUTO
+from planner.core.plan import Plan
+from planner.core.problem import Problem
+from planner.cost.cost_model import CostModel
+from planner.cost.plan_costs import PlanCosts
+from planner.simulator.engine import iteration_times
+
+WORTHWHILE = 1e-9
+"""Relative; what one more saves must be more than rounding."""
+
+
+def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
+    """Smallest sliced warm-up count from which one more does not shorten the iteration.
+
+    Parameters
+    ----------
+    unsliced_s
+        Seconds of the iteration with none.
+
+    Returns
+    -------
+    num_sliced, iteration_s
+        The count, and the seconds of the iteration with it.
+    """
+    found, best_s = 0, unsliced_s
+    for num_sliced in range(1, int(costs.warmup_depth.max()) + 1):
+        seconds = float(iteration_times([costs.sliced(num_sliced)])[0])
+        if seconds >= best_s * (1 - WORTHWHILE):
+            break
+        found, best_s = num_sliced, seconds
+    return found, best_s
+
+
+def as_stated(problem: Problem, plan: Plan) -> Plan:
+    """The plan with the sliced warm-up count that the job states; under `auto` with none."""
+    count = problem.job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
+    return plan if plan.num_sliced == count else replace(plan, num_sliced=count)
+
+
+def slicing_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
+    """Whether the sliced warm-up count is the one that pays, where the job leaves it to the planner."""
+    if costs.problem.job.slice != AUTO:
+        return
+    numbers = costs.plan(as_stated(costs.problem, plan))
+    count, _ = paying_count(numbers, float(iteration_times([numbers])[0]))
+    if plan.num_sliced != count:
+        yield f"{plan.num_sliced} halved micro-batches, where {count} pay"

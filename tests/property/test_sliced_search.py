@@ -1,0 +1,139 @@
+"""Halved warm-up micro-batches: no plan is faster than its bounds, and the solvers agree on the search space."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.core.job import AUTO
+from planner.cost.cost_model import CostModel
+from planner.cost.legality import faults
+from planner.network.decode import decode_path
+from planner.network.rows import SHARED_FAMILIES, build_rows
+from planner.network.stage_network import build_network, with_positions
+from planner.simulator.bounds import bound_rows, lower_bound
+from planner.simulator.engine import iteration_times
+from planner.simulator.slicing import paying_count, slicing_faults
+from planner.solvers.brute_force import all_plans
+from planner.solvers.decision import Decision
+from planner.solvers.registry import run
+from tests.pipelines import random_costs, random_halves, random_routes
+from tests.property.strategies import SCHEDULES, problems
+from tests.property.test_exact_solvers import EXACT, EXACT_SHARED, check_against, same
+from tests.property.test_stage_network import LINEAR_FAMILIES
+from tests.unit.network.enumeration import all_paths
+
+ROUNDING = 1e-9
+
+
+def rows_above(costs, seconds, *, any_slicing=False):
+    """The families of which some row is above the simulated time."""
+    rows = bound_rows(costs, any_slicing=any_slicing)
+    return {name: max(row) for name, row in rows.items() if len(row) and max(row) > seconds * (1 + ROUNDING)}
+
+
+@settings(max_examples=250)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    stages=st.integers(1, 6),
+    micro_batches=st.integers(1, 9),
+    schedule=st.sampled_from(SCHEDULES),
+    names=st.sampled_from([0, 0, 2, 5]),
+    style=st.sampled_from(["real", "whole", "rare"]),
+)
+def test_no_sliced_pipeline_is_faster_than_any_row(seed, stages, micro_batches, schedule, names, style):
+    """Halves of any length from half the whole on, stages that cannot halve, shared links."""
+    rng = np.random.default_rng(seed)
+    routes = random_routes(rng, 3 * stages - 2, names=names)
+    plain = random_costs(rng, routes, schedule=schedule, micro_batches=micro_batches, style=style)
+    costs = random_halves(rng, plain, style=style)
+    (seconds,) = iteration_times([costs])
+    assert rows_above(costs, seconds) == {}
+    assert rows_above(costs, seconds, any_slicing=True) == {}
+
+
+@settings(max_examples=15)
+@given(problems(max_layers=4, max_devices=4, max_micro_batches=5, sliced=True))
+def test_rows_for_any_count_hold_for_every_count(problem):
+    """All plans of a search space with every sliced warm-up count there is."""
+    costs = CostModel(problem)
+    for plan in itertools.islice(all_plans(problem, costs), 60):
+        numbers = costs.plan(plan)
+        for num_sliced in range(plan.num_microbatches + 1):
+            sliced = numbers.sliced(num_sliced)
+            (seconds,) = iteration_times([sliced])
+            assert rows_above(sliced, seconds) == {}
+            assert rows_above(sliced, seconds, any_slicing=True) == {}
+
+
+@settings(max_examples=20)
+@given(problems(max_layers=5, max_devices=3, max_micro_batches=6, sliced=True))
+def test_rows_of_a_path_are_those_of_its_plan_for_any_count(problem):
+    """The linear rows over arcs and the formulas over stages give the same number."""
+    costs = CostModel(problem)
+    for variant in problem.variants:
+        network = with_positions(build_network(costs, variant))
+        rows, shared = build_rows(network), build_rows(network, shared_only=True)
+        for path in itertools.islice(all_paths(network), 30):
+            plan = decode_path(network, path)
+            if plan is None:
+                continue
+            numbers = costs.plan(plan)
+            for value_s, families in ((rows.value(path), LINEAR_FAMILIES), (shared.value(path), SHARED_FAMILIES)):
+                assert value_s == pytest.approx(lower_bound(numbers, families, any_slicing=True), rel=1e-12)
+
+
+@settings(max_examples=15)
+@given(problems(max_layers=5, max_devices=4, max_micro_batches=5, sliced=True))
+def test_labels_never_rule_out_the_fastest_plan(problem):
+    """At its simulated time, with the count that pays, some path must be left, without positions and with."""
+    costs = CostModel(problem)
+    least = {}
+    for plan in itertools.islice(all_plans(problem, costs), 300):
+        numbers = costs.plan(plan)
+        _, seconds = paying_count(numbers, float(iteration_times([numbers])[0]))
+        least[plan.variant] = min(seconds, least.get(plan.variant, seconds))
+    for variant, seconds in least.items():
+        network = build_network(costs, variant)
+        for chosen in (network, with_positions(network)):
+            assert Decision(build_rows(chosen)).path_below(seconds * (1 + ROUNDING)) is not None
+
+
+@settings(max_examples=10)
+@given(problems(max_layers=6, max_micro_batches=6, sliced=True))
+def test_milp_finds_the_optimum_of_brute_force(problem):
+    """With gap 0; the plan has the count that its job gives it."""
+    oracle, result = run(problem, "brute-force", EXACT), run(problem, "milp", EXACT)
+    check_against(oracle, result, problem)
+    if oracle.plan is not None:
+        assert result.objective_s == same(oracle.objective_s)
+        assert result.bound_s == same(oracle.objective_s)
+        costs = CostModel(problem)
+        assert [*slicing_faults(costs, oracle.plan), *slicing_faults(costs, result.plan)] == []
+
+
+@settings(max_examples=12)
+@given(problems(max_layers=6, max_micro_batches=6, sliced=True))
+def test_brute_force_tries_every_plan_with_its_count(problem):
+    """The least time over all plans, each with the count of its job."""
+    costs = CostModel(problem)
+    best_s = float("inf")
+    for plan in all_plans(problem, costs):
+        job = problem.job
+        count = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
+        numbers = costs.plan(replace(plan, num_sliced=count))
+        (seconds,) = iteration_times([numbers])
+        best_s = min(best_s, paying_count(numbers, seconds)[1] if job.slice == AUTO else seconds)
+    result = run(problem, "brute-force", EXACT)
+    assert result.objective_s == (None if best_s == float("inf") else best_s)
+    assert result.plan is None or faults(costs, result.plan) == ()
+
+
+@settings(max_examples=10)
+@given(problems(max_layers=6, max_micro_batches=6, sliced=True))
+def test_milp_and_dp_agree_on_the_rows_they_share(problem):
+    dynamic, shared = run(problem, "dp", EXACT), run(problem, "milp", EXACT_SHARED)
+    assert dynamic.row_bound_s == shared.row_bound_s or dynamic.row_bound_s == same(shared.row_bound_s)

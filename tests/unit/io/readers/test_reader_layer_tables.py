@@ -1,0 +1,94 @@
+"""Tables of layer times."""
+
+import pytest
+
+from models import build_model
+from planner.core.errors import BadInputError
+from planner.core.precision import Precision
+from planner.io.readers.block_profile import by_blocks
+from planner.io.readers.formats import Format, open_foreign
+
+
+def test_times_by_device_size_and_degree(read, foreign):
+    """Layer 1 takes 4 ms forward for a sample on the fast device, three times as long on the slow one."""
+    conversion = read(foreign / "fast.json", foreign / "slow.json")
+    layer = conversion.profile.layers[1]
+    assert layer.table("fast").samples == (1, 2, 4)
+    assert layer.table("fast").forward_s == pytest.approx((0.004, 0.008, 0.016))
+    assert layer.table("slow", 2).backward_s == pytest.approx((0.012, 0.024, 0.048))
+    assert "no bytes" in conversion.notes[0]
+
+
+def test_bytes_come_from_a_profile_with_a_layer_for_each_block(read, foreign, changed):
+    """llama-mini has an embedding, 4 blocks of two layers, and a head: 6 layers where a block is one."""
+
+    def change(tree):
+        for by_degree in tree.values():
+            for by_layer in by_degree.values():
+                by_layer.update({"4": by_layer["2"], "5": by_layer["3"]})
+
+    model = build_model("llama-mini", precision=Precision.FP32)
+    profile = read(changed(foreign / "fast.json", change), bytes_from=model).profile
+    assert profile.num_params == pytest.approx(model.num_params)
+    assert profile.layers[1].params_bytes == model.layers[1].params_bytes + model.layers[2].params_bytes
+    assert profile.boundary_bytes().tolist() == by_blocks(model).boundary_bytes().tolist()
+    assert profile.sequence_length == model.sequence_length
+
+
+def test_bytes_of_another_model_are_refused(read, foreign):
+    with pytest.raises(BadInputError, match="has 10 layers in 6 blocks, the tables have 4 layers"):
+        read(foreign / "fast.json", bytes_from=build_model("llama-mini", precision=Precision.FP32))
+
+
+def test_all_faults_are_told(read, foreign, changed):
+    def change(tree):
+        del tree["1"]["1"]["2"]
+        tree["2"]["1"]["0"] = [1]
+        tree["2"]["2"]["1"][1] = -3
+        tree["two"] = {}
+
+    with pytest.raises(BadInputError) as caught:
+        read(changed(foreign / "fast.json", change))
+    text = str(caught.value)
+    for part in (
+        "1.1.2: is missing: there are layers up to 3",
+        "2.1.0: must be a list [forward, backward, ...], got a list of 1",
+        "2.2.1[1]: must be a number",
+        "two: the key must be a micro-batch size",
+    ):
+        assert part in text
+
+
+def test_files_with_other_numbers_of_layers_are_refused(read, foreign, changed):
+    def change(tree):
+        for by_degree in tree.values():
+            for by_layer in by_degree.values():
+                del by_layer["3"]
+
+    with pytest.raises(BadInputError, match="same number of layers"):
+        read(foreign / "slow.json", changed(foreign / "fast.json", change))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("piper.json", Format.PIPER),
+        ("graph.txt", Format.PIPEDREAM),
+        ("workload.json", Format.DNN_PARTITIONING),
+        ("fast.json", Format.LAYER_TABLES),
+    ],
+)
+def test_formats_are_recognised(foreign, name, kind):
+    assert open_foreign(str(foreign / name)).format is kind
+
+
+def test_an_unknown_format_is_refused_with_those_known(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"layers": []}')
+    with pytest.raises(BadInputError, match=r"--from says which of piper, pipedream"):
+        _ = open_foreign(str(path)).format
+
+
+def test_several_graphs_are_refused(read, foreign):
+    with pytest.raises(BadInputError, match="makes a profile; give"):
+        read(foreign / "piper.json", foreign / "piper.json")

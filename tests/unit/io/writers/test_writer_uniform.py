@@ -1,0 +1,211 @@
+"""Plans for other frameworks: what they say, and what they refuse."""
+
+import tomllib
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from models import build_model
+from planner.core.cluster import Cluster, DeviceType, Island, Server
+from planner.core.errors import UnsupportedError
+from planner.core.job import Job, Optimizer
+from planner.core.model import SkipEdge
+from planner.core.plan import Pipeline, Plan, Stage
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.core.schedule import Schedule, warmup_depths
+from planner.io.writers.deepspeed import deepspeed_tree
+from planner.io.writers.megatron import layout_of, megatron_arguments
+from planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
+from planner.simulator.schedules import plan_actions
+
+ADAMW = Optimizer(name="adamw", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=12.0)
+LLAMA = build_model("llama-mini", precision=Precision.BF16)
+"""Embedding, four blocks of attention and feed-forward, head: layers 0 to 9."""
+
+
+def problem_of(model=LLAMA, **job):
+    kind = DeviceType(name="gpu", peak_flops_per_s=((Precision.BF16, 1e12),), memory_bytes=1e12)
+    server = Server(name="node", islands=(Island(device_type="gpu", count=4),))
+    choices = {
+        "global_batch": 16,
+        "optimizer": ADAMW,
+        "precision": Precision.BF16,
+        "micro_batches": (4,),
+        "schedules": tuple(Schedule),
+        **job,
+    }
+    return Problem(
+        model=model, cluster=Cluster(name="four", device_types=(kind,), servers=(server,)), job=Job(**choices)
+    )
+
+
+def plan_of(*cuts, schedule=Schedule.ONE_F_ONE_B, chunks=1, **changes):
+    """Stages between the cuts, two replicas each on devices of their own; micro-batches of 4, four of them."""
+    stages = []
+    depths = warmup_depths(schedule, len(cuts) - 1, 4, chunks=chunks)
+    groups = (len(cuts) - 1) // chunks
+    for index, (start, stop) in enumerate(pairwise(cuts)):
+        group = index % groups
+        stages.append(
+            Stage(
+                start=start,
+                stop=stop,
+                devices=(f"node/{2 * group}", f"node/{2 * group + 1}"),
+                replicas=2,
+                warmup_depth=depths[index],
+                forward_micro_batch=4,
+                backward_micro_batch=4,
+            )
+        )
+    for index, change in changes.pop("stage_changes", {}).items():
+        stages[index] = replace(stages[index], **change)
+    return Plan(
+        schedule=schedule,
+        micro_batch=4,
+        num_microbatches=4,
+        pipelines=(Pipeline(stages=tuple(stages)),),
+        chunks=chunks,
+        **changes,
+    )
+
+
+def test_megatron_gets_a_layout_and_sizes():
+    """Three blocks of four on the first stage; 2 samples per replica, 2 copies of everything."""
+    lines = megatron_arguments(problem_of(), plan_of(0, 7, 10)).splitlines()
+    arguments = dict(line.partition(" ")[::2] for line in lines if line.startswith("--"))
+    assert arguments["--pipeline-model-parallel-layout"] == "Et*3|tL"
+    assert arguments["--num-layers"] == "4"
+    assert arguments["--pipeline-model-parallel-size"] == "2"
+    assert arguments["--micro-batch-size"] == "2"
+    assert arguments["--global-batch-size"] == "16"
+    assert arguments["--seq-length"] == "256"
+    assert "--bf16" in arguments
+    assert "# rank 2: node/2" in lines
+
+
+def test_interleaved_chunks_are_stages_of_the_layout():
+    plan = plan_of(0, 3, 5, 7, 10, schedule=Schedule.INTERLEAVED, chunks=2)
+    text = megatron_arguments(problem_of(zero1=True), plan)
+    assert "--pipeline-model-parallel-layout Et|t|t|tL\n" in text
+    assert "--pipeline-model-parallel-size 2\n" in text
+    assert "--use-distributed-optimizer\n" in text
+
+
+def test_a_run_of_layers_before_the_head_ends_in_a_comma():
+    """`t*2L` would read as it stands, the comma keeps number and letter apart."""
+    model, plan = build_model("llama-mini", precision=Precision.BF16), plan_of(0, 1, 10)
+    assert "Et*0" not in megatron_arguments(problem_of(model), plan)
+    assert "--pipeline-model-parallel-layout E|t*4,L\n" in megatron_arguments(problem_of(model), plan)
+    assert layout_of(()) == ""
+
+
+def test_torchtitan_gets_modules_and_degrees():
+    tables = tomllib.loads(torchtitan_toml(problem_of(), plan_of(0, 7, 10)))
+    parallelism = tables["parallelism"]
+    assert parallelism["module_fqns_per_model_part"] == [
+        ["tok_embeddings", "layers.0", "layers.1", "layers.2"],
+        ["layers.3", "norm", "output"],
+    ]
+    assert parallelism["pipeline_parallel_schedule"] == "1F1B"
+    assert parallelism["pipeline_parallel_degree"] == 2
+    assert parallelism["data_parallel_replicate_degree"] == 2
+    assert parallelism["pipeline_parallel_microbatch_size"] == 2
+    assert tables["training"] == {"local_batch_size": 8, "global_batch_size": 16, "seq_len": 256}
+    assert tables["activation_checkpoint"] == {"mode": "none"}
+
+
+def test_eager_1f1b_needs_the_list_of_actions():
+    plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
+    with pytest.raises(UnsupportedError, match="--schedule-csv"):
+        torchtitan_toml(problem_of(), plan)
+    parallelism = tomllib.loads(torchtitan_toml(problem_of(), plan, schedule_csv="order.csv"))["parallelism"]
+    assert parallelism["pipeline_parallel_schedule"] == "PipelineScheduleMulti"
+    assert parallelism["pipeline_parallel_schedule_csv"] == "order.csv"
+
+
+def test_shorter_rows_of_a_schedule_are_filled_up():
+    assert schedule_rows([["0F0", "0B0"], ["1F0"]]) == "0F0,0B0\n1F0,\n"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "cuts", "chunks"),
+    [
+        (Schedule.EAGER_ONE_F_ONE_B, (0, 7, 10), 1),
+        (Schedule.GPIPE, (0, 7, 10), 1),
+        (Schedule.INTERLEAVED, (0, 3, 5, 7, 10), 2),
+    ],
+)
+def test_torch_reads_the_list_of_actions(schedule, cuts, chunks):
+    """As its own loader does: an action of each column, which a check of the whole schedule accepts."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    plan = plan_of(*cuts, schedule=schedule, chunks=chunks)
+    names = [[f"{action.stage}{action.op}{action.lo // 4}" for action in row] for row in plan_actions(plan)]
+    rows = [line.split(",") for line in schedule_rows(names).splitlines()]
+    read = {rank: [schedules._Action.from_str(cell) for cell in row] for rank, row in enumerate(rows)}
+    stages = schedules._validate_schedule(read, 2, len(cuts) - 1, 4)
+    assert stages == {index: index % 2 for index in range(len(cuts) - 1)}
+
+
+def test_deepspeed_gets_bounds_and_a_topology():
+    """Any cut will do, also inside of a block. Four micro-batches of two samples on each of two copies: 16."""
+    tree = deepspeed_tree(problem_of(zero1=True), plan_of(0, 4, 10))
+    assert tree["parts"] == [0, 4, 10]
+    assert tree["topology"] == {"num_pp": 2, "num_mp": 1, "num_dp": 2}
+    assert tree["config"] == {
+        "train_batch_size": 16,
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 4,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 1},
+    }
+
+
+MIXED = {
+    0: {"replicas": 1, "tensor_parallel": 2, "recompute": True, "forward_micro_batch": 2, "backward_micro_batch": 2}
+}
+
+
+@pytest.mark.parametrize("write", [megatron_arguments, torchtitan_toml, deepspeed_tree])
+def test_stages_used_differently_are_refused_with_every_reason(write):
+    with pytest.raises(UnsupportedError) as caught:
+        write(problem_of(), plan_of(0, 7, 10, stage_changes=MIXED))
+    reasons = "\n".join(caught.value.complaints)
+    for part in (
+        "replicas must be the same on every stage, got 1, 2",
+        "tensor_parallel must be the same",
+        "recompute must be the same on every stage, got false, true",
+        "micro-batches of their own, 2, 4 samples",
+    ):
+        assert part in reasons
+
+
+@pytest.mark.parametrize("write", [megatron_arguments, deepspeed_tree])
+def test_schedules_that_a_framework_lacks_are_refused(write):
+    with pytest.raises(UnsupportedError, match="the schedule is gpipe, it has 1f1b"):
+        write(problem_of(), plan_of(0, 7, 10, schedule=Schedule.GPIPE))
+
+
+def test_a_skip_edge_across_a_stage_is_refused():
+    model = replace(LLAMA, skip_edges=(SkipEdge(source=1, target=8, num_bytes=4.0),))
+    with pytest.raises(UnsupportedError, match="skip edges pass by stage boundaries 7"):
+        deepspeed_tree(problem_of(model), plan_of(0, 7, 10))
+    assert deepspeed_tree(problem_of(model), plan_of(0, 1, 10))["parts"] == [0, 1, 10]
+
+
+@pytest.mark.parametrize("write", [megatron_arguments, torchtitan_toml])
+def test_a_cut_inside_of_a_block_is_refused_where_blocks_are_the_unit(write):
+    with pytest.raises(UnsupportedError, match=r"end inside of a transformer layer, block0.attention \| block0"):
+        write(problem_of(), plan_of(0, 2, 10))
+
+
+def test_halved_micro_batches_are_refused():
+    with pytest.raises(UnsupportedError, match="2 warm-up micro-batches are halved"):
+        torchtitan_toml(problem_of(), plan_of(0, 7, 10, num_sliced=2))
+
+
+def test_models_without_transformer_layers_are_refused():
+    model = build_model("vgg16", precision=Precision.BF16)
+    with pytest.raises(UnsupportedError, match="'convolution' is no part of a transformer"):
+        megatron_arguments(problem_of(model), plan_of(0, 8, 16))

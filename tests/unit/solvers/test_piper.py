@@ -1,0 +1,241 @@
+"""Piper's time per sample, against every division of small models."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from planner.core.cluster import Cluster, Island, Link, Server
+from planner.core.errors import UnsupportedError
+from planner.core.job import Recompute
+from planner.core.problem import Problem
+from planner.core.result import Status
+from planner.core.schedule import Schedule
+from planner.cost.cost_model import CostModel
+from planner.cost.layer_times import parts
+from planner.cost.legality import faults
+from planner.solvers.options import SolveOptions
+from planner.solvers.piper import TOLERANCE, Piper
+from planner.solvers.registry import run
+from planner.solvers.search import Search
+from planner.solvers.uniform_cluster import Group, uniform_variants
+from tests.catalogue import chain, job, kinds, layer, one_device_per_server, one_server
+from tests.property.strategies import problems
+from tests.uniform_problems import random_uniform_problem
+
+
+def divided_by(problem, **choices):
+    """Piper's plan for a problem of one variant."""
+    return run(problem, "piper", SolveOptions(**choices))
+
+
+def shapes(plan):
+    """Layers, replicas and degree of every stage."""
+    return [(stage.stop - stage.start, stage.replicas, stage.tensor_parallel) for stage in plan.stages]
+
+
+def kept_configuration_s(layers, *, kept, limit_bytes, fixed_bytes, policy):
+    """Seconds of layers (plain_s, lost_s, saved_bytes, input_bytes), best saving first; infinite if they do not fit.
+
+    `fixed_bytes`: of everything but what is saved, without and with recomputation.
+    """
+    chosen = [policy is Recompute.ALWAYS] * len(layers)
+    swaps = [i for i, (_, _, saved, kept_input) in enumerate(layers) if saved > kept_input]
+    swaps.sort(key=lambda i: layers[i][1] / (layers[i][2] - layers[i][3]))
+    while True:
+        saved_bytes = sum(own[3] if again else own[2] for own, again in zip(layers, chosen, strict=True))
+        if fixed_bytes[any(chosen)] + kept * saved_bytes <= limit_bytes:
+            return sum(own[0] + again * own[1] for own, again in zip(layers, chosen, strict=True))
+        if not swaps or policy is not Recompute.AUTO:
+            return math.inf
+        chosen[swaps.pop(0)] = True
+
+
+def load_s(variant, uniform, group, start, stop, *, replicas):
+    """The formula of the docstring, layer by layer."""
+    model, policy = uniform.costs.problem.model, uniform.costs.problem.job.recompute
+
+    def costs(recompute, first, last):
+        size = variant.micro_batch
+        ends = {"start": np.array([first]), "stop": np.array([last])}
+        return uniform.stage_costs(group, micro_batch=size, recompute=recompute, **ends)
+
+    whole = [costs(recompute, start, stop) for recompute in (False, True)]
+    layers = []
+    for index in range(start, stop):
+        plain, again = (costs(recompute, index, index + 1) for recompute in (False, True))
+        seconds, lost_s = plain.forward_s[0] + plain.backward_s[0], again.backward_s[0] - plain.backward_s[0]
+        layers.append((seconds, lost_s, plain.saved_bytes[0], again.saved_bytes[0]))
+    compute_s = kept_configuration_s(
+        layers,
+        kept=min(math.ceil(replicas / group.replicas), variant.num_microbatches),
+        limit_bytes=uniform.memory_bytes,
+        fixed_bytes=[cost.static_bytes[0] + cost.working_bytes[0] for cost in whole],
+        policy=policy,
+    )
+    cut_bytes = sum(2 * variant.micro_batch * model.boundary_bytes()[end] for end in (start, stop)) / group.replicas
+    params = [
+        own.params_bytes / part for own, part in zip(model.layers, parts(model, group.tensor_parallel), strict=True)
+    ]
+    gradients = sum(params[start:stop]) / model.precision.num_bytes * uniform.costs.problem.job.optimizer.gradient_bytes
+    copies = group.replicas * variant.share.num_pipelines
+    sync_bytes = 4 * (copies - 1) / copies * gradients / variant.num_microbatches
+    slowest_way = min(way.large_message_bytes_per_s for way in (uniform.inside, uniform.between))
+    return compute_s + (cut_bytes + sync_bytes) / slowest_way
+
+
+def all_groups(variant, uniform):
+    """Every group that the job allows in a server, or on whole ones where all are alike."""
+    problem, width = uniform.costs.problem, uniform.devices_per_server
+    for degree in problem.tensor_parallel_degrees:
+        for replicas in range(1, uniform.num_devices // degree + 1):
+            size = replicas * degree
+            spans = size % width == 0 and width % degree == 0 and uniform.most_servers_per_stage > 1
+            if (size <= width or spans) and problem.job.allows_replicas(replicas, variant.micro_batch):
+                yield Group(replicas=replicas, tensor_parallel=degree)
+
+
+def every_division(groups, num_layers, uniform, *, later=(), stop=None):
+    """(start, stop, group) of every stage of every plan that the servers have room for."""
+    stop = num_layers if stop is None else stop
+    for start in range(stop):
+        for group in groups:
+            stages = ((start, stop, group), *later)
+            if uniform.seats([own for _, _, own in stages]) is not None:
+                if start == 0:
+                    yield stages
+                yield from every_division(groups, num_layers, uniform, later=stages, stop=start)
+
+
+def least_load_s(variant, uniform):
+    """By looking at every division."""
+    groups, known = list(all_groups(variant, uniform)), {}
+
+    def known_load_s(start, stop, group, replicas):
+        key = (start, stop, group, replicas)
+        if key not in known:
+            known[key] = load_s(variant, uniform, group, start, stop, replicas=replicas)
+        return known[key]
+
+    best_s = math.inf
+    for stages in every_division(groups, uniform.costs.problem.model.num_layers, uniform):
+        later = [sum(group.replicas for _, _, group in stages[index:]) for index in range(len(stages))]
+        loads_s = [known_load_s(*stage, replicas) for stage, replicas in zip(stages, later, strict=True)]
+        best_s = min(best_s, max(loads_s))
+    return best_s
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_division_has_a_smaller_load(seed):
+    search = Search(random_uniform_problem(seed), SolveOptions())
+    ((variant, uniform), *_) = uniform_variants(search, "piper", schedules=(Schedule.ONE_F_ONE_B,))
+    found = Piper(variant, uniform, memory_bytes=uniform.memory_bytes).divide(search)
+    found_s = math.inf if found is None else found.load_s
+    assert found_s == pytest.approx(least_load_s(variant, uniform), rel=2 * TOLERANCE)
+
+
+@settings(max_examples=30)
+@given(problems(max_layers=6, max_devices=6))
+def test_every_plan_is_in_the_search_space(problem):
+    """On clusters of any kind, most of them of several kinds of device."""
+    problem = replace(problem, job=replace(problem.job, schedules=(Schedule.ONE_F_ONE_B,)))
+    try:
+        plan = divided_by(problem).plan
+    except UnsupportedError:
+        assume(False)
+    assert plan is None or faults(CostModel(problem), plan) == ()
+
+
+def test_replicas_and_stages_by_hand():
+    """3 layers of 4 s a sample, 1 byte a sample between them at 1 byte/s, b = 2, 4 devices.
+
+    Two stages of 2 replicas, 2 + 1 layers: 2 x 4 s for the one sample of a replica in the first, and
+    2 x 2 samples x 1 byte / 2 replicas = 2 s for the cut: 10 s, 5 s a sample. All layers on 2
+    replicas: 12 s. Three stages of one device: 8 s and two cuts of 4 s in the middle: 16 s. With one
+    device for either of two stages: at least 8 + 4 = 12 s.
+    """
+    model = chain(3, {"gpu": 4.0}, output_bytes=1.0)
+    cluster = one_server("gpu", 4, fabric=Link(bandwidth_bytes_per_s=1.0))
+    result = divided_by(Problem(model=model, cluster=cluster, job=job(3, micro_batch=2)))
+    assert result.own_objective.value == 5.0
+    assert {replicas for _, replicas, _ in shapes(result.plan)} == {2}
+    assert len(result.plan.stages) == 2
+
+
+def test_layers_with_the_best_saving_recompute_first():
+    """3 layers of 1 + 1 s keep 4 bytes; recomputing keeps the inputs of 0, 1 and 1 bytes and needs 4 to work.
+
+    11 bytes are less than 12, so 12 + 4 - 11 = 5 must go: 4 of the first layer, 3 of the next: 6 + 2 s.
+    The plan recomputes the whole stage.
+    """
+    model = chain(3, {"gpu": 2.0}, saved_bytes=4.0, output_bytes=1.0)
+    problem = Problem(model=model, cluster=one_device_per_server("gpu", memory_bytes=11.0), job=job(2))
+    result = divided_by(problem)
+    assert result.own_objective.value == 8.0
+    assert result.plan.stages[0].recompute
+    assert result.objective_s == 18.0
+
+
+def test_gradients_are_summed_over_all_pipelines():
+    """Two pipelines of one device and 2 micro-batches: 2 s, and 4 (2 - 1) / 2 x 4 bytes / 2 at 2 bytes/s, 2 s more.
+
+    fp16: 2 gradients of 2 bytes. Two samples at once in 4 s: 2 s each.
+    """
+    model = chain(1, {"gpu": 2.0}, params_bytes=4.0)
+    optimizer = replace(job(1).optimizer, gradient_bytes=2.0)
+    server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=1),))
+    cluster = Cluster(
+        name="pair", device_types=kinds(gpu=100.0), servers=(server,), network=Link(bandwidth_bytes_per_s=2.0)
+    )
+    result = divided_by(Problem(model=model, cluster=cluster, job=job(4, pipelines=(2,), optimizer=optimizer)))
+    assert result.own_objective.value == 2.0
+    assert len(result.plan.pipelines) == 2
+
+
+def test_less_memory_is_told_until_the_plan_fits():
+    """A replica with 2 of 4 later replicas keeps y = 2 micro-batches, and k = 3 under 1F1B: 18 bytes of 15.
+
+    Layers of 4, 2 and 2 s a sample, b = 2: 2 + 1 + 1 devices have loads of 4 s. With less than 12
+    bytes even y = 2 is too much, and all layers on 2 replicas, 8 s, keep 6 bytes.
+    """
+    layers = (
+        layer("first", {"gpu": 4.0}, saved_bytes=6.0),
+        layer("second", {"gpu": 2.0}),
+        layer("third", {"gpu": 2.0}),
+    )
+    model = replace(chain(1, {"gpu": 1.0}), layers=layers)
+    choice = job(4, micro_batch=2, recompute=Recompute.NEVER)
+    problem = Problem(model=model, cluster=one_server("gpu", 4, memory_bytes=15.0), job=choice)
+    result = divided_by(problem)
+    assert shapes(result.plan) == [(3, 2, 1)]
+    assert result.own_objective.value == 4.0
+    assert faults(CostModel(problem), result.plan) == ()
+
+
+def test_nothing_fits():
+    problem = Problem(
+        model=chain(2, {"gpu": 2.0}, saved_bytes=6.0, output_bytes=6.0),
+        cluster=one_device_per_server("gpu", "gpu", memory_bytes=5.0),
+        job=job(2),
+    )
+    assert divided_by(problem).status is Status.NO_PLAN
+
+
+def test_no_time_is_no_plan():
+    problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(2))
+    assert divided_by(problem, time_limit_s=1e-9).status is Status.NO_PLAN
+
+
+def test_other_schedules_are_refused():
+    problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
+    with pytest.raises(UnsupportedError, match="piper knows schedule 1f1b only, and the job allows gpipe"):
+        divided_by(problem)
+
+
+def test_servers_of_several_sizes_are_refused():
+    servers = tuple(Server(name=f"host-{size}", islands=(Island(device_type="gpu", count=size),)) for size in (1, 2))
+    cluster = Cluster(name="uneven", device_types=kinds(gpu=math.inf), servers=servers)
+    with pytest.raises(UnsupportedError, match="piper plans for servers with equally many devices"):
+        divided_by(Problem(model=chain(2, {"gpu": 2.0}), cluster=cluster, job=job(2)))
