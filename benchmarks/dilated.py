@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import nn
 
 import executor
-from benchmarks.dilated_plans import Case, all_cases
+from benchmarks.dilated_plans import SLICED_WARM_UP, WHOLE_WARM_UP, Case, all_cases
 from benchmarks.pages import ROOT, markdown, percent, put_tables
 from benchmarks.results import keep_results
 from executor.dilated.dilation import Dilation, dilation
@@ -49,6 +49,7 @@ HOST = "127.0.0.1"
 PATIENCE = timedelta(seconds=120)
 """Of a rank with another one."""
 HEAD = ("plan", "devices", "stages", "schedule", "simulated", "measured", "error", "run queue", "")
+START_UP_HEAD = ("start-up of the last stage", "whole", "sliced", "sliced over whole")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class Line:
 
     case: Case
     measured_s: float
+    start_up_s: float
+    """Measured, until the last stage begins its first forward."""
     run_queue_share: float
     """Largest over the steps that count and their ranks."""
     contaminated: bool
@@ -92,11 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     cases = [case for case in all_cases() if chosen.only in case.name]
     lines = measure(cases)
-    print(table(lines), verdict(lines), sep="\n\n")
+    page = f"{table(lines)}\n\n{verdict(lines)}\n\n{start_up_table(lines)}"
+    print(page)
     if not chosen.only:
         keep_results("dilated", {"torch": torch.__version__, **record(lines)})
     if chosen.docs:
-        put_tables(DILATED_PAGE, {"dilated": f"{table(lines)}\n\n{verdict(lines)}"})
+        put_tables(DILATED_PAGE, {"dilated": page})
     sys.exit(0 if passed(lines) else 1)
 
 
@@ -130,6 +134,18 @@ def table(lines: Sequence[Line]) -> str:
     return markdown(HEAD, [_row(line) for line in lines])
 
 
+def start_up_table(lines: Sequence[Line]) -> str:
+    """How much earlier the last stage begins where the first micro-batches are halved: simulated, and measured."""
+    by_name, rows = {line.case.name: line for line in lines}, []
+    for name, sliced in by_name.items():
+        whole = by_name.get(name.replace(SLICED_WARM_UP, WHOLE_WARM_UP))
+        if name.startswith(SLICED_WARM_UP) and whole is not None:
+            stages = f"{sliced.case.times.num_stages} stages"
+            rows.append(_start_up_row(f"{stages}, simulated", whole.case.start_up_s, sliced.case.start_up_s))
+            rows.append(_start_up_row(f"{stages}, measured", whole.start_up_s, sliced.start_up_s))
+    return markdown(START_UP_HEAD, rows)
+
+
 def verdict(lines: Sequence[Line]) -> str:
     """Whether the limits hold."""
     errors = [abs(line.error) for line in lines]
@@ -159,6 +175,8 @@ def record(lines: Sequence[Line]) -> dict[str, object]:
                 "schedule": str(line.case.plan.schedule),
                 "simulated_s": line.case.simulated_s,
                 "measured_s": line.measured_s,
+                "simulated_start_up_s": line.case.start_up_s,
+                "measured_start_up_s": line.start_up_s,
                 "error": line.error,
                 "run_queue_share": line.run_queue_share,
                 "contaminated": line.contaminated,
@@ -227,16 +245,29 @@ def _gradient_difference(pipeline: Pipeline, chain: ModuleChain, inputs: torch.T
 
 
 def _line(case: Case, played: Sequence[Played]) -> Line:
-    records = [step_record(step) for step in zip(*(own.traces for own in played), strict=True)]
-    counted = [records[index] for index in counted_steps(records, warmup=WARMUP)]
+    steps = list(zip(*(own.traces for own in played), strict=True))
+    records = [step_record(step) for step in steps]
+    indices = counted_steps(records, warmup=WARMUP)
+    counted = [records[index] for index in indices]
     return Line(
         case=case,
         measured_s=median(step.seconds for step in counted),
+        start_up_s=median(_start_up_s(steps[index], case.times.num_stages - 1) for index in indices),
         run_queue_share=max(step.run_queue_share for step in counted),
         contaminated=not counted[0].clean,
         gradient_difference=max(own.gradient_difference for own in played),
         overrun_s=max(own.overrun_s for own in played),
     )
+
+
+def _start_up_s(step: Sequence[StepTrace], last_stage: int) -> float:
+    """From the start of a step to the first forward of the last stage."""
+    begins_s = min(trace.start_s for trace in step)
+    return min(span.start_s for trace in step for span in trace.spans if span.stage == last_stage) - begins_s
+
+
+def _start_up_row(name: str, whole_s: float, sliced_s: float) -> list[str]:
+    return [name, seconds_label(whole_s), seconds_label(sliced_s), f"{sliced_s / whole_s:.3f}"]
 
 
 def _row(line: Line) -> list[str]:

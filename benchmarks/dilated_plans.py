@@ -14,6 +14,8 @@ from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 
 GPIPE, ONE_F_ONE_B, EAGER, INTERLEAVED = Schedule
+WHOLE_WARM_UP, SLICED_WARM_UP = "whole warm-up", "sliced warm-up"
+"""How the names of two plans begin that differ in nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,11 @@ class Case:
         """Iteration time."""
         return self.times.iteration_s(self.lists)
 
+    @property
+    def start_up_s(self) -> float:
+        """Until the last stage begins its first forward."""
+        return self.times.start_up_s(self.lists)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -54,6 +61,7 @@ class Shape:
     """Samples of forwards and backwards, by stage."""
     num_pipelines: int = 1
     chunks: int = 1
+    num_sliced: int = 0
 
     def plan(self, num_stages: int) -> Plan:
         """The plan of that many stages."""
@@ -69,6 +77,7 @@ class Shape:
             ),
             share=WHOLE if len(pipelines) == 1 else Share(num_pipelines=len(pipelines), host_splits=(len(pipelines),)),
             chunks=self.chunks,
+            num_sliced=self.num_sliced,
         )
 
     def _stage(self, pipeline: int, index: int, depth: int, num_stages: int) -> Stage:
@@ -89,7 +98,7 @@ class Shape:
 
 def all_cases() -> tuple[Case, ...]:
     """Every plan of the table."""
-    return (*_equal(), *_mixed(), *_links(), *_sizes(), *_copies(), *_catalogue())
+    return (*_equal(), *_mixed(), *_links(), *_sizes(), *_sliced(), *_copies(), *_catalogue())
 
 
 def _equal() -> tuple[Case, ...]:
@@ -145,6 +154,19 @@ def _sizes() -> tuple[Case, ...]:
         _case("unequal sizes", "4 mixed", Shape(num_microbatches=10, micro_batch=4, sizes=sizes), unequal, own_s=own_s),
         _case("halved warm-up", "4 mixed", shape, halved, own_s=halves_s, lists=lists),
     )
+
+
+def _sliced() -> tuple[Case, ...]:
+    """AutoPipe's slicing where it is known what it saves: B = 2 F, M = 2 p, no transfers, counts that saturate."""
+    cases = []
+    for num_stages, forward_ms, count in ((4, 50, 1), (8, 24, 2)):
+        times = _times([forward_ms] * num_stages, [2 * forward_ms] * num_stages, 0, micro_batch=2)
+        shape = Shape(num_microbatches=2 * num_stages, micro_batch=2)
+        devices = f"{num_stages} equal"
+        cases.append(_case(f"{WHOLE_WARM_UP}, {num_stages} stages", devices, shape, times))
+        sliced = replace(shape, num_sliced=count)
+        cases.append(_case(f"{SLICED_WARM_UP}, {num_stages} stages", devices, sliced, times))
+    return tuple(cases)
 
 
 def _copies() -> tuple[Case, ...]:

@@ -94,7 +94,7 @@ class Driver:
 
     def main(self, arguments: Sequence[str] | None = None, *, results: Path = RESULTS) -> None:
         """Do as the command line says; exit code 1 where there is something to complain about."""
-        chosen = _parser().parse_args(arguments)
+        chosen = _chosen(arguments)
         kept = read_kept(self.name, self.jobs, folder=results) if chosen.from_results else self.measure(chosen, results)
         for tables in self.tables(kept).values():
             for name, table in tables.items():
@@ -128,6 +128,17 @@ class Driver:
         with reproducible():
             for name, figure in self.pictures(parts).items():
                 save_picture(IMAGES / f"{name}.svg", figure)
+
+
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What the command line says; pages are written from whole measurements only."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.docs and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):
+        parser.error(
+            "--docs: pages tell of all solvers with all their time; leave out --quick, --solvers, --time-scale"
+        )
+    return chosen
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -73,11 +73,12 @@ def never_worse(answers: Answers) -> bool | None:
 
 
 def has_wrong_bound(name: str, answers: Answers) -> bool:
-    """Whether a bound is above the time of any plan, the best known one included."""
+    """Whether a bound is above the time of any plan, the best known ones included."""
     known = read_entries().get(name)
-    times_s = [own.objective_s for own in answers.values() if own.objective_s is not None]
-    least_s = min([*times_s, *([] if known is None else [known.objective_s])], default=math.inf)
-    return any((own.bound_s or 0.0) > least_s * (1 + ROUNDING) for own in answers.values())
+    found = [(own.objective_s, own.bound_s) for own in answers.values()]
+    found += [] if known is None else [(known.objective_s, known.bound_s)]
+    least_s = min((seconds for seconds, _ in found if seconds is not None), default=math.inf)
+    return any((bound_s or 0.0) > least_s * (1 + ROUNDING) for _, bound_s in found)
 
 
 def best_time_s(answers: Answers, solvers: Iterable[str] | None = None) -> float | None:

@@ -2,11 +2,11 @@
 
     python -m benchmarks.real [--docs]
 
-Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and
-puts predicted beside measured time. Run queues do not tell when a shared machine is slower as a
-whole, so the layers are measured again after each run. A run is contaminated if too few of its steps pass
-the gate of `plan run`, if those that do differ too much among themselves, or if the two profiles around
-it do. Such runs are tried again.
+Measures links with `plan profile links`, layers with `plan profile model`, plans with `plan solve`, trains with
+`plan run`, and puts predicted beside measured time. Run queues do not tell when a shared machine is slower
+as a whole, and it changes its speed within seconds. So short profiles and short runs take turns, and medians of
+either over all rounds are compared. A case is contaminated if too few steps pass the gate of `plan run`, or
+if the medians of the even rounds and of the odd ones differ too much. Such cases are tried again.
 """
 
 import argparse
@@ -15,22 +15,26 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.results import keep_results
+from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.cost.cost_model import CostModel
+from planner.io.plan_file import PlanFile, read_plan_file
+from planner.io.profile import read_profile
+from planner.simulator.engine import iteration_times
 
 LIMIT = 0.08
-"""Largest error that is accepted, of a run that passes the gate."""
+"""Largest error that is accepted, of a case that passes the gate."""
 DRIFT = 0.03
-"""Largest difference between the profiles before and after a run that passes the gate."""
-SPREAD = 0.05
-"""Largest distance between the quartiles of the clean steps, relative to their median, of a run that passes."""
-CLEAN_STEPS = 5
-"""Fewest clean steps of a run that passes the gate."""
-TRIES = 8
-STEPS = 20
+"""Largest difference between even and odd rounds, of profiles and of steps, of a case that passes the gate."""
+CLEAN_STEPS = 10
+"""Fewest clean steps of a case that passes the gate."""
+TRIES = 3
+ROUNDS, STEPS, REPETITIONS = 8, 5, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +68,13 @@ def plan(*arguments: object) -> dict[str, object]:
     return answer
 
 
-def profile(case: Case, path: Path) -> float:
-    """Measure the model with both cores at work; seconds of its layers, forward and backward."""
+def profile(case: Case, path: Path) -> ModelProfile:
+    """Measure the model with both cores at work."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
-        *("--repetitions", 8),
-        *("-o", path, "--force", "--quiet"),
+        *("--repetitions", REPETITIONS, "-o", path, "--force", "--quiet"),
     )
-    layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
-    directions = (layer[name] for layer in layers for name in ("forward_s", "backward_s"))
-    return sum(seconds for by_type in directions for by_size in by_type.values() for seconds in by_size.values())
+    return read_profile(path)
 
 
 def solve(case: Case, folder: Path) -> Path:
@@ -81,7 +82,7 @@ def solve(case: Case, folder: Path) -> Path:
     path = folder / f"{case.name}.plan.json"
     plan(
         "solve",
-        *("--model", folder / "before.json", "--cluster", folder / "cluster.json"),
+        *("--model", folder / "profile.json", "--cluster", folder / "cluster.json"),
         *("--global-batch", case.global_batch, "--micro-batch", case.micro_batch, "--schedule", case.schedule),
         *("--replicas", 1, "--tensor-parallel", 1, "--pipelines", 1, "--recompute", "never"),
         *("-o", path, "--force", "--quiet"),
@@ -100,33 +101,85 @@ def run(case: Case, folder: Path) -> list[dict[str, object]]:
     return rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A profile, and the steps that were trained next."""
+
+    profile: ModelProfile
+    clean_s: tuple[float, ...]
+    """Seconds of the steps that pass the gate of `plan run`."""
+
+
 def attempt(case: Case, folder: Path) -> dict[str, object]:
-    """Profile, plan, run, profile again."""
-    before_s = profile(case, folder / "before.json")
-    path, record = solve(case, folder), folder / "run.json"
+    """Plan once, then measure and train in turn."""
+    profile(case, folder / "profile.json")
+    path = solve(case, folder)
+    rounds = [Round(profile=profile(case, folder / "profile.json"), clean_s=steps(path, folder)) for _ in range(ROUNDS)]
+    return comparison(read_plan_file(path), rounds)
+
+
+def steps(path: Path, folder: Path) -> tuple[float, ...]:
+    """Train by a plan; seconds of the clean steps."""
+    record = folder / "run.json"
     options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
     plan("run", path, *options, "--quiet")
-    drift = profile(case, folder / "after.json") / before_s - 1
-    answer = json.loads(record.read_text(encoding="utf-8"))
-    steps = answer["steps"][-STEPS:]
-    clean_s = [step["seconds"] for step in steps if step["clean"]]
-    spread = relative_spread(clean_s) if len(clean_s) >= CLEAN_STEPS else None
+    found = json.loads(record.read_text(encoding="utf-8"))["steps"][-STEPS:]
+    return tuple(step["seconds"] for step in found if step["clean"])
+
+
+def comparison(planned: PlanFile, rounds: Sequence[Round]) -> dict[str, object]:
+    """Predicted beside measured, and how far even and odd rounds are apart."""
+    predicted_s, measured_s = predicted(planned, rounds), measured(rounds)
+    halves = (rounds[::2], rounds[1::2])
+    profile_drift = relative_difference(*(predicted(planned, half) for half in halves))
+    step_drift = relative_difference(*(measured(half) for half in halves))
+    clean_steps = sum(len(own.clean_s) for own in rounds)
     return {
-        "stages": len(json.loads(path.read_text(encoding="utf-8"))["plan"]["pipelines"][0]["stages"]),
-        "predicted_s": answer["predicted_s"],
-        "measured_s": answer["measured_s"],
-        "error": answer["measured_s"] / answer["predicted_s"] - 1,
-        "drift": drift,
-        "spread": spread,
-        "contaminated": spread is None or spread > SPREAD or abs(drift) > DRIFT,
-        "clean_steps": len(clean_s),
+        "stages": len(planned.plan.stages),
+        "predicted_s": predicted_s,
+        "measured_s": measured_s,
+        "error": measured_s / predicted_s - 1,
+        "profile_drift": profile_drift,
+        "step_drift": step_drift,
+        "contaminated": clean_steps < CLEAN_STEPS or not max(profile_drift, step_drift) <= DRIFT,
+        "clean_steps": clean_steps,
     }
 
 
-def relative_spread(seconds: list[float]) -> float:
-    """Distance between the quartiles, relative to the median."""
-    first, median, third = statistics.quantiles(seconds)
-    return (third - first) / median
+def predicted(planned: PlanFile, rounds: Sequence[Round]) -> float:
+    """Simulated seconds of the plan with every layer at its median over the rounds."""
+    problem = replace(planned.problem, model=median_profile([own.profile for own in rounds]))
+    return float(iteration_times([CostModel(problem).plan(planned.plan)])[0])
+
+
+def measured(rounds: Sequence[Round]) -> float:
+    """Median of the clean steps; no number where there is none."""
+    clean_s = [seconds for own in rounds for seconds in own.clean_s]
+    return statistics.median(clean_s) if clean_s else float("nan")
+
+
+def median_profile(profiles: Sequence[ModelProfile]) -> ModelProfile:
+    """The median of every time."""
+    layers = zip(*(own.layers for own in profiles), strict=True)
+    return replace(profiles[0], layers=tuple(_median_layer(own) for own in layers))
+
+
+def _median_layer(layers: Sequence[Layer]) -> Layer:
+    tables = zip(*(layer.times for layer in layers), strict=True)
+    return replace(layers[0], times=tuple(_median_table(own) for own in tables))
+
+
+def _median_table(tables: Sequence[TimeTable]) -> TimeTable:
+    return replace(
+        tables[0],
+        forward_s=tuple(map(statistics.median, zip(*(table.forward_s for table in tables), strict=True))),
+        backward_s=tuple(map(statistics.median, zip(*(table.backward_s for table in tables), strict=True))),
+    )
+
+
+def relative_difference(first_s: float, second_s: float) -> float:
+    """Of two times, relative to their mean."""
+    return 2 * abs(first_s - second_s) / (first_s + second_s)
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -138,23 +191,23 @@ def table(rows: list[dict[str, object]]) -> str:
         "measured",
         "error",
         "clean steps",
-        "spread",
-        "profile after",
+        "profiles drift",
+        "steps drift",
         "contaminated",
     )
 
     def cells(row: dict[str, object]) -> tuple[str, ...]:
-        names = ("predicted_s", "measured_s", "error", "drift")
-        predicted_s, measured_s, error, drift = (float(str(row[name])) for name in names)
+        names = ("predicted_s", "measured_s", "error", "profile_drift", "step_drift")
+        predicted_s, measured_s, error, profile_drift, step_drift = (float(str(row[name])) for name in names)
         return (
             str(row["case"]),
             str(row["stages"]),
             f"{1e3 * predicted_s:.0f} ms",
             f"{1e3 * measured_s:.0f} ms",
             f"{100 * error:+.2f} %",
-            f"{row['clean_steps']} of {STEPS}",
-            "-" if row["spread"] is None else f"{100 * float(str(row['spread'])):.1f} %",
-            f"{100 * drift:+.2f} %",
+            f"{row['clean_steps']} of {ROUNDS * STEPS}",
+            f"{100 * profile_drift:.1f} %",
+            f"{100 * step_drift:.1f} %",
             f"{'yes' if row['contaminated'] else 'no'}, try {row['tries']}",
         )
 

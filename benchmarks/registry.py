@@ -97,6 +97,8 @@ def _balance(model: str, num_stages: int) -> Spec:
 
 BALANCE = tuple(_balance(model, stages) for model in BALANCE_MODELS for stages in BALANCE_STAGES)
 """How evenly planners cut a model; AutoPipe's models, sequence length, batch and sizes of micro-batches."""
+BALANCE_OF_BLOCKS = tuple(replace(spec, whole_blocks=True, solvers=("even", "dapple", "piper")) for spec in BALANCE)
+"""The same for those who cut between blocks only."""
 
 SCALING_LAYERS = (24, 48, 96, 192, 384)
 SCALING_DEVICES = (4, 16, 64, 256, 1024)
@@ -135,6 +137,7 @@ SETS = {
     "race": TEXTBOOK_RACE,
     "dp": DP,
     "balance": BALANCE,
+    "balance of blocks": BALANCE_OF_BLOCKS,
     **{f"scaling {what}": tuple(specs.values()) for what, specs in SCALING.items()},
     "smoke": SMOKE,
 }

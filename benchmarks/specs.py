@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from benchmarks.generated_clusters import is_generated, pods
+from benchmarks.whole_blocks import of_whole_blocks
 from models import build_cluster, build_model
 from planner.core.job import Job, standard_optimizer
 from planner.core.precision import Precision
@@ -20,6 +21,8 @@ PUBLISHED = (
 OTHERS = ("even", "annealing")
 COMPARED = (*OURS, *PUBLISHED, *OTHERS)
 """Every solver that is meant for problems of any size."""
+WHOLE_BLOCKS = "whole blocks"
+"""In the names of specs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class Spec:
     tensor_parallel: tuple[int, ...] | None = None
     pipelines: tuple[int, ...] | None = None
     schedules: tuple[Schedule, ...] = FREE
+    whole_blocks: bool = False
+    """Whether transformer blocks are layers, in place of their parts."""
     solvers: tuple[str, ...] = COMPARED
     time_limit_s: float = 120.0
     """Of `milp`, the start of its process included."""
@@ -61,12 +66,14 @@ class Spec:
                 told.append(f"{letter} {_list(allowed)}")
         if self.schedules != FREE:
             told.append(f"{_list(self.schedules)} only")
+        if self.whole_blocks:
+            told.append(WHOLE_BLOCKS)
         return tuple(told)
 
     def problem(self) -> Problem:
         """The problem itself, in fp16 with AdamW."""
         precision = Precision.FP16
-        return Problem(
+        problem = Problem(
             model=build_model(self.model, precision=precision, sequence_length=self.sequence_length),
             cluster=pods(self.cluster) if is_generated(self.cluster) else build_cluster(self.cluster),
             job=Job(
@@ -80,6 +87,7 @@ class Spec:
                 schedules=self.schedules,
             ),
         )
+        return of_whole_blocks(problem) if self.whole_blocks else problem
 
 
 def _list(values: tuple[object, ...]) -> str:

@@ -34,6 +34,8 @@ class Paper:
     source: str
     """Authors, venue, year."""
     specs: tuple[Spec, ...]
+    rows: Callable[[Found], Found] = dict
+    """Puts answers to several specs into one row."""
     headlines: tuple[Headline, ...] = ()
     """None where we could not read any."""
     tables: tuple[Callable[[Found], str], ...]
@@ -43,7 +45,7 @@ class Paper:
     def text(self, found: Found) -> str:
         """For the page: headlines beside our figures, the tables, and how to read them."""
         head = ("the paper", "read in", "here")
-        found = shortened(found)
+        found = shortened(self.rows(found))
         rows = [[own.claim, own.read_in, own.ours(found)] for own in self.headlines]
         stated = (
             [markdown(head, rows, numbers=False)]

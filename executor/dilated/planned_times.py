@@ -104,10 +104,26 @@ class PlannedTimes:
         BadInputError
             If the lists cannot be played, or split backwards.
         """
+        _, _, ends_s = self._simulated(lists)
+        return float(ends_s.max())
+
+    def start_up_s(self, lists: Sequence[Sequence[Action]]) -> float:
+        """Simulated time until the last stage begins its first forward.
+
+        Raises
+        ------
+        BadInputError
+            If the lists cannot be played, or split backwards.
+        """
+        program, starts_s, _ = self._simulated(lists)
+        return float(starts_s[(program.kind == Kind.FORWARD) & (program.stage == self.num_stages - 1)].min())
+
+    def _simulated(self, lists: Sequence[Sequence[Action]]) -> tuple[Program, Floats, Floats]:
+        """Start and end of every task."""
         program = compile_program(lists)
         durations_s: Floats = np.fromiter(self._durations_s(program), dtype=np.float64)
-        _, ends_s = run(program, durations_s[:, None], routes=self.routes)
-        return float(ends_s.max())
+        starts_s, ends_s = run(program, durations_s[:, None], routes=self.routes)
+        return program, starts_s[:, 0], ends_s[:, 0]
 
     def _durations_s(self, program: Program) -> Iterator[float]:
         """Of every task."""

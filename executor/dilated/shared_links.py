@@ -2,6 +2,8 @@
 
 import fcntl
 import mmap
+import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,9 +50,10 @@ class SharedLinks:
     def __init__(self, path: Path, *, num_links: int, num_bookings: int) -> None:
         links_bytes = num_links * _LINK.itemsize
         size = links_bytes + num_bookings * _ROW.itemsize
-        self._file = path.open("a+b")  # kept open: the lock is the file's
-        self._file.truncate(size)
-        memory = mmap.mmap(self._file.fileno(), size)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # kept open: the lock is the file's
+        weakref.finalize(self, os.close, self._file)
+        os.ftruncate(self._file, size)
+        memory = mmap.mmap(self._file, size)
         self._free_s: NDArray[np.float64] = np.frombuffer(memory, dtype=_LINK, count=num_links)
         self._rows = np.frombuffer(memory, dtype=_ROW, count=num_bookings, offset=links_bytes)
 

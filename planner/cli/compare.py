@@ -20,8 +20,9 @@ from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
 from planner.io.plan_file import provenance_of
+from planner.report.labels import own_objective_label
 from planner.report.progress import progress
-from planner.report.summary import comparison_row, comparison_summary
+from planner.report.summary import comparison_row, comparison_summary, own_objective_tree
 from planner.report.tables import comparison_table
 from planner.report.text_table import print_table
 from planner.report.verdict import time_ratio
@@ -127,6 +128,9 @@ def _print_for_people(problem: Problem, outcomes: Sequence[Outcome], conflict: s
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
     print_table(comparison_table(results), sys.stdout)
+    for result in results:
+        if result.own_objective is not None:
+            click.echo(f"{result.solver}: own objective {own_objective_label(result.own_objective)}")
     for refusal in refusals:
         click.echo(f"{refusal.solver}: cannot be used here: {refusal.reason}")
     if not any(result.plan is not None for result in results):
@@ -152,7 +156,14 @@ def _print_as_json(problem: Problem, outcomes: Sequence[Outcome], options: Solve
 
 def _row(outcome: Outcome, best_s: float | None) -> dict[str, object]:
     if isinstance(outcome, Refusal):
-        unknown = dict.fromkeys(("objective_s", "bound_s", "gap", "seconds", "stopped_by", "times_best", "row_bound_s"))
+        numbers = ("objective_s", "bound_s", "gap", "seconds", "row_bound_s", "own_objective", "times_best")
+        unknown = dict.fromkeys(("stopped_by", *numbers))
         return {"solver": outcome.solver, "status": "unsupported", **unknown, "message": outcome.reason}
     slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
-    return {**comparison_row(outcome), "row_bound_s": outcome.row_bound_s, "times_best": slower, "message": ""}
+    return {
+        **comparison_row(outcome),
+        "row_bound_s": outcome.row_bound_s,
+        "own_objective": own_objective_tree(outcome),
+        "times_best": slower,
+        "message": "",
+    }

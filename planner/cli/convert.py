@@ -1,6 +1,6 @@
 """`plan convert`: other planners' files in, plans for training frameworks out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
@@ -25,18 +25,7 @@ from planner.report.summary import SCHEMA
 from planner.simulator.schedules import plan_actions
 
 TARGETS = ("megatron", "torchtitan", "deepspeed")
-OF_READING = (
-    "source",
-    "name",
-    "device_type",
-    "micro_batch",
-    "time_unit",
-    "precision",
-    "link_bandwidth",
-    "bytes_from",
-    "keep_nodes",
-    "max_layers",
-)
+OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
 
 
@@ -128,8 +117,9 @@ def _read_profile(files: tuple[str, ...], reading: Reading, writing: _Writing, *
     if writing.schedule_csv is not None:
         raise click.UsageError("--schedule-csv is for --to torchtitan")
     writing.check()
-    opened = [open_foreign(path) for path in files]
-    kind = opened[0].format if reading.source is None else Format(reading.source)
+    stated = None if reading.source is None else Format(reading.source)
+    opened = [open_foreign(path, stated) for path in files]
+    kind = stated or opened[0].format
     choices = reading.choices(files, kind)
     conversion = convert(opened, kind, choices, bytes_from=reading.bytes_profile())
     writing.write(writing.output, format_json(to_tree(conversion.profile)))

@@ -6,7 +6,7 @@ import click
 
 from planner.cli.prediction import Played
 from planner.core.result import Result
-from planner.report.labels import percent_label, plan_label, seconds_label
+from planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
 from planner.report.stage_tables import stage_tables
 from planner.report.text_table import print_table
 
@@ -22,11 +22,13 @@ def print_plan(played: Played) -> None:
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:
-    """Times of one iteration; with a result also what is proven about them."""
+    """Times of one iteration; with a result also what is proven about them, and what its solver minimised instead."""
     timeline = played.timeline
     rows = [("iteration time", seconds_label(timeline.iteration_s))]
     if result is not None:
         rows += [("lower bound", seconds_label(result.bound_s)), ("gap", percent_label(result.gap))]
+        if result.own_objective is not None:
+            rows.append(("own objective", own_objective_label(result.own_objective)))
     rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
     rows += [("bubbles", percent_label(timeline.bubble_fraction)), ("samples per second", rate)]
     click.echo()

@@ -56,8 +56,8 @@ class Arcs:
         return len(self.tail)
 
 
-def stage_columns(start: Ints, stop: Ints) -> Arcs:
-    """Stages of which only the layers are known."""
+def arcs_over(start: Ints, stop: Ints) -> Arcs:
+    """Arcs of which only the layers are known."""
     size = len(start)
     none, nothing = np.zeros(size, dtype=np.int64), np.zeros(size)
     return Arcs(
@@ -81,29 +81,18 @@ def stage_columns(start: Ints, stop: Ints) -> Arcs:
     )
 
 
-def transfer_columns(
+def transfer_arcs(
     tail: Ints, head: Ints, at: Ints, *, transfer_s: Floats, first_s: Floats, entry: int, opens: tuple[int, int]
 ) -> Arcs:
     """Transfers at the boundaries `at` to one entry that all open (hosts, server class)."""
-    size = len(at)
-    none, nothing = np.zeros(size, dtype=np.int64), np.zeros(size)
-    opened_hosts, opened_class = opens
-    return Arcs(
+    size, (opened_hosts, opened_class) = len(at), opens
+    return replace(
+        arcs_over(at, at),
         tail=tail,
         head=head,
-        start=at,
-        stop=at,
-        position=none,
-        least_depth=none,
-        largest_depth=none,
         option=np.full(size, -1 - entry),
-        recompute=np.zeros(size, dtype=bool),
-        forward_s=nothing,
         first_s=first_s,
-        backward_s=nothing,
         transfer_s=transfer_s,
-        tail_s=nothing,
-        sync_s=nothing,
         opened_class=np.full(size, opened_class if opened_hosts else -1),
         opened_hosts=np.full(size, opened_hosts),
     )
@@ -113,5 +102,5 @@ def join_arcs(parts: list[Arcs]) -> Arcs:
     """All arcs of the parts, in order."""
     if not parts:
         empty = np.empty(0, dtype=np.int64)
-        return stage_columns(empty, empty)
+        return arcs_over(empty, empty)
     return Arcs(**{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Arcs)})

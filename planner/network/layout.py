@@ -1,6 +1,6 @@
 """A plan without names: the stages of a pipeline in order, each with its placement."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,14 @@ class Cut:
     placement: Placement
     devices: tuple[str, ...]
     recompute: bool
+
+
+def layout_on(seats: Iterable[Seat], stops: Iterable[int]) -> Layout:
+    """One stage on each seat; `stops` are the first layers after them."""
+    return tuple(
+        Block(stop=int(stop), placement=seat.placement, opens=seat.opens)
+        for stop, seat in zip(stops, seats, strict=True)
+    )
 
 
 def plan_of(costs: CostModel, variant: Variant, cuts: Sequence[Cut]) -> Plan:

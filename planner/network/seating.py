@@ -1,6 +1,6 @@
-"""Names of hosts and devices for a sequence of placements."""
+"""Seats: placements in the order of the pipeline, and the names of the devices they get."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from planner.core.cluster import Cluster
@@ -40,6 +40,29 @@ def seat_stages(cluster: Cluster, seats: Sequence[Seat]) -> list[tuple[str, ...]
         used[placement.island] = last
         names.append(_device_names(cluster, placement, hosts, range(first, last)))
     return names
+
+
+def seats_host_by_host(
+    cluster: Cluster, order: Iterable[int], *, replicas: int = 1, tensor_parallel: int = 1
+) -> tuple[Seat, ...]:
+    """As many equal device groups as fit in every island, one for each stage, class after class.
+
+    Parameters
+    ----------
+    order
+        Of the server classes.
+    """
+    seats = list[Seat]()
+    for index in order:
+        server = cluster.servers[index]
+        placements = [
+            Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=tensor_parallel)
+            for island, group in enumerate(server.islands)
+            for _ in range(group.count // (replicas * tensor_parallel))
+        ]
+        host = [Seat(placement=placement, opens=number == 0) for number, placement in enumerate(placements)]
+        seats.extend(host * server.count)
+    return tuple(seats)
 
 
 def _device_names(cluster: Cluster, placement: Placement, hosts: range, within: range) -> tuple[str, ...]:

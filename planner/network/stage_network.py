@@ -22,7 +22,7 @@ from planner.core.schedule import warmup_depth
 from planner.cost.cost_model import CostModel
 from planner.cost.links import half_transfer_s
 from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.network.arcs import Arcs, join_arcs, stage_columns, transfer_columns
+from planner.network.arcs import Arcs, arcs_over, join_arcs, transfer_arcs
 from planner.network.graph import LayeredGraph
 from planner.network.intervals import fit_arcs, quick_intervals
 from planner.network.places import Places, build_places
@@ -66,8 +66,6 @@ class StageNetwork:
 
     def stages_to_come(self) -> tuple[Ints, Ints]:
         """Fewest and most stages on the way from each node to the sink, shape (nodes,)."""
-        if len(self.arcs) == 0:
-            return np.zeros(self.graph.num_nodes, dtype=np.int64), np.zeros(self.graph.num_nodes, dtype=np.int64)
         if len(self.arcs) == 0:
             return (none := np.zeros(self.graph.num_nodes, dtype=np.int64)), none
         stages, (shortest, longest) = self.arcs.is_stage.astype(float), self.lengths
@@ -238,7 +236,7 @@ def _stages(
             intervals[option.placement] = quick_intervals(costs, variant, option.placement, longest_s=longest_s)
         start, stop = intervals[option.placement]
         yield replace(
-            stage_columns(start, stop),
+            arcs_over(start, stop),
             tail=numbering.entries(start, option.entry),
             head=numbering.exits(stop, option.exit),
             option=np.full(len(start), index),
@@ -261,7 +259,7 @@ def _transfers(costs: CostModel, variant: Variant, places: Places, numbering: _N
             transfer_s = first_s = crossing.link.transfer_s(message_bytes)
             if may_slice:
                 first_s = np.minimum(transfer_s, half_transfer_s(crossing.link, message_bytes))
-        yield transfer_columns(
+        yield transfer_arcs(
             tail,
             numbering.entries(at, crossing.entry),
             at,

@@ -7,7 +7,7 @@ from planner.core.cluster import Link
 from planner.core.curve import Points
 from planner.core.model import ModelProfile
 from planner.core.plan import Plan
-from planner.core.result import Result, Status
+from planner.core.result import OwnObjective, Result, Status
 from planner.core.share import Share
 from planner.core.units import format_bytes, format_seconds
 
@@ -72,6 +72,13 @@ def status_label(result: Result) -> str:
     """How a search ended, and the limit that ended it, for example `feasible (time limit)`."""
     cut = result.stopped_by is not None and result.status is not Status.INTERRUPTED
     return f"{result.status} ({result.stopped_by})" if cut else str(result.status)
+
+
+def own_objective_label(own: OwnObjective) -> str:
+    """What a planner minimises, its value first, for example `405.4 ms (latency)`."""
+    quantity = own.name.removesuffix(", s")
+    value = count_label(own.value) if quantity == own.name else format_seconds(own.value)
+    return f"{value} ({quantity})"
 
 
 def seconds_label(seconds: float | None) -> str:

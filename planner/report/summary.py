@@ -29,7 +29,7 @@ def result_summary(result: Result, *, plan: Tree | None, provenance: Tree) -> di
         "schema": SCHEMA,
         **comparison_row(result),
         "row_bound_s": result.row_bound_s,
-        "own_objective": _own_objective(result),
+        "own_objective": own_objective_tree(result),
         "counts": dict(result.counts),
         "step_seconds": dict(result.step_seconds),
         "history": [_history_point(point) for point in result.history],
@@ -59,6 +59,12 @@ def comparison_row(result: Result) -> dict[str, object]:
         "gap": result.gap,
         "seconds": result.seconds,
     }
+
+
+def own_objective_tree(result: Result) -> dict[str, object] | None:
+    """What the solver itself minimised, where that is not the simulated time."""
+    own = result.own_objective
+    return None if own is None else {"name": own.name, "value": own.value}
 
 
 def simulation_summary(plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> dict[str, object]:
@@ -107,11 +113,6 @@ def _task(timeline: Timeline, task: int) -> dict[str, object]:
 
 def _history_point(point: HistoryPoint) -> dict[str, object]:
     return {"seconds": point.seconds, "objective_s": point.objective_s, "bound_s": point.bound_s}
-
-
-def _own_objective(result: Result) -> dict[str, object] | None:
-    own = result.own_objective
-    return None if own is None else {"name": own.name, "value": own.value}
 
 
 def _shortage(shortage: Shortage) -> dict[str, object]:

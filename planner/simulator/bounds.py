@@ -28,8 +28,8 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
-Where first forwards are halved, PF_s and the forwards of `total` are those of the first half, but for the
-last stage, which is F; the PF of the late row stays whole, and so does all work of a stage.
+Where first forwards are halved, the forwards and activations in PF_s and `total` count as their first halves do, but
+for F of the last stage; the PF of the late row stays whole, and so does all work of a stage.
 
 Interleaved plans have rows of their own, see :mod:`planner.simulator.interleaved_bounds`.
 """

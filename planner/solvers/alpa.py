@@ -54,6 +54,8 @@ from planner.cost.plan_costs import Bools, Floats
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_variants
 
+NAME = "alpa"
+OBJECTIVE = "latency, s"
 EPSILON = 1e-4
 """Latencies closer than this, relative to the best one, are not told apart."""
 
@@ -92,14 +94,14 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    for variant, uniform in uniform_variants(search, "alpa", schedules=(Schedule.ONE_F_ONE_B,)):
+    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
         if search.out_of_budget:
             break
         slicing = Alpa(variant, uniform).slice(search)
         plan = None if slicing is None else uniform.plan(variant, slicing.stops, slicing.groups)
         if slicing is not None and plan is not None:
-            search.offer_with(plan, OwnObjective(name="latency, s", value=slicing.latency_s))
-    return search.result("alpa", proves=False)
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=slicing.latency_s))
+    return search.result(NAME, proves=False)
 
 
 class Alpa:
@@ -209,8 +211,9 @@ class Submesh:
 
     def __init__(self, variant: Variant, uniform: UniformCluster, size: int) -> None:
         self.size = size
-        self.groups = _groups(variant, uniform, size)
-        """Every way to use all of them; none if the job allows none."""
+        groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices == size)
+        self.groups = sorted(groups, key=lambda group: group.tensor_parallel)
+        """Every way to use all of them, most replicas first; none if the job allows none."""
         self.can_begin = self._beginnings(uniform)
         """For every number of devices used by the stages after it, whether the next ones can be these; (D + 1,)."""
         self._num_microbatches = variant.num_microbatches
@@ -244,15 +247,3 @@ def _sizes(uniform: UniformCluster) -> list[int]:
     width = uniform.devices_per_server
     parts = itertools.takewhile(lambda size: size < width, (2**power for power in itertools.count()))
     return [*parts, *(servers * width for servers in range(1, uniform.most_servers_per_stage + 1))]
-
-
-def _groups(variant: Variant, uniform: UniformCluster, size: int) -> list[Group]:
-    """Replicas and tensor parallelism that make up a submesh, replicas first."""
-    problem = uniform.costs.problem
-    return [
-        Group(replicas=size // degree, tensor_parallel=degree)
-        for degree in sorted(problem.tensor_parallel_degrees)
-        if size % degree == 0
-        and (size <= uniform.devices_per_server or uniform.devices_per_server % degree == 0)
-        and problem.job.allows_replicas(size // degree, variant.micro_batch)
-    ]

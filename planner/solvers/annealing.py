@@ -27,7 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.core.cluster import Cluster
-from planner.core.errors import UnsupportedError
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
 from planner.core.schedule import Schedule
@@ -38,10 +37,13 @@ from planner.network.seating import Seat, seat_stages
 from planner.solvers.balance import balanced
 from planner.solvers.local_search import seated_layout, simulated
 from planner.solvers.moves import Run, neighbouring_cuts, neighbouring_runs, runs_of, seats_of
+from planner.solvers.refusals import require_schedules
 from planner.solvers.search import Search
 from planner.solvers.seated import SeatedStages
 from planner.solvers.stage_tables import StageTables
 
+NAME = "annealing"
+SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 NUM_CHAINS, NUM_STEPS = 4, 600
 """Chains, and steps of each."""
 HOT, COLD = 0.05, 0.0005
@@ -60,16 +62,12 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job allows interleaved plans only.
     """
-    variants = [variant for variant in problem.variants if variant.schedule is not Schedule.INTERLEAVED]
-    if not variants:
-        raise UnsupportedError(
-            "solver 'annealing': it moves stages that have devices of their own, and the job allows interleaved plans "
-            f"only; allow {Schedule.ONE_F_ONE_B}"
-        )
+    require_schedules(problem, NAME, SCHEDULES)
+    variants = [variant for variant in problem.variants if variant.schedule in SCHEDULES]
     annealer = Annealer(search, variants)
     for start in annealer.starts()[:NUM_CHAINS]:
         annealer.anneal(start)
-    return search.result("annealing", proves=False)
+    return search.result(NAME, proves=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

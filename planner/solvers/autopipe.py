@@ -29,7 +29,6 @@ Approximated here:
   servers that differ is `autopipe-h`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +43,8 @@ from planner.solvers.autopipe_time import StageTimes, timings
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_variants
 
+NAME = "autopipe"
+OBJECTIVE = "iteration without synchronisation, s"
 NUM_SEARCHED = 3
 """Numbers of stages, among those for which there is a plan, that are searched on each group of devices."""
 
@@ -65,15 +66,14 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    variants = uniform_variants(search, "autopipe", schedules=(Schedule.ONE_F_ONE_B,))
+    variants = uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
     for variant, uniform in sorted(variants, key=lambda pair: _variant_floor_s(*pair)):
         if search.out_of_budget:
             break
         found = _least(search, variant, uniform)
         if found is not None:
-            own = OwnObjective(name="iteration without synchronisation, s", value=found.seconds)
-            search.offer_with(found.plan, own)
-    return search.result("autopipe", proves=False)
+            search.offer_with(found.plan, OwnObjective(name=OBJECTIVE, value=found.seconds))
+    return search.result(NAME, proves=False)
 
 
 def stage_times(
@@ -119,16 +119,10 @@ def _least(search: Search, variant: Variant, uniform: UniformCluster) -> Candida
     return None
 
 
-def _groups(variant: Variant, uniform: UniformCluster) -> Iterator[Group]:
+def _groups(variant: Variant, uniform: UniformCluster) -> list[Group]:
     """Device groups inside a server: few replicas first, then small degrees."""
-    problem = uniform.costs.problem
-    for replicas in range(1, variant.micro_batch + 1):
-        for degree in sorted(problem.tensor_parallel_degrees):
-            group = Group(replicas=replicas, tensor_parallel=degree)
-            if problem.job.allows_replicas(replicas, variant.micro_batch) and (
-                group.num_devices <= uniform.devices_per_server
-            ):
-                yield group
+    groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= uniform.devices_per_server)
+    return sorted(groups, key=lambda group: (group.replicas, group.tensor_parallel))
 
 
 def _least_on(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> Candidate | None:

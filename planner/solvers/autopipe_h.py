@@ -35,7 +35,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.core.errors import UnsupportedError
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
@@ -47,10 +46,12 @@ from planner.solvers.balance import balanced
 from planner.solvers.mapping_judge import Judge
 from planner.solvers.mapping_program import MappingProgram
 from planner.solvers.mapping_shapes import Mapping, neighbours, num_stages, seats_of, start_mappings
+from planner.solvers.refusals import require_schedules
 from planner.solvers.search import Search
 from planner.solvers.seated import SeatedStages
 from planner.solvers.sketches import Sketcher
 
+NAME = "autopipe-h"
 NUM_SIMULATED, WORTH_SIMULATING = 3, 1.03
 """Mappings of each variant that are simulated, none with a bound above this times the best time."""
 NUM_IMPROVED = 3
@@ -95,7 +96,7 @@ def solve(problem: Problem, search: Search) -> Result:
         If the job does not allow 1F1B.
     """
     _MappingSearch(problem, Judge(search)).run()
-    return search.result("autopipe-h", proves=False)
+    return search.result(NAME, proves=False)
 
 
 def contention_blind(problem: Problem, search: Search) -> Result:
@@ -110,18 +111,14 @@ def contention_blind(problem: Problem, search: Search) -> Result:
     _MappingSearch(problem, judge).run()
     if judge.best is not None:
         search.offer_with(judge.best, OwnObjective(name="time without contention, s", value=judge.best_s))
-    return search.result("autopipe-h, contention-blind", proves=False)
+    return search.result(f"{NAME}, contention-blind", proves=False)
 
 
 class _MappingSearch:
     """One run."""
 
     def __init__(self, problem: Problem, judge: Judge) -> None:
-        if Schedule.ONE_F_ONE_B not in problem.job.schedules:
-            raise UnsupportedError(
-                f"solver 'autopipe-h': it knows schedule {Schedule.ONE_F_ONE_B} only, and the job allows "
-                f"{', '.join(problem.job.schedules)}; allow that schedule, or use another solver"
-            )
+        require_schedules(problem, NAME, (Schedule.ONE_F_ONE_B,))
         self._problem, self._judge, self._search = problem, judge, judge.search
 
     def run(self) -> None:

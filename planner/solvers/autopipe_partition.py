@@ -20,13 +20,14 @@ of its own, and with equal ones this is the published algorithm. No stage is eve
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.cost.plan_costs import Floats, Ints
 from planner.solvers.autopipe_time import TOLERANCE, StageTimes, timings
+from planner.solvers.options import StopCheck
 
 MAX_PARTITIONS = 500
 """No more partitions are put in the queue of one search."""
@@ -44,7 +45,7 @@ class Partition:
     """Of one iteration, in AutoPipe's model."""
 
 
-def partition(times: StageTimes, num_microbatches: int, *, stopped: Callable[[], bool] = lambda: False) -> Partition:
+def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = lambda: False) -> Partition:
     """The fastest partition met, in AutoPipe's model of time.
 
     Parameters

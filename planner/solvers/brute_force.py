@@ -17,7 +17,7 @@ from planner.core.problem import Problem, Variant
 from planner.core.result import Result
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
-from planner.network.layout import RECOMPUTE_MODES, Block, Cut, assemble, plan_of
+from planner.network.layout import RECOMPUTE_MODES, Cut, assemble, layout_on, plan_of
 from planner.network.seating import Seat, seat_stages
 from planner.solvers.search import Search
 
@@ -75,10 +75,7 @@ def _refuse_if_large(problem: Problem, costs: CostModel) -> None:
 
 def _apart(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
     """A plan whose stages have devices of their own; None if it does not fit."""
-    blocks = (
-        Block(stop=stop, placement=seat.placement, opens=seat.opens) for stop, seat in zip(stops, seats, strict=True)
-    )
-    return assemble(costs, variant, tuple(blocks))
+    return assemble(costs, variant, layout_on(seats, stops))
 
 
 def _interleaved(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:

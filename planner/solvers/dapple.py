@@ -51,11 +51,13 @@ from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
 from planner.cost.plan_costs import Bools, Floats, Ints
+from planner.solvers.refusals import require_single_devices
 from planner.solvers.search import Search
-from planner.solvers.uniform_cluster import Group, UniformCluster, require_single_devices, uniform_variants
+from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_variants
 from planner.solvers.uniform_intervals import Fitting, Intervals
 
 NAME = "dapple"
+OBJECTIVE = "latency, s"
 Indices = NDArray[np.int16]
 
 
@@ -75,7 +77,7 @@ def solve(problem: Problem, search: Search) -> Result:
             groups = [Group(replicas=number) for number in candidate.replicas]
             plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
             if plan is not None:
-                search.offer_with(plan, OwnObjective(name="latency, s", value=candidate.latency_s))
+                search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=candidate.latency_s))
                 break
     return search.result(NAME, proves=False)
 

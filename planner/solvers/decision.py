@@ -13,7 +13,6 @@ X = (M - 1)(F + B) under GPipe.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,7 @@ from planner.network.pareto_paths import pareto_path
 from planner.network.pruning import cover_of, starting_of
 from planner.network.queues import Queues
 from planner.network.rows import Rows
-
-StopCheck = Callable[[], bool]
+from planner.solvers.options import StopCheck
 
 TOLERANCE = 1e-12
 """Sums from the two ends of a path differ by their rounding."""

@@ -15,8 +15,8 @@ Approximated here: the search goes over the sums of all runs of layers, so that 
 exactly the least possible. (The published code has had two forms: first this one, ending at a limit
 within a tolerance, later a dynamic program on the spread between the largest and the smallest stage.)
 Every stage keeps a layer. A weight that two layers share counts in both, as in DeepSpeed. p, d and
-the micro-batch size are set by hand there: all are tried over all devices as for
-:mod:`planner.solvers.megatron_even`, without tensor parallelism, and the simulator picks. ZeRO-1 and
+the micro-batch size are set by hand there: all are tried over all devices
+(:mod:`planner.solvers.equal_groups`), without tensor parallelism, and the simulator picks. ZeRO-1 and
 recomputation are the job's choice.
 """
 
@@ -24,7 +24,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.core.errors import UnsupportedError
 from planner.core.model import ModelProfile
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
@@ -32,10 +31,13 @@ from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.cost.plan_costs import Floats
-from planner.network.layout import Block, assemble
-from planner.solvers.megatron_even import offer_by_bound, plans_of_variants, seats_over_all_devices
+from planner.network.layout import assemble, layout_on
+from planner.solvers.equal_groups import plans_of_variants, seats_over_all_devices
+from planner.solvers.refusals import require_schedules, require_single_devices
 from planner.solvers.search import Search
 
+NAME = "deepspeed-parameters"
+OBJECTIVE = "parameters of the largest stage"
 TOLERANCE = 1e-12
 """Relative to all parameters: sums of the same layers in another order."""
 
@@ -48,17 +50,18 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B without tensor parallelism, or the cluster's servers differ in size.
     """
-    _check_expressible(problem)
+    require_schedules(problem, NAME, (Schedule.ONE_F_ONE_B,))
+    require_single_devices(problem, NAME)
     params = layer_params(problem.model)
     variants = [variant for variant in problem.variants if variant.schedule is Schedule.ONE_F_ONE_B]
     plans = plans_of_variants(search, variants, lambda costs, variant: _plans(costs, variant, params))
 
     def largest_stage(plan: Plan) -> OwnObjective:
         most = max(float(params[stage.start : stage.stop].sum()) for stage in plan.stages)
-        return OwnObjective(name="parameters of the largest stage", value=most)
+        return OwnObjective(name=OBJECTIVE, value=most)
 
-    offer_by_bound(search, plans, largest_stage)
-    return search.result("deepspeed-parameters", proves=False)
+    search.offer_by_bound(plans, largest_stage)
+    return search.result(NAME, proves=False)
 
 
 def layer_params(model: ModelProfile) -> Floats:
@@ -104,26 +107,10 @@ def _filled(sums: Floats, num_stages: int, limit: float) -> list[int] | None:
     return stops if start == num_layers else None
 
 
-def _check_expressible(problem: Problem) -> None:
-    if Schedule.ONE_F_ONE_B not in problem.job.schedules:
-        raise UnsupportedError(
-            f"solver 'deepspeed-parameters': DeepSpeed's pipelines run {Schedule.ONE_F_ONE_B}; "
-            f"the job allows {', '.join(problem.job.schedules)}"
-        )
-    if 1 not in problem.tensor_parallel_degrees:
-        raise UnsupportedError(
-            "solver 'deepspeed-parameters': its stages have no tensor parallelism; the job asks for degrees "
-            f"{', '.join(map(str, problem.tensor_parallel_degrees))}; allow 1"
-        )
-
-
 def _plans(costs: CostModel, variant: Variant, params: Floats) -> Iterator[Plan]:
-    for seats in seats_over_all_devices(costs, variant, (1,), solver="deepspeed-parameters"):
+    for seats in seats_over_all_devices(costs, variant, (1,), solver=NAME):
         if len(seats) > len(params):
             continue
-        stops = balanced_stops(params, len(seats))
-        blocks = zip(stops, seats, strict=True)
-        layout = tuple(Block(stop=stop, placement=seat.placement, opens=seat.opens) for stop, seat in blocks)
-        plan = assemble(costs, variant, layout)
+        plan = assemble(costs, variant, layout_on(seats, balanced_stops(params, len(seats))))
         if plan is not None:
             yield plan

@@ -8,15 +8,13 @@ over the pipeline. Where nothing fits, half as many groups are tried, down to a 
 best variant by simulation is returned.
 """
 
-from planner.core.cluster import Cluster
 from planner.core.placement import Placement
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
 from planner.core.schedule import Schedule
-from planner.network.layout import Block, Layout, assemble
-from planner.network.seating import Seat
-from planner.simulator.bounds import lower_bound
+from planner.network.layout import Layout, assemble, layout_on
+from planner.network.seating import Seat, seats_host_by_host
 from planner.solvers.interleaved_shapes import Shape, interleaved_plan, shapes_of
 from planner.solvers.search import Search
 
@@ -26,26 +24,20 @@ def solve(problem: Problem, search: Search) -> Result:
 
     Plans are simulated in the order of their lower bounds, while these are below the best time.
     """
-    bounded: list[tuple[float, int, Plan]] = []
+    plans = list[Plan]()
     for variant in problem.variants:
         plan = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_plan)(search, variant)
         if plan is not None:
-            bounded.append((lower_bound(search.costs.plan(plan), any_slicing=True), len(bounded), plan))
+            plans.append(plan)
         if search.out_of_budget:
             break
-    for bound_s, _, plan in sorted(bounded):
-        if bound_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
-            break
-        search.offer([plan])
+    search.offer_by_bound(plans)
     return search.result("even", proves=False)
 
 
 def even_layout(num_layers: int, seats: tuple[Seat, ...]) -> Layout:
     """One stage per seat, layer counts equal up to one."""
-    return tuple(
-        Block(stop=stop, placement=seat.placement, opens=seat.opens)
-        for stop, seat in zip(_even_stops(num_layers, len(seats)), seats, strict=True)
-    )
+    return layout_on(seats, _even_stops(num_layers, len(seats)))
 
 
 def _even_stops(num_layers: int, num_stages: int) -> list[int]:
@@ -54,13 +46,13 @@ def _even_stops(num_layers: int, num_stages: int) -> list[int]:
 
 def _even_plan(search: Search, variant: Variant) -> Plan | None:
     problem, costs = search.problem, search.costs.of(variant.share)
-    num_layers = problem.model.num_layers
+    num_layers, classes = problem.model.num_layers, range(len(costs.cluster.servers))
     choices = [
         seats
         for replicas in range(1, variant.micro_batch + 1)
         for degree in sorted(problem.tensor_parallel_degrees)
         if problem.job.allows_replicas(replicas, variant.micro_batch)
-        and (seats := _seats_in_order(costs.cluster, replicas, degree))
+        and (seats := seats_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
     ]
     most = num_layers
     while most > 0 and not search.out_of_budget:
@@ -99,17 +91,3 @@ def _largest_of_each(shapes: list[Shape]) -> list[Shape]:
     for shape in shapes:
         first.setdefault(shape.placement, shape)
     return list(first.values())
-
-
-def _seats_in_order(cluster: Cluster, replicas: int, tensor_parallel: int) -> tuple[Seat, ...]:
-    """Groups of so many devices, host after host."""
-    seats = []
-    for index, server in enumerate(cluster.servers):
-        groups = [
-            Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=tensor_parallel)
-            for island, group in enumerate(server.islands)
-            for _ in range(group.count // (replicas * tensor_parallel))
-        ]
-        host = [Seat(placement=placement, opens=number == 0) for number, placement in enumerate(groups)]
-        seats.extend(host * server.count)
-    return tuple(seats)

@@ -13,9 +13,9 @@ from planner.network.counted_paths import CountedPaths, Criteria
 from planner.network.decode import decode_path
 from planner.network.rows import Rows, build_rows
 from planner.network.stage_network import build_network
-from planner.solvers.highs import Outcome, StopCheck, solve_integer
+from planner.solvers.highs import Outcome, solve_integer
 from planner.solvers.interleaved_proof import InterleavedProof
-from planner.solvers.options import SolveOptions
+from planner.solvers.options import SolveOptions, StopCheck
 from planner.solvers.search import Search
 from planner.solvers.stage_program import path_of, stage_program
 

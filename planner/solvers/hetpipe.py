@@ -49,26 +49,27 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pulp
 from numpy.typing import NDArray
 
-from planner.core.cluster import Cluster
 from planner.core.errors import UnsupportedError
-from planner.core.placement import Placement
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule, warmup_depth
 from planner.core.share import Share
 from planner.cost.plan_costs import Floats, Ints
 from planner.network.layout import assemble
-from planner.network.seating import Seat
+from planner.network.seating import Seat, seats_host_by_host
+from planner.solvers.pulp_highs import highs
+from planner.solvers.refusals import require_schedules, require_single_devices
 from planner.solvers.search import Search
 from planner.solvers.seated import SeatedStages
 from planner.solvers.stage_tables import StageTables
 
+NAME = "hetpipe"
+OBJECTIVE = "slowest partition of a virtual worker, s"
 SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 MOST_ORDERS = 24
 """Of server classes: all of them up to four classes."""
@@ -76,8 +77,6 @@ TOLERANCE = 1e-9
 """Relative: sums of the same stages count as equal."""
 PRECISION, GAP = 1e-3, 1e-4
 """Relative: of the limits known before a program is solved, and at which it is solved (the default of CPLEX)."""
-LONGEST_S = 1e7
-"""What "no time limit" is for HiGHS."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -86,7 +85,7 @@ def solve(problem: Problem, search: Search) -> Result:
     Raises
     ------
     UnsupportedError
-        If the job allows no schedule with a minibatch at a time, or no stages of a single device.
+        If the job allows neither 1F1B nor eager 1F1B, or no stages of a single device.
     """
     variants = _variants(problem)
     tables = StageTables(search.costs)
@@ -96,11 +95,10 @@ def solve(problem: Problem, search: Search) -> Result:
             seated = partition.worker.seated
             plan = assemble(search.costs.of(variant.share), variant, seated.layout(partition.stops))
             if plan is not None:
-                own = OwnObjective(name="slowest partition of a virtual worker, s", value=partition.seconds)
-                search.offer_with(plan, own)
+                search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=partition.seconds))
         if search.out_of_budget:
             break
-    return search.result("hetpipe", proves=False)
+    return search.result(NAME, proves=False)
 
 
 class Worker:
@@ -218,24 +216,10 @@ def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> 
     scale_s = max(high_s, 1e-300)
     runs = Runs(stage=stage, start=start, stop=stop, seconds=seconds[stage, start, stop] / scale_s)
     program, choices = _program(len(seconds), runs, least=low_s / scale_s)
-    program.solve(_highs(search))
+    program.solve(highs(search, search.seconds_left, gap=GAP))
     search.count("programs solved")
     taken = np.array([choice.varValue is not None and choice.varValue > 0.5 for choice in choices])
     return stop[taken] if np.count_nonzero(taken) == len(seconds) else None
-
-
-def worker_seats(cluster: Cluster, order: Sequence[int]) -> list[Seat]:
-    """One device for each stage, class after class and host after host."""
-    seats = []
-    for index in order:
-        server = cluster.servers[index]
-        devices = [island for island, group in enumerate(server.islands) for _ in range(group.count)]
-        host = [
-            Seat(placement=Placement(server_class=index, island=island), opens=number == 0)
-            for number, island in enumerate(devices)
-        ]
-        seats.extend(host * server.count)
-    return seats
 
 
 def on_a_way(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -253,19 +237,16 @@ def on_a_way(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _variants(problem: Problem) -> list[Variant]:
     """Those that virtual workers can run."""
-    if not set(SCHEDULES) & set(problem.job.schedules):
-        raise UnsupportedError(
-            f"solver 'hetpipe': its stages alternate between forwards and backwards, as under "
-            f"{' or '.join(SCHEDULES)}; the job allows {', '.join(problem.job.schedules)}"
-        )
+    require_schedules(problem, NAME, SCHEDULES)
+    require_single_devices(problem, NAME)
     variants = [
         variant
         for variant in problem.variants
         if variant.schedule in SCHEDULES and problem.job.allows_replicas(1, variant.micro_batch)
     ]
-    if not variants or 1 not in problem.tensor_parallel_degrees:
+    if not variants:
         raise UnsupportedError(
-            "solver 'hetpipe': each of its stages has a single device; allow 1 among replicas and tensor parallelism"
+            f"solver {NAME!r}: each of its stages has a single device, and the job asks for more replicas; allow 1"
         )
     return variants
 
@@ -317,7 +298,7 @@ def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[
     cluster = search.costs.of(variant.share).cluster
     if cluster.num_devices <= tables.num_layers:
         for order in itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS):
-            yield Worker(tables, variant, worker_seats(cluster, order))
+            yield Worker(tables, variant, seats_host_by_host(cluster, order))
 
 
 def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
@@ -336,23 +317,3 @@ def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProbl
             beginning = (choices[run] for run in following[runs.start[following] == layer])
             program += pulp.lpSum(ending) == pulp.lpSum(beginning)
     return program, choices
-
-
-def _highs(search: Search) -> pulp.LpSolver:
-    def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:
-        data_in.user_interrupt = search.cancelled
-
-    return pulp.HiGHS(
-        # Callbacks never fire while the output is off.
-        msg=True,
-        log_to_console=False,
-        callbackTuple=(stop_if_cancelled, None),
-        callbacksToActivate=[pulp.HiGHS.hscb.HighsCallbackType.kCallbackMipInterrupt],
-        timeLimit=min(search.seconds_left, LONGEST_S),
-        gapRel=GAP,
-        gapAbs=0.0,
-        threads=search.options.threads,
-        random_seed=search.options.seed,
-        # With presolve some worse cuts are called optimal: see planner.solvers.textbook_milp.
-        presolve="off",
-    )

@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.core.errors import StagecutError
 from planner.cost.plan_costs import Floats, Ints
-
-StopCheck = Callable[[], bool]
+from planner.solvers.options import StopCheck
 
 
 class Outcome(Enum):

@@ -12,7 +12,8 @@ import numpy as np
 from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.pruning import arc_prices
 from planner.network.rows import Rows
-from planner.solvers.highs import LinearProgram, Outcome, StopCheck, solve_linear
+from planner.solvers.highs import LinearProgram, Outcome, solve_linear
+from planner.solvers.options import StopCheck
 
 MAX_ROUNDS = 12
 ENOUGH = 1e-3

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.solvers.highs import StopCheck
 from planner.solvers.interleaved_costs import ROUNDING, ChunkCosts
 from planner.solvers.interleaved_relaxation import Relaxation, least_values
+from planner.solvers.options import StopCheck
 
 BLOCK, BLOCK_VALUES = 256, 2_000_000
 """Nodes branched at once; fewer where their children would have more values of forms."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost.plan_costs import Floats
-from planner.solvers.highs import LinearProgram, StopCheck, solve_linear
+from planner.solvers.highs import LinearProgram, solve_linear
 from planner.solvers.interleaved_costs import OF_LAYERS, ROUNDING, ChunkCosts, Cost
 from planner.solvers.interleaved_rows import average_weights
+from planner.solvers.options import StopCheck
 
 MAX_ROUNDS, FEWEST_ROUNDS, ROUND_COEFFICIENTS = 24, 6, 2_000_000
 """Of column generation; fewer where they would handle more coefficients of rows in all."""

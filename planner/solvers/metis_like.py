@@ -33,7 +33,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.core.cluster import Cluster
-from planner.core.errors import UnsupportedError
 from planner.core.placement import Placement
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
@@ -43,10 +42,14 @@ from planner.cost.plan_costs import Ints
 from planner.network.layout import assemble
 from planner.network.seating import Seat
 from planner.solvers.balance import balanced
+from planner.solvers.refusals import require_schedules
 from planner.solvers.search import Search
 from planner.solvers.seated import SeatedStages
 from planner.solvers.stage_tables import StageTables
 
+NAME = "metis-like"
+OBJECTIVE = "estimated iteration time, s"
+SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 VARIANCE = 0.5
 """Least size of a device group, relative to an equal part of the devices."""
 MOST_ORDERS, MOST_DEALS, MOST_SIZES = 24, 6, 4
@@ -63,23 +66,19 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job allows interleaved plans only.
     """
-    if set(problem.job.schedules) == {Schedule.INTERLEAVED}:
-        raise UnsupportedError(
-            "solver 'metis-like': its stages have devices of their own, and the job allows interleaved plans only; "
-            f"allow {Schedule.ONE_F_ONE_B}"
-        )
+    require_schedules(problem, NAME, SCHEDULES)
     tables, known = StageTables(search.costs), dict[Share, list[Grouping]]()
     # Under GPipe the fewest plans fit.
     for variant in sorted(problem.variants, key=lambda variant: variant.schedule is Schedule.GPIPE):
         if search.out_of_budget:
             break
-        if variant.schedule is not Schedule.INTERLEAVED:
+        if variant.schedule in SCHEDULES:
             if variant.share not in known:
                 cluster = search.costs.of(variant.share).cluster
                 known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
             drafts = _drafts(search, tables, variant, known[variant.share])
             _offer_best(search, sorted(drafts, key=lambda draft: draft.seconds))
-    return search.result("metis-like", proves=False)
+    return search.result(NAME, proves=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,4 +257,4 @@ def _offer_best(search: Search, drafts: Sequence[Draft]) -> None:
         variant = draft.seated.variant
         plan = assemble(search.costs.of(variant.share), variant, draft.seated.layout(draft.stops))
         if plan is not None:
-            search.offer_with(plan, OwnObjective(name="estimated iteration time, s", value=draft.seconds))
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))

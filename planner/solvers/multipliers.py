@@ -9,7 +9,8 @@ import numpy as np
 from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.lagrangian import Multipliers, Priced, price
 from planner.network.rows import Rows
-from planner.solvers.highs import Outcome, StopCheck, solve_linear
+from planner.solvers.highs import Outcome, solve_linear
+from planner.solvers.options import StopCheck
 from planner.solvers.stage_program import stage_program
 
 FIRST_ARCS, MORE_ARCS = 1500, 800

@@ -1,9 +1,13 @@
 """What a caller may ask of any solver."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from planner.core.checks import require, require_count, require_non_negative, require_positive
+
+StopCheck = Callable[[], bool]
+"""Asked again and again, it says when to give up."""
 
 
 class RowChoice(StrEnum):

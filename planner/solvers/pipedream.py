@@ -44,14 +44,9 @@ from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
 from planner.core.share import WHOLE
 from planner.cost.plan_costs import Floats
+from planner.solvers.refusals import require_single_devices
 from planner.solvers.search import Search
-from planner.solvers.uniform_cluster import (
-    Group,
-    UniformCluster,
-    require_single_devices,
-    uniform_cluster,
-    uniform_variants,
-)
+from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_cluster, uniform_variants
 
 NAME = "pipedream"
 OBJECTIVE = "time per sample of the slowest stage, s"
@@ -96,8 +91,8 @@ def _is_component(part: UniformCluster, whole: UniformCluster) -> bool:
 def _unknown_pipelines(whole: UniformCluster) -> str:
     known = sorted({1, whole.num_servers, whole.num_devices})
     return (
-        f"{NAME} knows one pipeline, or one on every server or device, and the job allows no such number of them: "
-        f"allow pipelines of {', '.join(map(str, known))}"
+        f"solver {NAME!r}: it knows one pipeline, or one on every server or device, and the job allows no such number "
+        f"of them; allow pipelines of {', '.join(map(str, known))}"
     )
 
 

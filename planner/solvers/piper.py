@@ -61,6 +61,8 @@ from planner.cost.stage_costs import StageCosts
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_variants
 
+NAME = "piper"
+OBJECTIVE = "time per sample, s"
 TOLERANCE = 1e-6
 """The bisection ends within this of the least load."""
 MEMORY_TOLD = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -85,11 +87,11 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    for variant, uniform in uniform_variants(search, "piper", schedules=(Schedule.ONE_F_ONE_B,)):
+    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
         if search.out_of_budget:
             break
         _offer(search, variant, uniform)
-    return search.result("piper", proves=False)
+    return search.result(NAME, proves=False)
 
 
 def _offer(search: Search, variant: Variant, uniform: UniformCluster) -> None:
@@ -100,7 +102,7 @@ def _offer(search: Search, variant: Variant, uniform: UniformCluster) -> None:
             return
         plan = uniform.plan(variant, division.stops, division.groups)
         if plan is not None:
-            search.offer_with(plan, OwnObjective(name="time per sample, s", value=division.load_s / samples))
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=division.load_s / samples))
             return
 
 
@@ -306,14 +308,7 @@ def _between(prefix_sums: Floats, row: Ints, chain: Chain) -> Floats:
 
 
 def _groups(variant: Variant, uniform: UniformCluster) -> list[Group]:
-    """Every group that is part of a server or whole servers, small ones first."""
-    problem, width = uniform.costs.problem, uniform.devices_per_server
-    most = width * uniform.most_servers_per_stage
-    groups = [
-        Group(replicas=replicas, tensor_parallel=degree)
-        for degree in problem.tensor_parallel_degrees
-        for replicas in range(1, most // degree + 1)
-        if problem.job.allows_replicas(replicas, variant.micro_batch)
-        and (replicas * degree <= width or (replicas * degree % width == 0 and width % degree == 0))
-    ]
+    """Every group that is part of a server, or whole servers where all are alike; small ones first."""
+    most = uniform.devices_per_server * uniform.most_servers_per_stage
+    groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= most)
     return sorted(groups, key=lambda group: (group.num_devices, group.tensor_parallel))

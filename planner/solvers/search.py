@@ -17,7 +17,7 @@ from planner.cost.plan_costs import PlanCosts
 from planner.simulator.bounds import lower_bound
 from planner.simulator.engine import iteration_times
 from planner.simulator.slicing import as_stated, paying_count
-from planner.solvers.options import SolveOptions
+from planner.solvers.options import SolveOptions, StopCheck
 from planner.solvers.resident_memory import MemoryWatch
 from planner.solvers.step_clock import StepClock
 
@@ -103,6 +103,25 @@ class Search:
             self._own_objective = own_objective
         return seconds
 
+    def offer_by_bound(
+        self, plans: Sequence[Plan], own_objective: Callable[[Plan], OwnObjective] | None = None
+    ) -> None:
+        """Simulate plans in the order of their lower bounds, while these are below the best time.
+
+        Parameters
+        ----------
+        own_objective
+            What their planner minimises, see :meth:`offer_with`.
+        """
+        bounds = [lower_bound(self.costs.plan(plan), any_slicing=True) for plan in plans]
+        for index in sorted(range(len(plans)), key=lambda index: bounds[index]):
+            if bounds[index] >= self.best_s or (self.best_plan is not None and self.out_of_budget):
+                break
+            if own_objective is None:
+                self.offer([plans[index]])
+            else:
+                self.offer_with(plans[index], own_objective(plans[index]))
+
     def begin_from(self, plan: Plan) -> None:
         """Take a plan known from elsewhere as the best one so far, if the search space has it."""
         stated = as_stated(self.problem, plan)
@@ -135,7 +154,7 @@ class Search:
         limit = self.options.time_limit_s
         return math.inf if limit is None else max(0.0, limit - self.seconds)
 
-    def stop_after(self, seconds: float) -> Callable[[], bool]:
+    def stop_after(self, seconds: float) -> StopCheck:
         """A check that says stop once cancelled, or that many seconds from now."""
         deadline_s = self.seconds + seconds
         return lambda: self.cancelled or self._too_much_memory or self.seconds > deadline_s

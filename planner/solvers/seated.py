@@ -11,7 +11,7 @@ from planner.core.problem import Variant
 from planner.core.schedule import warmup_depths
 from planner.cost.links import half_transfer_s, link_between_hosts, link_within_host
 from planner.cost.plan_costs import Floats, Ints
-from planner.network.layout import Block, Layout
+from planner.network.layout import Layout, layout_on
 from planner.network.seating import Seat
 from planner.solvers.stage_tables import StageTables
 
@@ -78,10 +78,7 @@ class SeatedStages:
 
     def layout(self, stops: Ints) -> Layout:
         """The layout of one cut, stops of shape (S,)."""
-        return tuple(
-            Block(stop=int(stop), placement=seat.placement, opens=seat.opens)
-            for stop, seat in zip(stops, self.seats, strict=True)
-        )
+        return layout_on(self.seats, stops)
 
     def costs(self, stops: Ints) -> CutCosts:
         """Costs of many cuts.

@@ -14,7 +14,7 @@ from planner.core.result import Shortage
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.solvers.feasibility import UndecidedError, fitting_plan
-from planner.solvers.highs import StopCheck
+from planner.solvers.options import StopCheck
 
 PRECISION = 0.01
 """Memory factors are found to this relative precision."""

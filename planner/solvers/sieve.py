@@ -9,8 +9,8 @@ import numpy as np
 from planner.cost.plan_costs import Floats, Ints
 from planner.network.pruning import lowest_times
 from planner.network.rows import Rows
-from planner.solvers.highs import StopCheck
 from planner.solvers.host_prices import find_host_prices
+from planner.solvers.options import StopCheck
 
 WORTHWHILE = 0.95
 """Share of the arcs that a round must leave out for another one to follow: less than this are left."""

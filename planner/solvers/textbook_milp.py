@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import pulp
 
@@ -21,15 +20,9 @@ from planner.core.schedule import Schedule
 from planner.network.layout import Block, assemble
 from planner.network.rows import SHARED_FAMILIES
 from planner.simulator.bounds import lower_bound
+from planner.solvers.pulp_highs import LONGEST_S, TOLERANCE, highs
 from planner.solvers.search import Search
 from planner.solvers.textbook_model import TextbookModel
-
-TOLERANCE = 1e-9
-"""Of the rows."""
-INTEGER_TOLERANCE = 1e-7
-"""Of the integers: HiGHS errs more often with a tighter one, and ends with errors more often with a looser one."""
-LONGEST_S = 1e7
-"""What "no time limit" is for a solver."""
 
 
 class Outcome(Enum):
@@ -136,35 +129,13 @@ def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Ou
     until = search.seconds + seconds
     outcome, bound = Outcome.STOPPED, 0.0
     for presolve in ("off", "choose"):
-        model.program.solve(_highs(search, presolve=presolve, seconds=until - search.seconds))
+        model.program.solve(highs(search, until - search.seconds, presolve=presolve))
         bound = max(bound, float(model.program.solverModel.getInfo().mip_dual_bound))
         outcome = Outcome.INFEASIBLE if bound == math.inf else _outcome(model)
         failed = model.program.sol_status == pulp.LpSolutionNoSolutionFound
         if not failed or search.cancelled or search.seconds >= until:
             break
     return outcome, bound
-
-
-def _highs(search: Search, *, presolve: str, seconds: float) -> pulp.LpSolver:
-    def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:
-        data_in.user_interrupt = search.cancelled
-
-    return pulp.HiGHS(
-        # Callbacks never fire while the output is off.
-        msg=True,
-        log_to_console=False,
-        callbackTuple=(stop_if_cancelled, None),
-        callbacksToActivate=[pulp.HiGHS.hscb.HighsCallbackType.kCallbackMipInterrupt],
-        timeLimit=min(max(0.0, seconds), LONGEST_S),
-        gapRel=0.0,
-        gapAbs=0.0,
-        threads=search.options.threads,
-        random_seed=search.options.seed,
-        presolve=presolve,
-        mip_feasibility_tolerance=INTEGER_TOLERANCE,
-        primal_feasibility_tolerance=TOLERANCE,
-        dual_feasibility_tolerance=TOLERANCE,
-    )
 
 
 def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:

@@ -7,24 +7,23 @@ these really are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.core.cluster import UNLIMITED, Cluster, Link, Server, slowest
+from planner.core.cluster import Link
 from planner.core.errors import UnsupportedError
 from planner.core.placement import Placement
 from planner.core.plan import Plan
-from planner.core.problem import Problem, Variant
+from planner.core.problem import Variant
 from planner.core.schedule import Schedule
-from planner.core.share import WHOLE, Share
 from planner.cost.cost_model import CostModel
-from planner.cost.links import link_between_hosts, link_within_host
 from planner.cost.plan_costs import Ints
 from planner.cost.stage_costs import StageCostModel, StageCosts
-from planner.network.layout import RECOMPUTE_MODES, Block, assemble
+from planner.network.layout import RECOMPUTE_MODES, assemble, layout_on
 from planner.network.seating import Seat
+from planner.solvers.equal_servers import equal_servers, equal_share
+from planner.solvers.refusals import require_schedules
 from planner.solvers.search import Search
 from planner.solvers.uniform_intervals import Intervals
 
@@ -105,14 +104,24 @@ class UniformCluster:
         )
         return Intervals(num_layers=problem.model.num_layers, modes=tuple(costs), limit_bytes=self.memory_bytes)
 
-    def replicas(self, micro_batch: int) -> tuple[int, ...]:
-        """How many replicas of one device each a stage may have: within a server, or on whole servers."""
-        return tuple(
-            number
-            for number in range(1, self.num_devices + 1)
-            if (number <= self.devices_per_server or number % self.devices_per_server == 0)
-            and self.costs.problem.job.allows_replicas(number, micro_batch)
+    def groups(self, micro_batch: int) -> tuple[Group, ...]:
+        """Every group that the job allows: part of a server, or whole servers with each replica inside one."""
+        problem, width = self.costs.problem, self.devices_per_server
+        groups = (
+            Group(replicas=replicas, tensor_parallel=degree)
+            for degree in problem.tensor_parallel_degrees
+            for replicas in range(1, min(micro_batch, self.num_devices // degree) + 1)
+            if problem.job.allows_replicas(replicas, micro_batch)
         )
+        return tuple(
+            group
+            for group in groups
+            if group.num_devices <= width or (group.num_devices % width == 0 and width % group.tensor_parallel == 0)
+        )
+
+    def replicas(self, micro_batch: int) -> tuple[int, ...]:
+        """How many replicas of one device each a stage may have."""
+        return tuple(group.replicas for group in self.groups(micro_batch) if group.tensor_parallel == 1)
 
     def seats(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[Seat, ...] | None:
         """Seats of consecutive groups, server after server; None if the servers do not suffice.
@@ -163,11 +172,7 @@ class UniformCluster:
         seats = self.seats(groups, opens=opens)
         if seats is None:
             return None
-        layout = tuple(
-            Block(stop=stop, placement=seat.placement, opens=seat.opens)
-            for stop, seat in zip(stops, seats, strict=True)
-        )
-        return assemble(self.costs, variant, layout)
+        return assemble(self.costs, variant, layout_on(seats, stops))
 
     def _placement(self, group: Group, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)
@@ -207,8 +212,9 @@ def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
     sizes = {island.count for server in cluster.servers for island in server.islands}
     if len(sizes) > 1:
         raise UnsupportedError(
-            f"{solver} plans for servers with equally many devices of one kind; "
-            f"cluster {cluster.name!r} has {', '.join(map(str, sorted(sizes)))}"
+            f"solver {solver!r}: it plans for servers with equally many devices of one kind, and those of cluster "
+            f"{cluster.name!r} have {', '.join(map(str, sorted(sizes)))}; "
+            "use a solver for unlike servers, for example 'milp'"
         )
     slots = tuple(
         Slot(server_class=index, host=host, island=island)
@@ -216,11 +222,11 @@ def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
         for host in range(server.count)
         for island in range(len(server.islands))
     )
-    equal = _equal_servers(costs, slots)
+    equal = equal_servers(costs)
     (server,) = equal.servers
     return UniformCluster(
         costs=costs,
-        stages=StageCostModel(costs.problem, _equal_share(costs.share), equal),
+        stages=StageCostModel(costs.problem, equal_share(costs.share), equal),
         slots=slots,
         devices_per_server=sizes.pop(),
         memory_bytes=equal.device_types[0].memory_bytes,
@@ -232,18 +238,18 @@ def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
 def uniform_variants(
     search: Search, solver: str, *, schedules: Sequence[Schedule]
 ) -> list[tuple[Variant, UniformCluster]]:
-    """Every variant of these schedules whose pipelines each have equal servers; those with the fewest devices first.
+    """Every variant of these schedules whose pipelines each have equal servers, the quickest to plan first.
+
+    These are the variants whose pipelines have the fewest devices.
 
     Raises
     ------
     UnsupportedError
         If the job allows none of the schedules, or if no share of the cluster consists of equal servers.
     """
-    problem, found, unequal = search.problem, list[tuple[Variant, UniformCluster]](), list[UnsupportedError]()
-    if not set(schedules) & set(problem.job.schedules):
-        known, allowed = ", ".join(schedules), ", ".join(problem.job.schedules)
-        raise UnsupportedError(f"{solver} knows schedule {known} only, and the job allows {allowed}: allow {known}")
-    for variant in problem.variants:
+    require_schedules(search.problem, solver, schedules)
+    found, unequal = list[tuple[Variant, UniformCluster]](), list[UnsupportedError]()
+    for variant in search.problem.variants:
         if variant.schedule in schedules:
             try:
                 found.append((variant, uniform_cluster(search.costs.of(variant.share), solver)))
@@ -252,73 +258,3 @@ def uniform_variants(
     if not found:
         raise unequal[0]
     return sorted(found, key=lambda pair: pair[1].num_devices)
-
-
-def require_single_devices(problem: Problem, solver: str) -> None:
-    """Accept jobs that allow stages without tensor parallelism, for a planner that knows no others.
-
-    Raises
-    ------
-    UnsupportedError
-        If the job does not.
-    """
-    if 1 not in problem.tensor_parallel_degrees:
-        degrees = ", ".join(map(str, problem.tensor_parallel_degrees))
-        raise UnsupportedError(
-            f"{solver} knows no tensor parallelism, and the job asks for a tensor_parallel of {degrees}: allow 1"
-        )
-
-
-def _equal_servers(costs: CostModel, slots: Sequence[Slot]) -> Cluster:
-    """A cluster of one class of servers; measured all-reduces are those of the slowest devices' island."""
-    cluster = costs.cluster
-    islands = [island for server in cluster.servers for island in server.islands]
-    slot = max(dict.fromkeys(replace(slot, host=0) for slot in slots), key=lambda slot: _whole_model_s(costs, slot))
-    island = replace(
-        cluster.servers[slot.server_class].islands[slot.island],
-        fabric=_slowest([island.fabric for island in islands]),
-        shared=any(island.shared for island in islands),
-    )
-    memory_bytes = min(cluster.device_type(island.device_type).memory_bytes for island in islands)
-    return Cluster(
-        name=f"{cluster.name} with equal servers",
-        device_types=(replace(cluster.device_type(island.device_type), memory_bytes=memory_bytes),),
-        servers=(Server(name="server", islands=(island,), count=len(slots)),),
-        network=_slowest(_ways(cluster, costs.share)),
-    )
-
-
-def _equal_share(share: Share) -> Share:
-    """The same for the only class: rings of pipelines leave the hosts if they do in any class."""
-    return WHOLE if share == WHOLE else replace(share, host_splits=(max(share.host_splits),))
-
-
-def _whole_model_s(costs: CostModel, slot: Slot) -> float:
-    """Forward and backward of one sample through all layers on one device."""
-    placement = Placement(server_class=slot.server_class, island=slot.island)
-    cost = costs.stage(placement, micro_batch=1, recompute=False, start=0, stop=costs.problem.model.num_layers)
-    return float(cost.forward_s[0] + cost.backward_s[0])
-
-
-def _ways(cluster: Cluster, share: Share) -> list[Link]:
-    """All ways from one server to another, hosts and islands of one host alike, those of other pipelines included."""
-    pairs = combinations_with_replacement(range(len(cluster.servers)), 2)
-    between_hosts = [
-        link_between_hosts(cluster, (first, 1), (second, 1))
-        for first, second in pairs
-        if first != second or cluster.servers[first].count > 1 or share.host_split(first) > 1
-    ]
-    bridges = [
-        link_within_host(cluster, index, first, second)
-        for index, server in enumerate(cluster.servers)
-        for first, second in combinations_with_replacement(range(len(server.islands)), 2)
-        if first != second
-    ]
-    return between_hosts + bridges
-
-
-def _slowest(links: Sequence[Link]) -> Link:
-    link = UNLIMITED
-    for other in links:
-        link = slowest(link, other)
-    return link

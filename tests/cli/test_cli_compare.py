@@ -4,6 +4,7 @@ import pytest
 
 from planner.cli import compare
 from planner.core.result import Result, Status
+from planner.core.units import format_seconds
 
 
 def test_one_row_per_solver_in_the_order_given(plan_json, tiny):
@@ -22,6 +23,14 @@ def test_table_is_on_stdout(plan, tiny):
     assert done.exit_code == 0
     assert "x slower than best" in done.stdout
     assert done.stdout.index("greedy") < done.stdout.index("even")
+
+
+def test_own_objectives_stand_below_the_table(plan, plan_json, tiny):
+    alpa, even = plan_json("compare", *tiny, "--solvers", "alpa,even")["results"]
+    assert (alpa["own_objective"]["name"], even["own_objective"]) == ("latency, s", None)
+    shown = plan("compare", *tiny, "--solvers", "alpa,even").stdout
+    assert f"alpa: own objective {format_seconds(alpa['own_objective']['value'])} (latency)" in shown
+    assert "even: own objective" not in shown
 
 
 def test_a_solver_that_cannot_express_the_problem_gets_a_row(plan, plan_json):

@@ -76,6 +76,16 @@ def test_a_wrong_format_is_told_with_lines_and_nothing_is_written(plan, tmp_path
     assert not out.exists()
 
 
+def test_a_graph_that_is_said_to_be_one_is_read_as_one(plan, tmp_path):
+    """Its first line is no node: that is told, and not that the file is no JSON."""
+    path = tmp_path / "graph.txt"
+    path.write_text("node1 - Linear(8, 8)\n")
+    done = plan("convert", path, "--from", "pipedream", "-o", tmp_path / "p.json")
+    assert done.exit_code == 3
+    assert "graph.txt:1: " in done.stderr
+    assert "must be 'node -- description" in done.stderr
+
+
 def test_devices_without_times_do_not_compute_for_free(plan, tmp_path):
     """A catalogue cluster has peak rates, but the profile has no operations to divide by them."""
     out = tmp_path / "p.json"

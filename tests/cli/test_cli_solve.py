@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from planner.core.units import format_seconds
 from planner.solvers.registry import SOLVERS
 
 
@@ -17,6 +18,15 @@ def test_answer_is_on_stdout_and_progress_on_stderr(plan, tiny):
     assert done.stdout.splitlines()[-1].count("proven optimal") == 1
     assert "best " in done.stderr
     assert "best " not in done.stdout
+
+
+def test_planner_with_an_objective_of_its_own_states_it(plan, plan_json, tiny):
+    """Alpa has its latency; an even split is not made for anything."""
+    own = plan_json("solve", *tiny, "--solver", "alpa")["own_objective"]
+    assert own["name"] == "latency, s"
+    shown = f"own objective       {format_seconds(own['value'])} (latency)"
+    assert shown in plan("solve", *tiny, "--solver", "alpa").stdout
+    assert "own objective" not in plan("solve", *tiny, "--solver", "even").stdout
 
 
 def test_quiet_leaves_stderr_empty(plan, tiny, tmp_path):

@@ -20,6 +20,7 @@ def line(case, error, *, difference=0.0, contaminated=False):
     return dilated.Line(
         case=case,
         measured_s=case.simulated_s * (1 + error),
+        start_up_s=case.start_up_s * (1 + error),
         run_queue_share=0.01,
         contaminated=contaminated,
         gradient_difference=difference,
@@ -63,6 +64,14 @@ def test_the_table_says_what_was_measured(cases):
     assert cells[0] == cases[0].name
     assert cells[-3:] == ["+1.00 %", "1.00 % (contaminated)", "pass"]
     assert "1 of 1 plans" in dilated.verdict(lines)
+
+
+def test_start_up_is_halved_in_the_simulator(cases):
+    """Three forwards of 50 ms before the last of four stages, seven of 24 ms before the last of eight; half of each."""
+    table = dilated.start_up_table([line(case, 0.0) for case in cases])
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[2:]]
+    simulated = [row[1:] for row in rows if row[0].endswith("simulated")]
+    assert simulated == [["150 ms", "75 ms", "0.500"], ["168 ms", "84 ms", "0.500"]]
 
 
 def test_what_is_kept_is_json(cases):

@@ -7,16 +7,20 @@ import pytest
 
 from benchmarks import formulations, pages, quality, results, rivals, scaling, solver_steps, speed
 from benchmarks.__main__ import DRIVERS
+from benchmarks.best_known import read_entries
 from benchmarks.driver import Driver, Request
 from benchmarks.generated_clusters import pods
 from benchmarks.measuring import GAP_MARKS, Answer, answer_of, answer_to, measured, measured_here
 from benchmarks.papers import driver as papers
 from benchmarks.papers import startup
-from benchmarks.papers.autopipe_h import balance_table
-from benchmarks.registry import BALANCE, SCALING, SETS, SMOKE
+from benchmarks.papers.autopipe_h import balance_table, side_by_side
+from benchmarks.registry import BALANCE, BALANCE_OF_BLOCKS, SCALING, SETS, SMOKE
 from benchmarks.specs import COMPARED
 from planner.core.errors import BadInputError
+from planner.core.placement import Placement
 from planner.core.result import HistoryPoint, Result, Status
+from planner.cost.cost_model import CostModel
+from planner.network.layout import Block, assemble
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import SOLVERS, run
 
@@ -75,6 +79,13 @@ def test_a_bound_above_the_time_of_a_plan_is_complained_of():
     """A bound of 1.1 s where a plan takes 1 s."""
     part = {"milp": replace(_answer(1.0), bound_s=1.1).tree()}
     assert "a bound is above the time of a plan: instance" in quality.complaint({"instance": part})
+
+
+def test_a_best_known_bound_above_the_time_of_a_plan_is_complained_of():
+    """A plan that takes half of what is filed as proven."""
+    name, entry = next(iter(read_entries().items()))
+    part = {"milp": _answer(entry.bound_s / 2).tree()}
+    assert f"a bound is above the time of a plan: {name}" in quality.complaint({name: part})
 
 
 def test_the_best_published_planner_is_named():
@@ -186,6 +197,30 @@ def test_balance_is_shown_with_the_number_of_stages():
     assert "1 s, 1.500 (2)" in balance_table({"a": {"milp": answer}})
 
 
+def test_planners_of_blocks_stand_beside_those_of_parts():
+    """Two specs that differ in nothing else make one row."""
+    found = {"a, r 1": {"dapple": _answer(1.0)}, "a, r 1, whole blocks": {"dapple": _answer(2.0)}}
+    (answers,) = side_by_side(found).values()
+    assert {name: answer.objective_s for name, answer in answers.items()} == {"dapple": 1.0, "dapple of blocks": 2.0}
+
+
+def test_whole_blocks_take_as_long_as_their_parts():
+    """24 blocks between embedding and head; the cut after the first two blocks is after the first four parts."""
+    blocks, parts = BALANCE_OF_BLOCKS[0].problem(), BALANCE[0].problem()
+    assert blocks.model.num_layers == 26
+    assert blocks.model.num_params == parts.model.num_params
+    times_s = []
+    for problem, cut in ((blocks, 3), (parts, 5)):
+        costs, device = CostModel(problem), Placement(server_class=0, island=0)
+        layout = tuple(
+            Block(stop=stop, placement=device, opens=stop == cut) for stop in (cut, problem.model.num_layers)
+        )
+        plan = assemble(costs, problem.variants[0], layout)
+        numbers = costs.plan(plan)
+        times_s.append([*numbers.forward_s, *numbers.backward_s, *numbers.transfer_s, *numbers.saved_bytes])
+    assert times_s[0] == pytest.approx(times_s[1], rel=1e-12)
+
+
 def test_the_balance_of_an_answer_is_that_of_its_plan():
     """Four stages, which an even number of layers leaves uneven."""
     even = measured_here(BALANCE[0], "even", SolveOptions()).answer
@@ -240,6 +275,15 @@ def test_parts_are_kept_as_they_come_and_measured_again_by_name(tmp_path, capsys
     driver.main(["--docs", "--from-results"], results=tmp_path)
     assert pages.table_in(page.read_text(), "values") == json.dumps({"one": {"value": 0}, "two": {"value": 2}})
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("arguments", [("--quick",), ("--solvers", "even"), ("--time-scale", "0.1")])
+def test_pages_are_written_from_whole_measurements_only(arguments, tmp_path, capsys):
+    """Wrong usage, before anything is measured."""
+    driver = Driver(name="some", jobs={}, quick_jobs={}, tables=lambda _: {})
+    with pytest.raises(SystemExit, match="2"):
+        driver.main(["--docs", *arguments], results=tmp_path)
+    assert "--docs: pages tell of all solvers" in capsys.readouterr().err
 
 
 def test_a_complaint_is_an_exit_code(tmp_path, capsys):

@@ -67,8 +67,13 @@ class ForeignFile:
         )
 
 
-def open_foreign(path: str) -> ForeignFile:
+def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
     """Read a file.
+
+    Parameters
+    ----------
+    stated
+        Its format, where the user says so.
 
     Raises
     ------
@@ -76,7 +81,8 @@ def open_foreign(path: str) -> ForeignFile:
         If it cannot be read, or is neither JSON nor a graph of lines.
     """
     text = read_text(path)
-    if looks_like_pipedream(text):
+    is_graph = looks_like_pipedream(text) if stated is None else stated is Format.PIPEDREAM
+    if is_graph:
         return ForeignFile(path=path, text=text, document=None)
     return ForeignFile(path=path, text=text, document=parse_document(text, file=path))
 

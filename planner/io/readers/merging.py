@@ -1,14 +1,15 @@
-"""Which nodes of a chain are one layer: those between which a cut is never useful.
+"""Which nodes of a chain are one layer: those between which a cut is hardly ever useful.
 
-Two rules, both leaving every plan that they exclude a plan that is at least as good:
+Two rules:
 
 - *idle nodes*: where nodes that take no time and have no weights stand between two that do, every boundary
   of that run splits the work alike, up to the activations of the idle nodes themselves. The one with the
   fewest bytes stays, the first among equals; before the first working node and after the last none stays.
 - *branches*: where everything before a stretch of the chain reaches it through one node and leaves it through
   another one, its inner boundaries go if each carries at least as many bytes as the better of the two ends, and if the
-  whole stretch, as one layer, takes no more seconds, weights and saved bytes than the largest node of the model:
-  the finest balance that the model allows is then not finer with them.
+  whole stretch, as one layer, takes no more seconds, weights and saved bytes than the largest node of the model.
+  No layer is larger than that node then, which some stage holds in any case. Few stages may balance a little
+  worse, though: of 10 + (4 + 5) + 10 s, two stages take 19 and 10 s in place of 14 and 15.
 """
 
 from collections.abc import Iterator, Sequence

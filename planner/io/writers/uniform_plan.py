@@ -50,9 +50,7 @@ class UniformPlan:
         )
 
 
-def uniform_plan(
-    problem: Problem, plan: Plan, *, target: str, schedules: Mapping[Schedule, str], skip_edges: bool = False
-) -> UniformPlan:
+def uniform_plan(problem: Problem, plan: Plan, *, target: str, schedules: Mapping[Schedule, str]) -> UniformPlan:
     """The plan, if all its stages are used alike.
 
     Parameters
@@ -61,15 +59,13 @@ def uniform_plan(
         The framework, for messages.
     schedules
         Those it has, by what it calls them.
-    skip_edges
-        Whether its stages can hand tensors past their neighbours.
 
     Raises
     ------
     UnsupportedError
         With every reason why the framework cannot run the plan.
     """
-    reasons = list(_reasons(problem.model, plan, schedules=schedules, skip_edges=skip_edges))
+    reasons = list(_reasons(problem.model, plan, schedules=schedules))
     if reasons:
         raise UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
     return UniformPlan(
@@ -83,12 +79,10 @@ def uniform_plan(
     )
 
 
-def _reasons(
-    model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str], skip_edges: bool
-) -> tuple[str, ...]:
+def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> tuple[str, ...]:
     stages = plan.stages
     sizes = {size for stage in stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
-    crossed = [] if skip_edges else _crossed(model, plan)
+    crossed = _crossed(model, plan)
     rules = (
         (
             plan.schedule not in schedules,

@@ -1,10 +1,10 @@
-"""Names of devices for placements."""
+"""Seats of stages."""
 
 import pytest
 
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.placement import Placement
-from planner.network.seating import Seat, seat_stages
+from planner.network.seating import Seat, seat_stages, seats_host_by_host
 from tests.catalogue import kinds
 
 ISLANDS = (Island(device_type="gpu", count=2), Island(device_type="gpu", count=1))
@@ -57,3 +57,11 @@ def test_whole_hosts_are_taken_together():
 )
 def test_what_the_cluster_lacks_is_not_seated(seats):
     assert seat_stages(CLUSTER, seats) is None
+
+
+def test_equal_groups_are_seated_host_by_host():
+    """The class of twins first; pairs leave the third device of each mixed host idle, single devices none."""
+    pairs = seat_stages(CLUSTER, seats_host_by_host(CLUSTER, (1, 0), replicas=2))
+    assert pairs == [(f"{host}/0", f"{host}/1") for host in ("twin-0", "twin-1", "twin-2", "mixed-0", "mixed-1")]
+    singles = seat_stages(CLUSTER, seats_host_by_host(CLUSTER, (0,)))
+    assert singles == [(f"{host}/{device}",) for host in ("mixed-0", "mixed-1") for device in range(3)]

@@ -8,7 +8,7 @@ import pytest
 from planner.core.cluster import Link
 from planner.core.model import Layer, ModelProfile
 from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.result import Result, Status, StopCause
+from planner.core.result import OwnObjective, Result, Status, StopCause
 from planner.core.schedule import Schedule
 from planner.core.share import Share
 from planner.report.labels import (
@@ -18,6 +18,7 @@ from planner.report.labels import (
     device_label,
     layer_label,
     link_label,
+    own_objective_label,
     percent_label,
     plan_label,
     share_label,
@@ -57,6 +58,17 @@ def test_infinite_sizes_are_called_unlimited():
 @pytest.mark.parametrize(("count", "label"), [(0, "0"), (12, "12"), (1.558e9, "1.56 G"), (3.2e15, "3.2 P")])
 def test_counts_get_a_prefix(count, label):
     assert count_label(count) == label
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "label"),
+    [
+        ("latency, s", 0.4054, "405.4 ms (latency)"),
+        ("parameters of the largest stage", 1.558e9, "1.56 G (parameters of the largest stage)"),
+    ],
+)
+def test_own_objective_has_its_unit(name, value, label):
+    assert own_objective_label(OwnObjective(name=name, value=value)) == label
 
 
 def test_unknown_share_is_a_dash():

@@ -53,6 +53,13 @@ def test_the_smallest_count_that_saves_all_there_is_to_save(num_stages, unsliced
         assert time_of(costs.sliced(more)) == sliced_s == lower_bound(costs.sliced(more))
 
 
+def test_under_gpipe_halves_save_nothing_unless_all_are_halved():
+    """A whole last micro-batch passes all stages before the first backward: 8 + 3 s, and 8 + 1.5 s in halves."""
+    costs = sliceable(4, schedule=Schedule.GPIPE)
+    assert [time_of(costs.sliced(num_sliced)) for num_sliced in (0, 1, 7, 8)] == [33.0, 33.0, 33.0, 31.5]
+    assert paying_count(costs, 33.0) == (0, 33.0)
+
+
 def test_an_action_overhead_of_half_a_forward_makes_slicing_useless():
     """Halves as long as the whole: the first half comes no sooner than the whole would."""
     costs = sliceable(8, overhead_s=0.5)

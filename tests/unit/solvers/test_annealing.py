@@ -95,5 +95,5 @@ def test_interleaved_plans_alone_are_refused():
     problem = Problem(
         model=chain(4, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.INTERLEAVED)
     )
-    with pytest.raises(UnsupportedError, match=r"annealing.*interleaved plans only; allow 1f1b"):
+    with pytest.raises(UnsupportedError, match=r"annealing.*the job allows interleaved; allow gpipe or 1f1b"):
         run(problem, "annealing", OPTIONS)

@@ -241,7 +241,7 @@ def test_plans_are_legal_whatever_the_problem(problem):
 
 def test_other_schedules_are_refused():
     problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="dapple knows schedule 1f1b only, and the job allows gpipe"):
+    with pytest.raises(UnsupportedError, match="'dapple': it knows schedule 1f1b only, and the job allows gpipe"):
         _solve(problem)
 
 
@@ -251,5 +251,5 @@ def test_jobs_that_ask_for_tensor_parallelism_are_refused():
         cluster=one_server("gpu", 2),
         job=job(2, tensor_parallel=(2,), optimizer=NOTHING_KEPT),
     )
-    with pytest.raises(UnsupportedError, match="dapple knows no tensor parallelism"):
+    with pytest.raises(UnsupportedError, match="solver 'dapple': it knows no tensor parallelism"):
         _solve(problem)

@@ -15,7 +15,8 @@ from planner.core.problem import Problem
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
-from planner.solvers.hetpipe import GAP, PRECISION, Worker, best_stops, bracket, on_a_way, worker_seats
+from planner.network.seating import seats_host_by_host
+from planner.solvers.hetpipe import GAP, PRECISION, Worker, best_stops, bracket, on_a_way
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from planner.solvers.search import Search
@@ -64,7 +65,7 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
     cluster = search.costs.of(variant.share).cluster
     if not problem.job.allows_replicas(1, variant.micro_batch) or cluster.num_devices > problem.model.num_layers:
         return
-    worker = Worker(StageTables(search.costs), variant, worker_seats(cluster, range(len(cluster.servers))))
+    worker = Worker(StageTables(search.costs), variant, seats_host_by_host(cluster, range(len(cluster.servers))))
     stages, layers = worker.num_stages, problem.model.num_layers
     for in_flight in ([1] * stages, [min(2, stages - stage) for stage in range(stages)]):
         cuts = [(*inner, layers) for inner in itertools.combinations(range(1, layers), stages - 1)]
@@ -158,7 +159,7 @@ def test_worker_with_more_devices_than_layers_is_passed_over():
 def test_job_without_alternating_schedules_is_refused():
     problem = fast_and_slow()
     gpipe = replace(problem, job=replace(problem.job, schedules=(Schedule.GPIPE,)))
-    with pytest.raises(UnsupportedError, match=r"hetpipe.*1f1b or eager-1f1b; the job allows gpipe"):
+    with pytest.raises(UnsupportedError, match=r"hetpipe.*1f1b and eager-1f1b only, and the job allows gpipe"):
         _solved(gpipe)
 
 

@@ -11,7 +11,7 @@ from planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
-from planner.network.layout import Block, assemble
+from planner.network.layout import assemble, layout_on
 from planner.simulator.bounds import lower_bound
 from planner.solvers.balance import balanced
 from planner.solvers.mapping_links import load_bound, tied_sums
@@ -32,11 +32,7 @@ NO_LIMIT = SolveOptions(time_limit_s=None)
 
 def _value(costs, variant, mapping, stops, *, loads):
     """The largest row of a mapping from the costs of its plan; infinite where it does not fit."""
-    layout = tuple(
-        Block(stop=stop, placement=seat.placement, opens=seat.opens)
-        for stop, seat in zip(stops, seats_of(mapping), strict=True)
-    )
-    plan = assemble(costs, variant, layout)
+    plan = assemble(costs, variant, layout_on(seats_of(mapping), stops))
     if plan is None:
         return float("inf")
     numbers = costs.plan(plan)

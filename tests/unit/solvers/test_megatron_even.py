@@ -125,12 +125,12 @@ def test_schedules_of_others_are_refused():
     problem = Problem(
         model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.EAGER_ONE_F_ONE_B)
     )
-    with pytest.raises(UnsupportedError, match=r"megatron-even.*1f1b and interleaved only; the job allows eager-1f1b"):
+    with pytest.raises(UnsupportedError, match="1f1b and interleaved only, and the job allows eager-1f1b"):
         _solved(problem)
 
 
 def test_servers_of_unlike_size_are_refused():
     servers = tuple(Server(name=f"host{n}", islands=(Island(device_type="gpu", count=n),)) for n in (1, 2))
     cluster = Cluster(name="unlike", device_types=kinds(gpu=float("inf")), servers=servers)
-    with pytest.raises(UnsupportedError, match="megatron-even plans for servers with equally many devices"):
+    with pytest.raises(UnsupportedError, match="'megatron-even': it plans for servers with equally many devices"):
         _solved(Problem(model=chain(3, {"gpu": 1.0}), cluster=cluster, job=job(2)))

@@ -206,7 +206,7 @@ def test_stages_span_servers_of_one_class_only():
 
 def test_other_schedules_are_refused():
     problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="pipedream knows schedule 1f1b only, and the job allows gpipe"):
+    with pytest.raises(UnsupportedError, match="'pipedream': it knows schedule 1f1b only, and the job allows gpipe"):
         _solve(problem)
 
 

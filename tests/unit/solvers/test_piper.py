@@ -230,12 +230,12 @@ def test_no_time_is_no_plan():
 
 def test_other_schedules_are_refused():
     problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="piper knows schedule 1f1b only, and the job allows gpipe"):
+    with pytest.raises(UnsupportedError, match="'piper': it knows schedule 1f1b only, and the job allows gpipe"):
         divided_by(problem)
 
 
 def test_servers_of_several_sizes_are_refused():
     servers = tuple(Server(name=f"host-{size}", islands=(Island(device_type="gpu", count=size),)) for size in (1, 2))
     cluster = Cluster(name="uneven", device_types=kinds(gpu=math.inf), servers=servers)
-    with pytest.raises(UnsupportedError, match="piper plans for servers with equally many devices"):
+    with pytest.raises(UnsupportedError, match="solver 'piper': it plans for servers with equally many devices"):
         divided_by(Problem(model=chain(2, {"gpu": 2.0}), cluster=cluster, job=job(2)))

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError
+from planner.core.errors import BadInputError, UnsupportedError
 from planner.core.result import Status, StopCause
 from planner.core.schedule import Schedule
+from planner.cost.cost_model import CostModel
+from planner.cost.legality import faults
 from planner.solvers.options import RowChoice, SolveOptions
 from planner.solvers.registry import AUTO, MOST_STATES, SOLVERS, load, run, solver_for
 from tests.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
+TESTED_APART = ("brute-force", "textbook-milp", "textbook-milp-cbc", "milp", "dp", "greedy", "even", "annealing")
+"""Solvers with tests of their own on the known optima."""
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -121,3 +125,19 @@ def test_heuristic_never_beats_the_known_optimum(name, known):
         assert result.status is Status.FEASIBLE
         assert result.objective_s >= known.optimum_s
         assert result.bound_s is None
+
+
+@pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.name)
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name not in TESTED_APART])
+def test_planner_of_a_paper_never_beats_the_known_optimum(name, known):
+    """It may refuse the problem in its own name, or find nothing though there is a plan."""
+    try:
+        result = run(known.problem, name, SolveOptions())
+    except UnsupportedError as refusal:
+        assert str(refusal).startswith(f"solver '{name}': ")
+        return
+    assert (result.solver, result.bound_s) == (name, None)
+    assert result.status is (Status.NO_PLAN if result.plan is None else Status.FEASIBLE)
+    if result.plan is not None:
+        assert faults(CostModel(known.problem), result.plan) == ()
+        assert result.objective_s >= known.optimum_s

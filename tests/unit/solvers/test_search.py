@@ -34,6 +34,15 @@ def test_plans_are_simulated_in_order_and_the_best_is_kept():
     assert record.best_plan == CUT[2]
 
 
+def test_plans_are_tried_by_bound_until_none_can_be_faster():
+    """Halves take 20 s, which is their bound too; the bounds of the others are at least 24 s."""
+    record = search()
+    record.offer_by_bound([ON_FIRST, *CUT.values()], lambda plan: OwnObjective(name="stages", value=len(plan.stages)))
+    result = record.result("even", proves=False)
+    assert (result.plan, dict(result.counts)) == (CUT[2], {"plans simulated": 1})
+    assert result.own_objective == OwnObjective(name="stages", value=2)
+
+
 def sliceable(**choices):
     """Micro-batches of two samples: a stage of two layers has F = B = 4, and the pipeline of two takes 5 x 8 = 40 s."""
     return replace(PROBLEM, job=job(4, micro_batch=2, action_overhead_s=0.0, **choices))

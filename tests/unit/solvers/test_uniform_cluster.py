@@ -18,8 +18,8 @@ from planner.cost.cost_model import CostModel
 from planner.network.seating import seat_stages
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
-from planner.solvers.uniform_cluster import Group, require_single_devices, uniform_cluster, uniform_variants
-from tests.catalogue import chain, job, kinds, layer, one_server
+from planner.solvers.uniform_cluster import Group, uniform_cluster, uniform_variants
+from tests.catalogue import chain, job, kinds, layer
 
 GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
 
@@ -166,6 +166,18 @@ def test_replicas_divide_the_micro_batch_and_fill_servers():
     assert uniform.replicas(12) == (1, 2, 3, 6, 12)
 
 
+def test_each_replica_of_a_group_on_whole_servers_is_inside_one():
+    """Two servers of 3 devices, 6 samples, degrees 1 and 2.
+
+    3 replicas of 2 devices are as many as both servers have, but one would lie across them; 2 of 2 are neither part
+    of a server nor whole ones.
+    """
+    problem = _problem(_host("a", "fast", size=3, count=2))
+    problem = replace(problem, model=chain(4, {"fast": 1.0, "slow": 3.0}, tensor_parallel_bytes=0.0))
+    groups = [(group.replicas, group.tensor_parallel) for group in _uniform(problem).groups(6)]
+    assert groups == [(1, 1), (2, 1), (3, 1), (6, 1), (1, 2)]
+
+
 def test_plan_is_laid_over_the_real_servers():
     uniform = _uniform(_problem(_host("a", "fast"), _host("b", "slow"), memory_bytes=(math.inf, math.inf)))
     (variant,) = uniform.costs.problem.variants
@@ -207,7 +219,7 @@ def test_intervals_are_those_of_single_stages():
 
 
 def test_unequal_servers_are_refused():
-    with pytest.raises(UnsupportedError, match="equally many devices of one kind; cluster 'real' has 1, 2"):
+    with pytest.raises(UnsupportedError, match="one kind, and those of cluster 'real' have 1, 2; use"):
         _uniform(_problem(_host("a", "fast", size=1), _host("b", "fast", size=2)))
 
 
@@ -225,12 +237,5 @@ def test_variants_of_few_devices_come_first():
 
 def test_jobs_with_none_of_the_schedules_are_refused():
     search = Search(_problem(_host("a", "fast")), SolveOptions())
-    with pytest.raises(UnsupportedError, match="planner knows schedule gpipe only, and the job allows 1f1b"):
+    with pytest.raises(UnsupportedError, match="it knows schedule gpipe only, and the job allows 1f1b; allow gpipe"):
         uniform_variants(search, "planner", schedules=(Schedule.GPIPE,))
-
-
-def test_degrees_of_tensor_parallelism_must_include_one():
-    problem = Problem(model=chain(1, {"gpu": 1.0}, tensor_parallel_bytes=1.0), cluster=one_server("gpu", 2), job=job(1))
-    require_single_devices(problem, "planner")
-    with pytest.raises(UnsupportedError, match="the job asks for a tensor_parallel of 2: allow 1"):
-        require_single_devices(replace(problem, job=replace(problem.job, tensor_parallel=(2,))), "planner")

@@ -1,0 +1,51 @@
+"""All devices in equal groups."""
+
+from planner.core.cluster import Cluster, Island, Server
+from planner.core.problem import Problem
+from planner.cost.cost_model import CostModel
+from planner.solvers.equal_groups import plans_of_variants, seats_over_all_devices
+from planner.solvers.options import SolveOptions
+from planner.solvers.search import Search
+from tests.catalogue import INFINITE, chain, job, kinds
+
+
+def _problem(*servers, **choices):
+    """Servers given as (number of hosts, devices of each)."""
+    made = tuple(
+        Server(name=f"s{index}", count=count, islands=(Island(device_type="gpu", count=size),))
+        for index, (count, size) in enumerate(servers)
+    )
+    cluster = Cluster(name="made", device_types=kinds(gpu=INFINITE), servers=made)
+    return Problem(model=chain(4, {"gpu": 1.0}, tensor_parallel_bytes=0.0), cluster=cluster, job=job(4, **choices))
+
+
+def _groups(problem, degrees):
+    """Replicas, degree and stages."""
+    (variant,) = problem.variants
+    found = seats_over_all_devices(CostModel(problem), variant, degrees, solver="planner")
+    return [(seats[0].placement.replicas, seats[0].placement.tensor_parallel, len(seats)) for seats in found]
+
+
+def test_every_size_of_groups_that_takes_all_devices_is_met():
+    """Two hosts of two devices, 4 samples: p x t x d = 4, t inside a host."""
+    problem = _problem((2, 2), micro_batch=4)
+    assert _groups(problem, (1,)) == [(1, 1, 4), (2, 1, 2), (4, 1, 1)]
+    assert _groups(problem, (1, 2)) == [(1, 1, 4), (2, 1, 2), (4, 1, 1), (1, 2, 2), (2, 2, 1)]
+
+
+def test_groups_that_leave_devices_idle_are_left_out():
+    """Pairs do not fill hosts of three, though they divide six devices."""
+    assert _groups(_problem((2, 3), micro_batch=2), (1,)) == [(1, 1, 6)]
+
+
+def test_shares_with_unlike_servers_are_passed_over():
+    """Two hosts of one device and one of two; each of two pipelines has a device of either class."""
+    problem, met = _problem((2, 1), (1, 2), pipelines=(1, 2)), []
+
+    def plans_of(costs, variant):
+        for seats in seats_over_all_devices(costs, variant, (1,), solver="planner"):
+            met.append((variant.share.num_pipelines, len(seats)))
+        return ()
+
+    assert plans_of_variants(Search(problem, SolveOptions()), problem.variants, plans_of) == []
+    assert met == [(2, 2)]
