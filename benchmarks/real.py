@@ -4,9 +4,10 @@
 
 Measures links with `plan profile links`, layers with `plan profile model`, plans with `plan solve`, trains with
 `plan run`, and puts predicted beside measured time. Run queues do not tell when a shared machine is slower
-as a whole, and it changes its speed within seconds. So short profiles and short runs take turns, and medians of
-either over all rounds are compared. A case is contaminated if too few steps pass the gate of `plan run`, or
-if the medians of the even rounds and of the odd ones differ too much. Such cases are tried again.
+as a whole, and it changes its speed within seconds. So short profiles and short runs take turns, and the lower
+quartiles of either over all rounds, which neighbours disturb least, are compared. A case is contaminated if too
+few rounds have a step that passes the gate of `plan run`, or if the errors of the even rounds and of the odd
+ones are too far apart. Such cases are tried again.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.results import keep_results
-from planner.core.model import Layer, ModelProfile, TimeTable
+from planner.core.model import ModelProfile
 from planner.cost.cost_model import CostModel
 from planner.io.plan_file import PlanFile, read_plan_file
 from planner.io.profile import read_profile
@@ -29,12 +30,12 @@ from planner.simulator.engine import iteration_times
 
 LIMIT = 0.08
 """Largest error that is accepted, of a case that passes the gate."""
-DRIFT = 0.03
-"""Largest difference between even and odd rounds, of profiles and of steps, of a case that passes the gate."""
-CLEAN_STEPS = 10
-"""Fewest clean steps of a case that passes the gate."""
-TRIES = 3
-ROUNDS, STEPS, REPETITIONS = 8, 5, 3
+APART = 0.05
+"""Largest difference between the errors of even and of odd rounds, of a case that passes the gate."""
+CLEAN_ROUNDS = 5
+"""Fewest rounds with a clean step of a case that passes the gate."""
+TRIES = 2
+ROUNDS, STEPS, REPETITIONS = 6, 6, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,8 @@ def run(case: Case, folder: Path) -> list[dict[str, object]]:
 class Round:
     """A profile, and the steps that were trained next."""
 
-    profile: ModelProfile
+    predicted_s: float
+    """Simulated with the profile."""
     clean_s: tuple[float, ...]
     """Seconds of the steps that pass the gate of `plan run`."""
 
@@ -114,11 +116,19 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
     """Plan once, then measure and train in turn."""
     profile(case, folder / "profile.json")
     path = solve(case, folder)
-    rounds = [Round(profile=profile(case, folder / "profile.json"), clean_s=steps(path, folder)) for _ in range(ROUNDS)]
-    return comparison(read_plan_file(path), rounds)
+    planned = read_plan_file(path)
+    rounds = [measured_round(case, planned, path, folder) for _ in range(ROUNDS)]
+    return {"stages": len(planned.plan.stages), **comparison(rounds)}
 
 
-def steps(path: Path, folder: Path) -> tuple[float, ...]:
+def measured_round(case: Case, planned: PlanFile, path: Path, folder: Path) -> Round:
+    """Measure the layers, then train."""
+    problem = replace(planned.problem, model=profile(case, folder / "profile.json"))
+    predicted_s = float(iteration_times([CostModel(problem).plan(planned.plan)])[0])
+    return Round(predicted_s=predicted_s, clean_s=train(path, folder))
+
+
+def train(path: Path, folder: Path) -> tuple[float, ...]:
     """Train by a plan; seconds of the clean steps."""
     record = folder / "run.json"
     options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
@@ -127,59 +137,39 @@ def steps(path: Path, folder: Path) -> tuple[float, ...]:
     return tuple(step["seconds"] for step in found if step["clean"])
 
 
-def comparison(planned: PlanFile, rounds: Sequence[Round]) -> dict[str, object]:
-    """Predicted beside measured, and how far even and odd rounds are apart."""
-    predicted_s, measured_s = predicted(planned, rounds), measured(rounds)
-    halves = (rounds[::2], rounds[1::2])
-    profile_drift = relative_difference(*(predicted(planned, half) for half in halves))
-    step_drift = relative_difference(*(measured(half) for half in halves))
-    clean_steps = sum(len(own.clean_s) for own in rounds)
+def comparison(rounds: Sequence[Round]) -> dict[str, object]:
+    """Predicted beside measured, in all rounds, in the even ones, and in the odd ones."""
+    even, odd = error(rounds[::2]), error(rounds[1::2])
+    clean_rounds = sum(bool(own.clean_s) for own in rounds)
     return {
-        "stages": len(planned.plan.stages),
-        "predicted_s": predicted_s,
-        "measured_s": measured_s,
-        "error": measured_s / predicted_s - 1,
-        "profile_drift": profile_drift,
-        "step_drift": step_drift,
-        "contaminated": clean_steps < CLEAN_STEPS or not max(profile_drift, step_drift) <= DRIFT,
-        "clean_steps": clean_steps,
+        "predicted_s": predicted(rounds),
+        "measured_s": measured(rounds),
+        "error": error(rounds),
+        "error_even": even,
+        "error_odd": odd,
+        "contaminated": clean_rounds < CLEAN_ROUNDS or not abs(even - odd) <= APART,
+        "clean_steps": sum(len(own.clean_s) for own in rounds),
     }
 
 
-def predicted(planned: PlanFile, rounds: Sequence[Round]) -> float:
-    """Simulated seconds of the plan with every layer at its median over the rounds."""
-    problem = replace(planned.problem, model=median_profile([own.profile for own in rounds]))
-    return float(iteration_times([CostModel(problem).plan(planned.plan)])[0])
+def error(rounds: Sequence[Round]) -> float:
+    """Relative, of the predicted time."""
+    return measured(rounds) / predicted(rounds) - 1
+
+
+def predicted(rounds: Sequence[Round]) -> float:
+    """Lower quartile of the simulated seconds."""
+    return lower_quartile([own.predicted_s for own in rounds])
 
 
 def measured(rounds: Sequence[Round]) -> float:
-    """Median of the clean steps; no number where there is none."""
-    clean_s = [seconds for own in rounds for seconds in own.clean_s]
-    return statistics.median(clean_s) if clean_s else float("nan")
+    """Lower quartile of the medians of the rounds."""
+    return lower_quartile([statistics.median(own.clean_s) for own in rounds if own.clean_s])
 
 
-def median_profile(profiles: Sequence[ModelProfile]) -> ModelProfile:
-    """The median of every time."""
-    layers = zip(*(own.layers for own in profiles), strict=True)
-    return replace(profiles[0], layers=tuple(_median_layer(own) for own in layers))
-
-
-def _median_layer(layers: Sequence[Layer]) -> Layer:
-    tables = zip(*(layer.times for layer in layers), strict=True)
-    return replace(layers[0], times=tuple(_median_table(own) for own in tables))
-
-
-def _median_table(tables: Sequence[TimeTable]) -> TimeTable:
-    return replace(
-        tables[0],
-        forward_s=tuple(map(statistics.median, zip(*(table.forward_s for table in tables), strict=True))),
-        backward_s=tuple(map(statistics.median, zip(*(table.backward_s for table in tables), strict=True))),
-    )
-
-
-def relative_difference(first_s: float, second_s: float) -> float:
-    """Of two times, relative to their mean."""
-    return 2 * abs(first_s - second_s) / (first_s + second_s)
+def lower_quartile(seconds: Sequence[float]) -> float:
+    """No number where there are fewer than two."""
+    return statistics.quantiles(seconds, method="inclusive")[0] if len(seconds) > 1 else float("nan")
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -190,24 +180,21 @@ def table(rows: list[dict[str, object]]) -> str:
         "predicted",
         "measured",
         "error",
+        "even rounds",
+        "odd rounds",
         "clean steps",
-        "profiles drift",
-        "steps drift",
         "contaminated",
     )
 
     def cells(row: dict[str, object]) -> tuple[str, ...]:
-        names = ("predicted_s", "measured_s", "error", "profile_drift", "step_drift")
-        predicted_s, measured_s, error, profile_drift, step_drift = (float(str(row[name])) for name in names)
+        predicted_s, measured_s = (float(str(row[name])) for name in ("predicted_s", "measured_s"))
         return (
             str(row["case"]),
             str(row["stages"]),
             f"{1e3 * predicted_s:.0f} ms",
             f"{1e3 * measured_s:.0f} ms",
-            f"{100 * error:+.2f} %",
+            *(f"{100 * float(str(row[name])):+.2f} %" for name in ("error", "error_even", "error_odd")),
             f"{row['clean_steps']} of {ROUNDS * STEPS}",
-            f"{100 * profile_drift:.1f} %",
-            f"{100 * step_drift:.1f} %",
             f"{'yes' if row['contaminated'] else 'no'}, try {row['tries']}",
         )
 
