@@ -2,12 +2,11 @@
 
     python -m benchmarks.real [--docs]
 
-Measures links with `plan profile links`, layers with `plan profile model`, plans with `plan solve`, trains with
-`plan run`, and puts predicted beside measured time. Run queues do not tell when a shared machine is slower
-as a whole, and it changes its speed within seconds. So short profiles and short runs take turns, and the lower
-quartiles of either over all rounds, which neighbours disturb least, are compared. A case is contaminated if too
-few rounds have a step that passes the gate of `plan run`, or if the errors of the even rounds and of the odd
-ones are too far apart. Such cases are tried again.
+Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and
+puts predicted beside measured time. Run queues do not tell when a shared machine is slower as a
+whole, so the layers are measured again after each run. A run is contaminated if too few of its steps pass
+the gate of `plan run`, if its steps differ too much among themselves, or if the two profiles around it
+do. Such runs are tried again.
 """
 
 import argparse
@@ -16,26 +15,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.results import keep_results
-from planner.core.model import ModelProfile
-from planner.cost.cost_model import CostModel
-from planner.io.plan_file import PlanFile, read_plan_file
-from planner.io.profile import read_profile
-from planner.simulator.engine import iteration_times
 
 LIMIT = 0.08
-"""Largest error that is accepted, of a case that passes the gate."""
-APART = 0.05
-"""Largest difference between the errors of even and of odd rounds, of a case that passes the gate."""
-CLEAN_ROUNDS = 5
-"""Fewest rounds with a clean step of a case that passes the gate."""
-TRIES = 2
-ROUNDS, STEPS, REPETITIONS = 6, 6, 3
+"""Largest error that is accepted, of a run that passes the gate."""
+DRIFT = 0.03
+"""Largest difference between the profiles before and after a run that passes the gate."""
+SPREAD = 0.05
+"""Largest distance between the quartiles of the steps, relative to their median, of a run that passes the gate."""
+CLEAN_STEPS = 3
+"""Fewest clean steps of a run that passes the gate."""
+TRIES = 8
+STEPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +64,16 @@ def plan(*arguments: object) -> dict[str, object]:
     return answer
 
 
-def profile(case: Case, path: Path) -> ModelProfile:
-    """Measure the model with both cores at work."""
+def profile(case: Case, path: Path) -> float:
+    """Measure the model with both cores at work; seconds of its layers, forward and backward."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
-        *("--repetitions", REPETITIONS, "-o", path, "--force", "--quiet"),
+        *("--repetitions", 8),
+        *("-o", path, "--force", "--quiet"),
     )
-    return read_profile(path)
+    layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
+    directions = (layer[name] for layer in layers for name in ("forward_s", "backward_s"))
+    return sum(seconds for by_type in directions for by_size in by_type.values() for seconds in by_size.values())
 
 
 def solve(case: Case, folder: Path) -> Path:
@@ -83,7 +81,7 @@ def solve(case: Case, folder: Path) -> Path:
     path = folder / f"{case.name}.plan.json"
     plan(
         "solve",
-        *("--model", folder / "profile.json", "--cluster", folder / "cluster.json"),
+        *("--model", folder / "before.json", "--cluster", folder / "cluster.json"),
         *("--global-batch", case.global_batch, "--micro-batch", case.micro_batch, "--schedule", case.schedule),
         *("--replicas", 1, "--tensor-parallel", 1, "--pipelines", 1, "--recompute", "never"),
         *("-o", path, "--force", "--quiet"),
@@ -102,74 +100,28 @@ def run(case: Case, folder: Path) -> list[dict[str, object]]:
     return rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """A profile, and the steps that were trained next."""
-
-    predicted_s: float
-    """Simulated with the profile."""
-    clean_s: tuple[float, ...]
-    """Seconds of the steps that pass the gate of `plan run`."""
-
-
 def attempt(case: Case, folder: Path) -> dict[str, object]:
-    """Plan once, then measure and train in turn."""
-    profile(case, folder / "profile.json")
-    path = solve(case, folder)
-    planned = read_plan_file(path)
-    rounds = [measured_round(case, planned, path, folder) for _ in range(ROUNDS)]
-    return {"stages": len(planned.plan.stages), **comparison(rounds)}
-
-
-def measured_round(case: Case, planned: PlanFile, path: Path, folder: Path) -> Round:
-    """Measure the layers, then train."""
-    problem = replace(planned.problem, model=profile(case, folder / "profile.json"))
-    predicted_s = float(iteration_times([CostModel(problem).plan(planned.plan)])[0])
-    return Round(predicted_s=predicted_s, clean_s=train(path, folder))
-
-
-def train(path: Path, folder: Path) -> tuple[float, ...]:
-    """Train by a plan; seconds of the clean steps."""
-    record = folder / "run.json"
+    """Profile, plan, run, profile again."""
+    before_s = profile(case, folder / "before.json")
+    path, record = solve(case, folder), folder / "run.json"
     options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
     plan("run", path, *options, "--quiet")
-    found = json.loads(record.read_text(encoding="utf-8"))["steps"][-STEPS:]
-    return tuple(step["seconds"] for step in found if step["clean"])
-
-
-def comparison(rounds: Sequence[Round]) -> dict[str, object]:
-    """Predicted beside measured, in all rounds, in the even ones, and in the odd ones."""
-    even, odd = error(rounds[::2]), error(rounds[1::2])
-    clean_rounds = sum(bool(own.clean_s) for own in rounds)
+    drift = profile(case, folder / "after.json") / before_s - 1
+    answer = json.loads(record.read_text(encoding="utf-8"))
+    steps = answer["steps"][-STEPS:]
+    clean_steps = sum(step["clean"] for step in steps)
+    quartiles_s = statistics.quantiles([step["seconds"] for step in steps])
+    spread = (quartiles_s[2] - quartiles_s[0]) / quartiles_s[1]
     return {
-        "predicted_s": predicted(rounds),
-        "measured_s": measured(rounds),
-        "error": error(rounds),
-        "error_even": even,
-        "error_odd": odd,
-        "contaminated": clean_rounds < CLEAN_ROUNDS or not abs(even - odd) <= APART,
-        "clean_steps": sum(len(own.clean_s) for own in rounds),
+        "stages": len(json.loads(path.read_text(encoding="utf-8"))["plan"]["pipelines"][0]["stages"]),
+        "predicted_s": answer["predicted_s"],
+        "measured_s": answer["measured_s"],
+        "error": answer["measured_s"] / answer["predicted_s"] - 1,
+        "drift": drift,
+        "spread": spread,
+        "contaminated": clean_steps < CLEAN_STEPS or spread > SPREAD or abs(drift) > DRIFT,
+        "clean_steps": clean_steps,
     }
-
-
-def error(rounds: Sequence[Round]) -> float:
-    """Relative, of the predicted time."""
-    return measured(rounds) / predicted(rounds) - 1
-
-
-def predicted(rounds: Sequence[Round]) -> float:
-    """Lower quartile of the simulated seconds."""
-    return lower_quartile([own.predicted_s for own in rounds])
-
-
-def measured(rounds: Sequence[Round]) -> float:
-    """Lower quartile of the medians of the rounds."""
-    return lower_quartile([statistics.median(own.clean_s) for own in rounds if own.clean_s])
-
-
-def lower_quartile(seconds: Sequence[float]) -> float:
-    """No number where there are fewer than two."""
-    return statistics.quantiles(seconds, method="inclusive")[0] if len(seconds) > 1 else float("nan")
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -180,21 +132,24 @@ def table(rows: list[dict[str, object]]) -> str:
         "predicted",
         "measured",
         "error",
-        "even rounds",
-        "odd rounds",
         "clean steps",
+        "spread",
+        "profile after",
         "contaminated",
     )
 
     def cells(row: dict[str, object]) -> tuple[str, ...]:
-        predicted_s, measured_s = (float(str(row[name])) for name in ("predicted_s", "measured_s"))
+        names = ("predicted_s", "measured_s", "error", "spread", "drift")
+        predicted_s, measured_s, error, spread, drift = (float(str(row[name])) for name in names)
         return (
             str(row["case"]),
             str(row["stages"]),
             f"{1e3 * predicted_s:.0f} ms",
             f"{1e3 * measured_s:.0f} ms",
-            *(f"{100 * float(str(row[name])):+.2f} %" for name in ("error", "error_even", "error_odd")),
-            f"{row['clean_steps']} of {ROUNDS * STEPS}",
+            f"{100 * error:+.2f} %",
+            f"{row['clean_steps']} of {STEPS}",
+            f"{100 * spread:.1f} %",
+            f"{100 * drift:+.2f} %",
             f"{'yes' if row['contaminated'] else 'no'}, try {row['tries']}",
         )
 
