@@ -44,6 +44,11 @@ class Request:
     quick: bool = False
     by: Measure = measured
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what is measured is kept: all that belongs to a part, and nothing tiny in its place."""
+        return not self.quick and self.solvers is None
+
     def answers(self, spec: Spec) -> dict[str, Measured]:
         """The answer of every solver to a spec."""
         return {solver: self.answer(spec, solver) for solver in spec.solvers if self.wants(solver)}
@@ -109,17 +114,16 @@ class Driver:
         """Run all jobs that were asked for, and keep them as they come."""
         request = Request(time_scale=chosen.time_scale, solvers=chosen.solvers, quick=chosen.quick)
         jobs = self.quick_jobs if chosen.quick else self.jobs
-        keeps = not chosen.quick and chosen.solvers is None
         kept = Kept(stamp=Stamp.here(time_scale=chosen.time_scale), parts={})
-        if keeps and chosen.only:
+        if request.keeps and chosen.only:
             check_stamp(self.name, kept.stamp, folder=results)
         for name, job in jobs.items():
             if chosen.only in name:
                 print(f"{name} ...", file=sys.stderr, flush=True)
                 kept = kept.with_part(name, job(request))
-                if keeps:
+                if request.keeps:
                     keep_part(self.name, name, kept, expected=self.jobs, folder=results)
-        return read_kept(self.name, self.jobs, folder=results) if keeps else kept.parts
+        return read_kept(self.name, self.jobs, folder=results) if request.keeps else kept.parts
 
     def render(self, parts: Parts) -> None:
         """Put tables into pages, and write the pictures."""

@@ -31,7 +31,7 @@ Answers = Mapping[str, Answer]
 def measure(spec: Spec, request: Request) -> Tree:
     """The answer of every solver to one spec; what is better than the best known is filed."""
     found = request.answers(spec)
-    if not request.quick:
+    if request.keeps:
         improve(spec, found)
     return {solver: measured.answer.tree() for solver, measured in found.items()}
 

@@ -61,7 +61,7 @@ EPSILON = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slicing:
+class Division:
     """Stages of one pipeline."""
 
     stops: tuple[int, ...]
@@ -97,10 +97,10 @@ def solve(problem: Problem, search: Search) -> Result:
     for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
         if search.out_of_budget:
             break
-        slicing = Alpa(variant, uniform).slice(search)
-        plan = None if slicing is None else uniform.plan(variant, slicing.stops, slicing.groups)
-        if slicing is not None and plan is not None:
-            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=slicing.latency_s))
+        division = Alpa(variant, uniform).divide(search)
+        plan = None if division is None else uniform.plan(variant, division.stops, division.groups)
+        if division is not None and plan is not None:
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=division.latency_s))
     return search.result(NAME, proves=False)
 
 
@@ -115,7 +115,7 @@ class Alpa:
         meshes = [Submesh(variant, uniform, size) for size in _sizes(uniform)]
         self._meshes = [mesh for mesh in meshes if mesh.groups]
 
-    def slice(self, search: Search) -> Slicing | None:
+    def divide(self, search: Search) -> Division | None:
         """The stages with the least latency, within epsilon; None if none fit. Out of budget, the best ones so far."""
         best, tie = self.within(math.inf, search), itertools.count()
         if best is None:
@@ -128,12 +128,12 @@ class Alpa:
             middle_s = (low_s + upper.max_s) / 2
             for start_s, found in ((low_s, self.within(middle_s, search)), (middle_s, upper)):
                 if found is not None:
-                    best = min(best, found, key=lambda slicing: slicing.latency_s)
+                    best = min(best, found, key=lambda division: division.latency_s)
                     bound_s = found.sum_s + (self._num_microbatches - 1) * start_s
                     heapq.heappush(open_limits, (bound_s, next(tie), start_s, found))
         return best
 
-    def within(self, limit_s: float, search: Search) -> Slicing | None:
+    def within(self, limit_s: float, search: Search) -> Division | None:
         """Stages with the least sum, none slower than a limit; None if there are none, or out of budget.
 
         `least[s, i, d]` is F.
@@ -150,7 +150,7 @@ class Alpa:
             if np.isinf(least_s[position]).all():
                 break
         position, used = divmod(int(np.argmin(least_s[:, 0, :])), self._num_devices + 1)
-        return None if np.isinf(least_s[position, 0, used]) else self._slicing(least_s, position, used, limit_s)
+        return None if np.isinf(least_s[position, 0, used]) else self._division(least_s, position, used, limit_s)
 
     def _put_before(self, mesh: "Submesh", position: int, limit_s: float, *, rest_s: Floats, total_s: Floats) -> None:
         """Lower F by stages on a submesh that stand before what is known of the position after; both (L + 1, D + 1)."""
@@ -169,7 +169,7 @@ class Alpa:
         for last in range(self._per_server, self._num_devices + 1, self._per_server):
             total_s[:, last] = total_s[:, last - self._per_server + 1 : last + 1].min(axis=1)
 
-    def _slicing(self, least_s: Floats, position: int, used: int, limit_s: float) -> Slicing:
+    def _division(self, least_s: Floats, position: int, used: int, limit_s: float) -> Division:
         """The stages behind a value of F, first stage first."""
         stops, groups, stage_s, start = list[int](), list[Group](), list[float](), 0
         while position > 0:
@@ -178,7 +178,7 @@ class Alpa:
             groups.append(mesh.fastest_group(start, stop, position))
             stage_s.append(float(mesh.times_s(position)[start, stop]))
             position, used, start = position - 1, before, stop
-        return Slicing(
+        return Division(
             stops=tuple(stops),
             groups=tuple(groups),
             stage_s=tuple(stage_s),

@@ -20,6 +20,7 @@ the micro-batch size are set by hand there: all are tried over all devices
 recomputation are the job's choice.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,12 +30,12 @@ from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
 from planner.cost.plan_costs import Floats
 from planner.network.layout import assemble, layout_on
-from planner.solvers.equal_groups import plans_of_variants, seats_over_all_devices
-from planner.solvers.refusals import require_schedules, require_single_devices
+from planner.solvers.equal_groups import seats_over_all_devices
+from planner.solvers.refusals import require_single_devices
 from planner.solvers.search import Search
+from planner.solvers.uniform_cluster import UniformCluster, uniform_variants
 
 NAME = "deepspeed-parameters"
 OBJECTIVE = "parameters of the largest stage"
@@ -50,17 +51,16 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B without tensor parallelism, or the cluster's servers differ in size.
     """
-    require_schedules(problem, NAME, (Schedule.ONE_F_ONE_B,))
     require_single_devices(problem, NAME)
     params = layer_params(problem.model)
-    variants = [variant for variant in problem.variants if variant.schedule is Schedule.ONE_F_ONE_B]
-    plans = plans_of_variants(search, variants, lambda costs, variant: _plans(costs, variant, params))
+    variants = uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
+    plans = (_plans(uniform, variant, params) for variant, uniform in variants if not search.out_of_budget)
 
     def largest_stage(plan: Plan) -> OwnObjective:
         most = max(float(params[stage.start : stage.stop].sum()) for stage in plan.stages)
         return OwnObjective(name=OBJECTIVE, value=most)
 
-    search.offer_by_bound(plans, largest_stage)
+    search.offer_by_bound([*itertools.chain.from_iterable(plans)], largest_stage)
     return search.result(NAME, proves=False)
 
 
@@ -107,10 +107,10 @@ def _filled(sums: Floats, num_stages: int, limit: float) -> list[int] | None:
     return stops if start == num_layers else None
 
 
-def _plans(costs: CostModel, variant: Variant, params: Floats) -> Iterator[Plan]:
-    for seats in seats_over_all_devices(costs, variant, (1,), solver=NAME):
+def _plans(uniform: UniformCluster, variant: Variant, params: Floats) -> Iterator[Plan]:
+    for seats in seats_over_all_devices(uniform, variant.micro_batch, degrees=(1,)):
         if len(seats) > len(params):
             continue
-        plan = assemble(costs, variant, layout_on(seats, balanced_stops(params, len(seats))))
+        plan = assemble(uniform.costs, variant, layout_on(seats, balanced_stops(params, len(seats))))
         if plan is not None:
             yield plan

@@ -19,6 +19,7 @@ Interleaved plans take all devices too, and exist where all of these are alike. 
 job's choice.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from planner.core.model import ModelProfile
@@ -26,12 +27,11 @@ from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
 from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
 from planner.network.layout import assemble, layout_on
-from planner.solvers.equal_groups import plans_of_variants, seats_over_all_devices
+from planner.solvers.equal_groups import seats_over_all_devices
 from planner.solvers.interleaved_shapes import interleaved_plan, shapes_of
-from planner.solvers.refusals import require_schedules
 from planner.solvers.search import Search
+from planner.solvers.uniform_cluster import UniformCluster, uniform_variants
 
 NAME = "megatron-even"
 SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
@@ -45,10 +45,10 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job allows no schedule of Megatron-LM, or the cluster's servers differ in size.
     """
-    require_schedules(problem, NAME, SCHEDULES)
     starts = block_starts(problem.model)
-    variants = [variant for variant in problem.variants if variant.schedule in SCHEDULES]
-    search.offer_by_bound(plans_of_variants(search, variants, lambda costs, variant: _plans(costs, variant, starts)))
+    variants = uniform_variants(search, NAME, schedules=SCHEDULES)
+    plans = (_plans(uniform, variant, starts) for variant, uniform in variants if not search.out_of_budget)
+    search.offer_by_bound([*itertools.chain.from_iterable(plans)])
     return search.result(NAME, proves=False)
 
 
@@ -65,22 +65,23 @@ def block_starts(model: ModelProfile) -> tuple[int, ...]:
     return (0, *starts[1:])
 
 
-def _plans(costs: CostModel, variant: Variant, starts: Sequence[int]) -> Iterator[Plan]:
+def _plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> Iterator[Plan]:
     interleaved = variant.schedule is Schedule.INTERLEAVED
-    for plan in (_interleaved_plans if interleaved else _plain_plans)(costs, variant, starts):
+    for plan in (_interleaved_plans if interleaved else _plain_plans)(uniform, variant, starts):
         if plan is not None:
             yield plan
 
 
-def _plain_plans(costs: CostModel, variant: Variant, starts: Sequence[int]) -> Iterator[Plan | None]:
-    degrees = costs.problem.tensor_parallel_degrees
-    for seats in seats_over_all_devices(costs, variant, degrees, solver=NAME):
+def _plain_plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> Iterator[Plan | None]:
+    costs, degrees = uniform.costs, uniform.costs.problem.tensor_parallel_degrees
+    for seats in seats_over_all_devices(uniform, variant.micro_batch, degrees=degrees):
         if len(seats) <= len(starts):
             stops = _even_stops(costs.problem.model, starts, len(seats))
             yield assemble(costs, variant, layout_on(seats, stops))
 
 
-def _interleaved_plans(costs: CostModel, variant: Variant, starts: Sequence[int]) -> Iterator[Plan | None]:
+def _interleaved_plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> Iterator[Plan | None]:
+    costs = uniform.costs
     for shape in shapes_of(costs, variant):
         num_devices = shape.num_groups * shape.placement.replicas * shape.placement.tensor_parallel
         if num_devices == costs.cluster.num_devices and shape.num_stages <= len(starts):

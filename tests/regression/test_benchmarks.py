@@ -10,7 +10,7 @@ from benchmarks.__main__ import DRIVERS
 from benchmarks.best_known import read_entries
 from benchmarks.driver import Driver, Request
 from benchmarks.generated_clusters import pods
-from benchmarks.measuring import GAP_MARKS, Answer, answer_of, answer_to, measured, measured_here
+from benchmarks.measuring import GAP_MARKS, Answer, Measured, answer_of, answer_to, measured, measured_here
 from benchmarks.papers import driver as papers
 from benchmarks.papers import startup
 from benchmarks.papers.autopipe_h import balance_table, side_by_side
@@ -284,6 +284,16 @@ def test_pages_are_written_from_whole_measurements_only(arguments, tmp_path, cap
     with pytest.raises(SystemExit, match="2"):
         driver.main(["--docs", *arguments], results=tmp_path)
     assert "--docs: pages tell of all solvers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("request_", [Request(by=measured_here, solvers=("even",)), HERE])
+def test_a_run_that_keeps_nothing_files_no_plan(request_, monkeypatch):
+    """Even if the plan is the best one known."""
+    filed = []
+    monkeypatch.setattr(quality, "improve", lambda *_: filed.append(1))
+    quality.measure(SPEC, request_)
+    quality.measure(SPEC, Request(by=lambda *_: Measured(answer=Answer(status="feasible"))))
+    assert len(filed) == 1
 
 
 def test_a_complaint_is_an_exit_code(tmp_path, capsys):

@@ -53,13 +53,7 @@ def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
     """
     root, complaints = document.root, document.complaints
     fields = ForeignFields(complaints)
-    parts: dict[Id, _Part] = {}
-    for entry in fields.items(root, "nodes", least=1):
-        identity = fields.identity(entry, "id")
-        if identity in parts:
-            complaints.add(entry.line, (*entry.where, "id"), f"{identity!r} appears twice")
-        elif identity is not None:
-            parts[identity] = _part(entry, identity, fields, choices)
+    parts = fields.identified(root, "nodes", lambda entry, identity: _part(entry, identity, fields, choices))
     if parts and all(part.is_backward for part in parts.values()):
         complaints.add(root.line, ("nodes",), "are all of the backward pass; those of the forward pass make the layers")
     edges = _edges(root, tuple(parts), fields, choices)
@@ -105,6 +99,9 @@ class _Workload:
         self._edges = edges
         backward = {index for index, part in enumerate(parts) if part.is_backward}
         self._forward_edges = [edge for edge in edges if not {edge.source, edge.target} & backward]
+        self._sent_bytes = [0.0] * len(parts)
+        for tensor in tensors_of(tuple(self._forward_edges), micro_batch=1):
+            self._sent_bytes[tensor.source] += tensor.num_bytes
         self._weights = self._find_weights(backward)
         forward = [index for index in range(len(parts)) if index not in backward | self._weights]
         colours = {index: parts[index].colour for index in forward}
@@ -195,10 +192,9 @@ class _Workload:
             waiting = [index for index in waiting if index not in owner]
 
     def _node(self, group: list[int], backward_s: float, choices: Choices) -> GraphNode:
-        sent = {edge.source: edge.num_bytes for edge in self._forward_edges}
         main = max(group, key=lambda index: self._parts[index].seconds)
         forward_s = sum(self._parts[index].seconds for index in group)
-        handed = sum(min(sent.get(index, 0.0), self._parts[index].size_bytes) for index in group)
+        handed = sum(min(self._sent_bytes[index], self._parts[index].size_bytes) for index in group)
         return GraphNode(
             name=self._parts[main].name,
             kind=self._parts[main].name.rstrip("0123456789_") or "layer",

@@ -1,12 +1,14 @@
 """Values of files whose other keys are none of our business: strict with what is needed, blind to the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from planner.io.complaints import Complaints
 from planner.io.fields import MAX_NUMBER
 from planner.io.tree import Node
 
 Id = int | str
+Item = TypeVar("Item")
 
 
 class ForeignFields:
@@ -66,6 +68,17 @@ class ForeignFields:
             if not isinstance(item.value, Mapping):
                 self.complaints.add(item.line, item.where, f"must be a mapping, got {item.shown}")
         return tuple(item for item in node.value if isinstance(item.value, Mapping))
+
+    def identified(self, entry: Node, key: str, make: Callable[[Node, Id], Item]) -> dict[Id, Item]:
+        """What is made of the mappings of a list, by their `id`, in the file's order; each may be there once."""
+        found: dict[Id, Item] = {}
+        for item in self.items(entry, key, least=1):
+            identity = self.identity(item, "id")
+            if identity in found:
+                self.complaints.add(item.line, (*item.where, "id"), f"{identity!r} appears twice")
+            elif identity is not None:
+                found[identity] = make(item, identity)
+        return found
 
     def _missing(self, entry: Node, key: str, wanted: str) -> float:
         self.complaints.add(entry.line, (*entry.where, key), f"is missing, must be {wanted}")

@@ -46,13 +46,7 @@ def read_piper(document: Document, choices: Choices) -> Converted:
     """
     root, complaints = document.root, document.complaints
     fields = ForeignFields(complaints)
-    nodes: dict[Id, GraphNode] = {}
-    for entry in fields.items(root, "nodes", least=1):
-        identity = fields.identity(entry, "id")
-        if identity in nodes:
-            complaints.add(entry.line, (*entry.where, "id"), f"{identity!r} appears twice")
-        elif identity is not None:
-            nodes[identity] = _node(entry, identity, fields, choices)
+    nodes = fields.identified(root, "nodes", lambda entry, identity: _node(entry, identity, fields, choices))
     edges = read_edges(root, tuple(nodes), fields, bytes_key="communicationCost")
     graph = complaints.finish((nodes, edges), lambda sound: _graph(*sound, choices))
     notes = (

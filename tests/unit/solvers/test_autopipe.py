@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from planner.core.cluster import Cluster, Island, Link, Server
-from planner.core.errors import UnsupportedError
 from planner.core.job import Recompute
 from planner.core.model import ModelProfile
 from planner.core.problem import Problem
@@ -135,26 +134,6 @@ def test_whole_pipelines_are_tried():
     result = _solve(known.problem)
     assert result.plan.share.num_pipelines == 2
     assert result.objective_s == 16.0
-
-
-def test_job_without_1f1b_is_refused():
-    problem = Problem(
-        model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(4, schedule=Schedule.EAGER_ONE_F_ONE_B)
-    )
-    with pytest.raises(UnsupportedError, match="solver 'autopipe': it knows schedule 1f1b only"):
-        _solve(problem)
-
-
-def test_servers_of_different_sizes_are_refused():
-    servers = tuple(Server(name=f"host-{n}", islands=(Island(device_type="gpu", count=n),)) for n in (1, 2))
-    cluster = Cluster(name="unequal", device_types=kinds(gpu=float("inf")), servers=servers)
-    with pytest.raises(UnsupportedError, match="equally many devices"):
-        _solve(Problem(model=chain(4, {"gpu": 1.0}), cluster=cluster, job=job(4)))
-
-
-def test_search_stops_at_its_time_limit():
-    problem = Problem(model=chain(24, {"gpu": 3.0}), cluster=one_server("gpu", 5), job=job(10))
-    assert _solve(problem, time_limit_s=0.0001).status is Status.NO_PLAN
 
 
 def test_floor_is_the_time_of_stages_that_are_all_busy_until_the_end():

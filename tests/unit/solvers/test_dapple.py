@@ -2,22 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from planner.core.cluster import Cluster, Island, Link, Server
 from planner.core.errors import UnsupportedError
 from planner.core.job import Optimizer, Recompute
 from planner.core.model import ModelProfile
 from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.cost.legality import faults
 from planner.solvers.dapple import candidates, solve, terms_of
 from planner.solvers.options import SolveOptions
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, uniform_cluster
 from tests.catalogue import CATALOGUE, NOTHING_KEPT, chain, job, kinds, layer, one_server
 from tests.hybrid_pipelines import hybrid_pipelines, occupied
-from tests.property.strategies import problems
 
 GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
 
@@ -224,25 +220,6 @@ def test_whole_model_is_replicated_as_pipelines_of_its_own():
     result = _solve(problem)
     assert len(result.plan.pipelines) == 2
     assert result.own_objective.value == result.objective_s == 18.0
-
-
-@given(problems(max_layers=6))
-@settings(max_examples=40)
-def test_plans_are_legal_whatever_the_problem(problem):
-    """On the real devices, although planned for equal ones."""
-    search = Search(problem, SolveOptions())
-    try:
-        result = solve(problem, search)
-    except UnsupportedError:
-        return
-    assert result.plan is None or faults(search.costs, result.plan) == ()
-    assert (result.plan is None) == (result.own_objective is None)
-
-
-def test_other_schedules_are_refused():
-    problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="'dapple': it knows schedule 1f1b only, and the job allows gpipe"):
-        _solve(problem)
 
 
 def test_jobs_that_ask_for_tensor_parallelism_are_refused():

@@ -3,9 +3,8 @@
 from planner.core.cluster import Cluster, Island, Server
 from planner.core.problem import Problem
 from planner.cost.cost_model import CostModel
-from planner.solvers.equal_groups import plans_of_variants, seats_over_all_devices
-from planner.solvers.options import SolveOptions
-from planner.solvers.search import Search
+from planner.solvers.equal_groups import seats_over_all_devices
+from planner.solvers.uniform_cluster import uniform_cluster
 from tests.catalogue import INFINITE, chain, job, kinds
 
 
@@ -22,7 +21,8 @@ def _problem(*servers, **choices):
 def _groups(problem, degrees):
     """Replicas, degree and stages."""
     (variant,) = problem.variants
-    found = seats_over_all_devices(CostModel(problem), variant, degrees, solver="planner")
+    uniform = uniform_cluster(CostModel(problem), "planner")
+    found = seats_over_all_devices(uniform, variant.micro_batch, degrees=degrees)
     return [(seats[0].placement.replicas, seats[0].placement.tensor_parallel, len(seats)) for seats in found]
 
 
@@ -36,16 +36,3 @@ def test_every_size_of_groups_that_takes_all_devices_is_met():
 def test_groups_that_leave_devices_idle_are_left_out():
     """Pairs do not fill hosts of three, though they divide six devices."""
     assert _groups(_problem((2, 3), micro_batch=2), (1,)) == [(1, 1, 6)]
-
-
-def test_shares_with_unlike_servers_are_passed_over():
-    """Two hosts of one device and one of two; each of two pipelines has a device of either class."""
-    problem, met = _problem((2, 1), (1, 2), pipelines=(1, 2)), []
-
-    def plans_of(costs, variant):
-        for seats in seats_over_all_devices(costs, variant, (1,), solver="planner"):
-            met.append((variant.share.num_pipelines, len(seats)))
-        return ()
-
-    assert plans_of_variants(Search(problem, SolveOptions()), problem.variants, plans_of) == []
-    assert met == [(2, 2)]

@@ -127,10 +127,3 @@ def test_schedules_of_others_are_refused():
     )
     with pytest.raises(UnsupportedError, match="1f1b and interleaved only, and the job allows eager-1f1b"):
         _solved(problem)
-
-
-def test_servers_of_unlike_size_are_refused():
-    servers = tuple(Server(name=f"host{n}", islands=(Island(device_type="gpu", count=n),)) for n in (1, 2))
-    cluster = Cluster(name="unlike", device_types=kinds(gpu=float("inf")), servers=servers)
-    with pytest.raises(UnsupportedError, match="'megatron-even': it plans for servers with equally many devices"):
-        _solved(Problem(model=chain(3, {"gpu": 1.0}), cluster=cluster, job=job(2)))

@@ -4,22 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
 from planner.core.errors import UnsupportedError
 from planner.core.job import Recompute
 from planner.core.model import ModelProfile
 from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.cost.legality import faults
 from planner.solvers.options import SolveOptions
 from planner.solvers.pipedream import OBJECTIVE, solve
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, uniform_cluster
 from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, kinds, layer, one_server
 from tests.hybrid_pipelines import HybridStage, hybrid_pipelines
-from tests.property.strategies import problems
 
 
 def _solve(problem):
@@ -183,31 +179,12 @@ def test_slowest_stage_is_the_shortest_of_all_pipelines(seed, memory_bytes):
         assert _slowest_s(uniform, variant, _as_pipeline(result.plan)) == pytest.approx(least_s, rel=1e-12)
 
 
-@given(problems(max_layers=6))
-@settings(max_examples=40)
-def test_plans_are_legal_whatever_the_problem(problem):
-    """On the real devices, although planned for equal ones."""
-    search = Search(problem, SolveOptions())
-    try:
-        result = solve(problem, search)
-    except UnsupportedError:
-        return
-    assert result.plan is None or faults(search.costs, result.plan) == ()
-    assert (result.plan is None) == (result.own_objective is None)
-
-
 def test_stages_span_servers_of_one_class_only():
     """Three classes of one server each: the plain layer stays on one of them, on its only device."""
     servers = tuple(Server(name=f"host-{index}", islands=(Island(device_type="gpu", count=1),)) for index in range(3))
     cluster = Cluster(name="apart", device_types=kinds(gpu=np.inf), servers=servers)
     result = _solve(Problem(model=_plain_and_heavy(), cluster=cluster, job=job(3, micro_batch=2)))
     assert [stage.replicas for stage in result.plan.stages] == [1, 1]
-
-
-def test_other_schedules_are_refused():
-    problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="'pipedream': it knows schedule 1f1b only, and the job allows gpipe"):
-        _solve(problem)
 
 
 def test_numbers_of_pipelines_it_cannot_think_of_are_refused():

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
 
 from planner.core.cluster import Cluster, Island, Link, Server
-from planner.core.errors import UnsupportedError
 from planner.core.job import Recompute
 from planner.core.problem import Problem
 from planner.core.result import Status
@@ -22,7 +20,6 @@ from planner.solvers.registry import run
 from planner.solvers.search import Search
 from planner.solvers.uniform_cluster import Group, uniform_variants
 from tests.catalogue import chain, job, kinds, layer, one_device_per_server, one_server
-from tests.property.strategies import problems
 from tests.uniform_problems import random_uniform_problem
 
 
@@ -136,18 +133,6 @@ def test_no_division_has_a_smaller_load(seed):
     assert found_s == pytest.approx(least_load_s(variant, uniform), rel=2 * TOLERANCE)
 
 
-@settings(max_examples=30)
-@given(problems(max_layers=6, max_devices=6))
-def test_every_plan_is_in_the_search_space(problem):
-    """On clusters of any kind, most of them of several kinds of device."""
-    problem = replace(problem, job=replace(problem.job, schedules=(Schedule.ONE_F_ONE_B,)))
-    try:
-        plan = divided_by(problem).plan
-    except UnsupportedError:
-        assume(False)
-    assert plan is None or faults(CostModel(problem), plan) == ()
-
-
 def test_replicas_and_stages_by_hand():
     """3 layers of 4 s a sample, 1 byte a sample between them at 1 byte/s, b = 2, 4 devices.
 
@@ -221,21 +206,3 @@ def test_nothing_fits():
         job=job(2),
     )
     assert divided_by(problem).status is Status.NO_PLAN
-
-
-def test_no_time_is_no_plan():
-    problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(2))
-    assert divided_by(problem, time_limit_s=1e-9).status is Status.NO_PLAN
-
-
-def test_other_schedules_are_refused():
-    problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.GPIPE))
-    with pytest.raises(UnsupportedError, match="'piper': it knows schedule 1f1b only, and the job allows gpipe"):
-        divided_by(problem)
-
-
-def test_servers_of_several_sizes_are_refused():
-    servers = tuple(Server(name=f"host-{size}", islands=(Island(device_type="gpu", count=size),)) for size in (1, 2))
-    cluster = Cluster(name="uneven", device_types=kinds(gpu=math.inf), servers=servers)
-    with pytest.raises(UnsupportedError, match="solver 'piper': it plans for servers with equally many devices"):
-        divided_by(Problem(model=chain(2, {"gpu": 2.0}), cluster=cluster, job=job(2)))

@@ -235,6 +235,13 @@ def test_variants_of_few_devices_come_first():
     ]
 
 
+def test_shares_with_unequal_servers_are_passed_over():
+    """Two hosts of one device and one of two: equal for one of two pipelines, which has a device of either class."""
+    problem = _problem(_host("a", "fast", count=2, size=1), _host("b", "fast", size=2), pipelines=(1, 2))
+    found = uniform_variants(Search(problem, SolveOptions()), "planner", schedules=(Schedule.ONE_F_ONE_B,))
+    assert [(variant.share.num_pipelines, uniform.num_devices) for variant, uniform in found] == [(2, 2)]
+
+
 def test_jobs_with_none_of_the_schedules_are_refused():
     search = Search(_problem(_host("a", "fast")), SolveOptions())
     with pytest.raises(UnsupportedError, match="it knows schedule gpipe only, and the job allows 1f1b; allow gpipe"):

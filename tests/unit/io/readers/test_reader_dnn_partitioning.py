@@ -23,6 +23,17 @@ def test_edges_of_gradients_do_not_count(read, foreign):
     assert read(foreign / "workload.json").profile.boundary_bytes().tolist() == [0.0, 1e6, 2e6, 0.0]
 
 
+def test_outputs_of_several_sizes_are_all_kept(read, foreign, changed):
+    """Node2 hands 1 MB to node3 and another 2 MB to node4: 3 of its 9 MB are activations."""
+
+    def change(tree):
+        (edge,) = (edge for edge in tree["edges"] if (edge["sourceId"], edge["destId"]) == (2, 4))
+        edge["size"] = 2e6
+
+    first = read(changed(foreign / "workload.json", change)).profile.layers[0]
+    assert (first.params_bytes, first.saved_bytes) == (6e6, 3e6)
+
+
 def test_a_gradient_without_colour_joins_a_neighbour(read, foreign, changed):
     """The gradient of node4, 2 ms, reads that of node3 and of node2; the first in the file is of node2."""
 
