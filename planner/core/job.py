@@ -22,7 +22,7 @@ AUTO: Final = "auto"
 SliceChoice = int | Literal["auto"]
 """How many warm-up micro-batches are halved: that many, or as many as pay."""
 ACTION_OVERHEAD_S = 0.0004
-"""What the executor takes for one more action: 0.37 ms, rounded up (`python -m benchmarks.runtime_overhead`)."""
+"""About what the executor takes for one more action, as `python -m benchmarks.runtime_overhead` measures it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
