@@ -16,7 +16,7 @@ import executor
 from executor import checkpoint
 from executor.run.faults import describe
 from executor.run.rank_process import end_rank
-from executor.run.world import World, join_world, leave
+from executor.run.world import World, join_world
 from models import build_modules
 from planner.io.plan_file import read_plan_file
 
@@ -99,7 +99,7 @@ def main() -> None:
         train(options, world)
     except Exception as fault:
         end_rank(describe(fault, rank=world.rank), world.whereabouts)
-    leave()
+    world.leave()
 
 
 if __name__ == "__main__":

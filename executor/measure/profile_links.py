@@ -17,7 +17,7 @@ from executor.measure.message_times import Messages
 from executor.measure.processes import Company, run_processes
 from executor.measure.readings import Reading
 from executor.run.rank_process import is_rank
-from executor.run.world import World, join_world, leave
+from executor.run.world import World, join_world
 from planner.core.precision import Precision
 
 LOOPBACK = "lo"
@@ -121,7 +121,7 @@ def _in_world(choices: LinkChoices) -> list[RankFindings] | None:
     found = _measure(world, choices)
     gathered: list[Any] = [None] * world.world_size
     dist.all_gather_object(gathered, found)
-    leave()
+    world.leave()
     return gathered if world.rank == 0 else None
 
 

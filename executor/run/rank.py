@@ -17,7 +17,7 @@ from executor.run.faults import describe
 from executor.run.options import RunOptions, build_pipeline
 from executor.run.outcome import Observer, Outcome, check_loss, outcome_of
 from executor.run.rank_process import end_rank
-from executor.run.world import World, join_world, leave
+from executor.run.world import World, join_world
 from planner.io.plan_file import PlanFile
 
 
@@ -45,7 +45,7 @@ def run_rank(
         outcome = train(pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer)
         if outcome is not None:
             finish(replace(outcome, record=replace(outcome.record, check=check)))
-        leave()
+        world.leave()
     except Exception as fault:
         rank = int(os.environ.get("RANK", "0"))
         role = layout.roles[rank] if rank < layout.world_size else None

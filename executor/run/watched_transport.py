@@ -7,6 +7,7 @@ from torch import Tensor
 
 from executor.play.messages import Message
 from executor.play.transport import Pending, Transport
+from executor.run.whereabouts import Whereabouts
 from executor.run.world import World
 
 
@@ -17,43 +18,43 @@ class WatchedTransport:
     """
 
     def __init__(self, transport: Transport, world: World) -> None:
-        self._transport, self._world = transport, world
+        self._transport, self._everyone, self._whereabouts = transport, world.everyone, world.whereabouts
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
         """See :class:`Transport`."""
-        with self._world.waiting_for((message.target,)):
+        with self._whereabouts.waiting_for((message.target,)):
             return self._watched(self._transport.send(message, tensors), message.target)
 
     def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
         """See :class:`Transport`."""
-        with self._world.waiting_for((message.source,)):
+        with self._whereabouts.waiting_for((message.source,)):
             return self._watched(self._transport.receive(message, tensors), message.source)
 
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
         """See :class:`Transport`."""
-        with self._world.waiting_for(ranks):
+        with self._whereabouts.waiting_for(ranks):
             self._transport.sum(tensor, ranks)
 
     def broadcast(self, value: object, source: int) -> object:
         """See :class:`Transport`."""
-        with self._world.waiting_for((source,)):
+        with self._whereabouts.waiting_for((source,)):
             return self._transport.broadcast(value, source)
 
     def barrier(self) -> None:
         """See :class:`Transport`."""
-        with self._world.waiting_for(self._world.everyone):
+        with self._whereabouts.waiting_for(self._everyone):
             self._transport.barrier()
 
     def _watched(self, pendings: Sequence[Pending], rank: int) -> list[Pending]:
-        return [_Watched(pending, rank, self._world) for pending in pendings]
+        return [_Watched(pending, rank, self._whereabouts) for pending in pendings]
 
 
 class _Watched(NamedTuple):
     pending: Pending
     rank: int
-    world: World
+    whereabouts: Whereabouts
 
     def wait(self) -> object:
         """See :class:`Pending`."""
-        with self.world.waiting_for((self.rank,)):
+        with self.whereabouts.waiting_for((self.rank,)):
             return self.pending.wait()

@@ -3,8 +3,11 @@
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from executor.run.faults import WaitError
 
 _PID = struct.Struct("=q")
 
@@ -26,13 +29,29 @@ class Whereabouts:
     """
 
     def __init__(self, rank: int, world_size: int, *, path: Path | None = None) -> None:
-        self._world_size = world_size
+        self._rank, self._world_size = rank, world_size
         self._width = _PID.size + world_size
         self._rows = _mapped(path, self._width * world_size)
         start = rank * self._width
         self._row = slice(start + _PID.size, start + self._width)
         self._nobody = bytes(world_size)
         _PID.pack_into(self._rows, start, os.getpid())
+
+    @contextmanager
+    def waiting_for(self, ranks: Sequence[int]) -> Iterator[None]:
+        """Say who is waited for inside the context, and turn what torch raises there into who is to blame.
+
+        Raises
+        ------
+        WaitError
+            If the wait took longer than the world allows, or a connection broke.
+        """
+        self.waits_for(rank for rank in ranks if rank != self._rank)
+        try:
+            yield
+        except RuntimeError as fault:  # the row stays: others find their culprits through it
+            raise WaitError(self.culprits(ranks) or tuple(ranks)) from fault
+        self.goes_on()
 
     def waits_for(self, ranks: Iterable[int]) -> None:
         """Say which ranks this one waits for from now on."""

@@ -1,8 +1,6 @@
 """The processes of a run, as torchrun's environment describes them."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from executor.run.allocator import keep_freed_memory
-from executor.run.faults import FOLDER, WaitError, attempt_number
+from executor.run.faults import FOLDER, attempt_number
 from executor.run.rank_process import is_rank
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
@@ -34,34 +32,43 @@ class World:
     """`gloo` or `nccl`."""
     device: torch.device
     whereabouts: Whereabouts = field(repr=False, compare=False)
-
-    @contextmanager
-    def waiting_for(self, ranks: tuple[int, ...]) -> Iterator[None]:
-        """Say who is waited for inside the context, and turn what torch raises there into who is to blame.
-
-        Raises
-        ------
-        WaitError
-            If the wait took longer than the world allows, or a connection broke.
-        """
-        self.whereabouts.waits_for(rank for rank in ranks if rank != self.rank)
-        try:
-            yield
-        except RuntimeError as fault:  # the row stays: others find their culprits through it
-            raise WaitError(self.whereabouts.culprits(ranks) or ranks) from fault
-        self.whereabouts.goes_on()
-
-    def gather(self, value: T) -> list[T] | None:
-        """What every rank brings, by rank; None on all ranks but the first."""
-        found: list[T] | None = [value] * self.world_size if self.rank == 0 else None
-        with self.waiting_for(self.everyone):
-            dist.gather_object(value, found)
-        return found
+    store: dist.Store = field(repr=False, compare=False)  # type: ignore[name-defined]
+    """What all ranks can read; of this attempt alone."""
 
     @property
     def everyone(self) -> tuple[int, ...]:
         """All ranks."""
         return tuple(range(self.world_size))
+
+    def gather(self, value: T) -> list[T] | None:
+        """What every rank brings, by rank; None on all ranks but the first."""
+        found: list[T] | None = [value] * self.world_size if self.rank == 0 else None
+        with self.whereabouts.waiting_for(self.everyone):
+            dist.gather_object(value, found)
+        return found
+
+    def leave(self) -> None:
+        """Stop torch.distributed, once all ranks are through.
+
+        After the barrier they meet in the store: who is out of the barrier and closes its connections while
+        another one still reads from them may take its last message back. Rank 0 goes last, for it may serve
+        the store.
+        """
+        with self.whereabouts.waiting_for(self.everyone):
+            dist.barrier()
+            self._tell("through")
+            self._wait_until_all_told("through")
+        dist.destroy_process_group()
+        self._tell("gone")
+        if self.rank == 0:
+            with self.whereabouts.waiting_for(self.everyone):
+                self._wait_until_all_told("gone")
+
+    def _tell(self, what: str) -> None:
+        self.store.set(f"{what}/{self.rank}", "")
+
+    def _wait_until_all_told(self, what: str) -> None:
+        self.store.wait([f"{what}/{rank}" for rank in self.everyone])
 
 
 def join_world(*, backend: str | None = None, device: str | None = None, timeout_s: float = TIMEOUT_S) -> World:
@@ -88,33 +95,22 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
     """
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device)
-    world = World(
-        rank=rank,
-        world_size=world_size,
-        backend=backend or ("nccl" if chosen.type == "cuda" and world_size > 1 else "gloo"),
-        device=chosen,
-        whereabouts=Whereabouts(rank, world_size, path=_rows_path()),
-    )
+    name = backend or ("nccl" if chosen.type == "cuda" and world_size > 1 else "gloo")
+    timeout = timedelta(seconds=timeout_s)
+    whereabouts = Whereabouts(rank, world_size, path=_rows_path())
     _set_threads()
     if chosen.type == "cpu":
         keep_freed_memory()
-    timeout = timedelta(seconds=timeout_s)
-    with world.waiting_for(world.everyone):
+    with whereabouts.waiting_for(range(world_size)):
+        store = _store(timeout)
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if world.backend == "nccl" else world.backend,
-            store=_store(timeout),
+            "cpu:gloo,cuda:nccl" if name == "nccl" else name,
+            store=store,
             rank=rank,
             world_size=world_size,
             timeout=timeout,
         )
-    return world
-
-
-def leave() -> None:
-    """Stop torch.distributed, once all ranks are here: the store of one of them may serve the others."""
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
+    return World(rank=rank, world_size=world_size, backend=name, device=chosen, whereabouts=whereabouts, store=store)
 
 
 def _store(timeout: timedelta) -> Any:

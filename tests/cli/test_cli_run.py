@@ -159,11 +159,12 @@ def one_stage(plan, tiny_folder, tmp_path_factory):
 @pytest.fixture
 def alone(monkeypatch):
     """This process as the only rank."""
-    from executor.run.world import join_world, leave
+    from executor.run.world import join_world
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    yield join_world(device="cpu")
-    leave()
+    world = join_world(device="cpu")
+    yield world
+    world.leave()
 
 
 def _options(layers):

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from executor.run.faults import attempt_number, describe
 from executor.run.rank_process import become_rank, end_rank
-from executor.run.world import join_world, leave
+from executor.run.world import join_world
 from planner.core.errors import BadInputError
 
 
@@ -40,11 +40,11 @@ def play(how, world, folder):
     if world.rank == last:
         fail(how)
     else:
-        with world.waiting_for((world.rank + 1,)):
+        with world.whereabouts.waiting_for((world.rank + 1,)):
             dist.recv(tensor, world.rank + 1)
     if world.rank > 0:
         dist.send(tensor, world.rank - 1)
-    leave()
+    world.leave()
     folder.joinpath(f"done{world.rank}").write_text(f"{attempt_number()} {tensor.sum().item():g}")
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,9 @@ ROOT = Path(__file__).parents[2]
 TINY = ROOT / "examples" / "tiny"
 LAYERS = "tests.executor.wide_layers:chain"
 OPTIONS = RunOptions(num_steps=2, warmup=1)
-WATCHDOG_S = 120
+TIMEOUT_S = 60
+"""Of one rank for another: what goes wrong is told before the watchdog barks."""
+WATCHDOG_S = 180
 CABLE = "cable0"
 LIMIT = ("rate", "4mbit", "burst", "4kb", "latency", "1s")
 """Of the cable, in either direction. The burst holds a packet, but not a message."""
@@ -84,7 +87,8 @@ def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
         started = [_start(host, number, hosts[0].address, plan_path, record) for number, host in enumerate(hosts)]
         for process in started:
             stack.callback(process.kill)
-        answers = [process.communicate(timeout=WATCHDOG_S) for process in started]
+        with ThreadPoolExecutor(len(started)) as pool:
+            answers = list(pool.map(_answer, started))
     assert [process.returncode for process in started] == [0, 0], answers
     assert answers[1][0] == ""
     assert len(plan_path.parent.joinpath("runs.jsonl").read_text().splitlines()) == 1
@@ -98,6 +102,7 @@ def _start(host, number, master, plan_path, record):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
     where = ["--nproc-per-node", str(host.num_devices), "--master-addr", master, "--master-port", "29500"]
     steps = ["--steps", str(OPTIONS.num_steps), "--warmup", str(OPTIONS.warmup)]
+    steps += ["--timeout", str(TIMEOUT_S)]
     files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
     run = ["-m", "planner.cli.main", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
     return subprocess.Popen(
@@ -108,6 +113,15 @@ def _start(host, number, master, plan_path, record):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def _answer(process):
+    """What one host prints; the other one may wait for it in vain, and both tell why."""
+    try:
+        return process.communicate(timeout=WATCHDOG_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()
 
 
 def _losses_on_one_host(plan_path):
