@@ -51,8 +51,8 @@ class Case:
 CASES = (
     Case(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=16),
     Case(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=16),
-    Case(model="vgg16-cifar", schedule="1f1b", micro_batch=4, global_batch=32),
-    Case(model="vgg16-cifar", schedule="gpipe", micro_batch=8, global_batch=32),
+    Case(model="vgg16", schedule="1f1b", micro_batch=1, global_batch=4),
+    Case(model="vgg16", schedule="gpipe", micro_batch=2, global_batch=4),
 )
 
 
