@@ -73,7 +73,7 @@ DP = tuple(
 )
 """`dp` against `milp`."""
 
-BALANCE_MODELS = ("gpt2-345m", "gpt2-762m", "gpt2-xl", "bert-large")
+BALANCE_MODELS = ("gpt2-345m", "gpt2-762m", "gpt2-1.3b", "gpt2-xl", "bert-large")
 BALANCE_STAGES = (4, 8, 16)
 BALANCE_BATCH = 128
 
