@@ -97,7 +97,7 @@ def _configurations(entry: Node, fields: ForeignFields, choices: Choices) -> dic
         read = [_configuration(item, fields, choices) for item in fields.items(node, degree, least=1)]
         if read:
             found[int(degree)] = read
-    if node.keys() and 1 not in found:
+    if 1 not in found:
         complaints.add(node.line, (*node.where, "1"), "is missing: the times of one device are needed")
     return found
 

@@ -90,6 +90,16 @@ class TaskGraph:
                 found[user].append(node)
         return tuple(map(tuple, found))
 
+    @property
+    def num_parts(self) -> int:
+        """Parts of the graph that no tensor and no shared weights join."""
+        part = list(range(len(self.nodes)))
+        joined = [(tensor.source, *tensor.users) for tensor in self.tensors]
+        for nodes in (*joined, *(weights.users for weights in self.weights)):
+            own = {part[node] for node in nodes}
+            part = [min(own) if number in own else number for number in part]
+        return len(set(part))
+
     def is_idle(self, node: int) -> bool:
         """Whether a node takes no time and has no weights: a reshape, an input, an addition too short to measure."""
         return self.nodes[node].seconds == 0 and self.nodes[node].params_bytes == 0

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from planner.core.errors import UnsupportedError
 from planner.core.model import Layer, ModelProfile
 
 EMBEDDING, HEAD = "embedding", "head"
@@ -22,8 +21,8 @@ class StageBlocks:
     head: bool
 
 
-def stage_blocks(model: ModelProfile, cuts: Sequence[int], *, target: str) -> tuple[StageBlocks, ...]:
-    """Embedding, transformer layers and head of each stage.
+def block_faults(model: ModelProfile, cuts: Sequence[int]) -> tuple[str, ...]:
+    """Why stages are not made of whole transformer layers; nothing where they are.
 
     A model is an embedding, blocks of one layer or of an attention and a feed-forward layer, and a head;
     any part may be missing. Layers are known by their kind.
@@ -32,21 +31,20 @@ def stage_blocks(model: ModelProfile, cuts: Sequence[int], *, target: str) -> tu
     ----------
     cuts
         Boundaries of the stages, both ends included.
-
-    Raises
-    ------
-    UnsupportedError
-        If the model is made of something else, or a stage ends inside of a block.
     """
-    units = _units(model, target)
-    starts = {unit[0] for unit in units}
+    units, stranger = _units(model)
+    if stranger is not None:
+        return (f"layer {stranger.name!r} of kind {stranger.kind!r} is no part of a transformer that it knows",)
+    starts = {first for first, _, _ in units}
     inside = [cut for cut in cuts[1:-1] if cut not in starts]
-    if inside:
-        names = ", ".join(f"{model.layers[cut - 1].name} | {model.layers[cut].name}" for cut in inside)
-        advice = "plan with a profile that has each block as one layer"
-        raise UnsupportedError(
-            f"{target} cannot run this plan: stages end inside of a transformer layer, {names}; {advice}"
-        )
+    names = ", ".join(f"{model.layers[cut - 1].name} | {model.layers[cut].name}" for cut in inside)
+    advice = "plan with a profile that has each block as one layer"
+    return (f"stages end inside of a transformer layer, {names}; {advice}",) if inside else ()
+
+
+def stage_blocks(model: ModelProfile, cuts: Sequence[int]) -> tuple[StageBlocks, ...]:
+    """Embedding, transformer layers and head of each stage, where :func:`block_faults` finds nothing."""
+    units, _ = _units(model)
     return tuple(_stage(units, start, stop) for start, stop in pairwise(cuts))
 
 
@@ -55,21 +53,18 @@ def num_blocks(stages: Sequence[StageBlocks]) -> int:
     return sum(len(stage.blocks) for stage in stages)
 
 
-def _units(model: ModelProfile, target: str) -> list[tuple[int, str, int]]:
-    """First layer, role and number of each embedding, block and head."""
+def _units(model: ModelProfile) -> tuple[list[tuple[int, str, int]], Layer | None]:
+    """First layer, role and number of each embedding, block and head, up to the first layer that is none of these."""
     units: list[tuple[int, str, int]] = []
-    count = 0
-    index = 0
+    count = index = 0
     while index < model.num_layers:
         role, length = _role(model.layers, index)
         if role == "":
-            layer = model.layers[index]
-            what = f"layer {layer.name!r} of kind {layer.kind!r} is no part of a transformer that it knows"
-            raise UnsupportedError(f"{target} cannot run this plan: {what}")
+            return units, model.layers[index]
         units.append((index, role, count))
         count += role == "block"
         index += length
-    return units
+    return units, None
 
 
 def _role(layers: tuple[Layer, ...], index: int) -> tuple[str, int]:

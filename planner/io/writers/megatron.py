@@ -10,8 +10,8 @@ from planner.core.plan import Plan
 from planner.core.precision import Precision
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
-from planner.io.writers.blocks import StageBlocks, num_blocks, stage_blocks
-from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+from planner.io.writers.blocks import StageBlocks, block_faults, num_blocks, stage_blocks
+from planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
 TARGET = "Megatron-LM"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F1B"}
@@ -25,8 +25,9 @@ def megatron_arguments(problem: Problem, plan: Plan) -> str:
     UnsupportedError
         With every reason why Megatron-LM cannot run the plan.
     """
-    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
-    stages = stage_blocks(problem.model, uniform.cuts, target=TARGET)
+    faults = block_faults(problem.model, cuts_of(plan))
+    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
+    stages = stage_blocks(problem.model, uniform.cuts)
     lines = [
         f"# {problem.model.name} on {problem.cluster.name}",
         *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),

@@ -10,12 +10,11 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from planner.core.errors import UnsupportedError
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
-from planner.io.writers.blocks import StageBlocks, stage_blocks
-from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+from planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
+from planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
 TARGET = "torchtitan"
 CUSTOM = "PipelineScheduleMulti"
@@ -40,11 +39,11 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     UnsupportedError
         With every reason why torchtitan cannot run the plan.
     """
-    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
-    stages = stage_blocks(problem.model, uniform.cuts, target=TARGET)
+    faults = [*block_faults(problem.model, cuts_of(plan))]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
-        reason = f"torch has no schedule {plan.schedule}; --schedule-csv FILE writes it as a list of actions"
-        raise UnsupportedError(f"{TARGET} cannot run this plan by name: {reason}")
+        faults.append(f"torch has no schedule {plan.schedule}; --schedule-csv FILE writes it as a list of actions")
+    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
+    stages = stage_blocks(problem.model, uniform.cuts)
     lines = [
         f"# {problem.model.name} on {problem.cluster.name}",
         *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),

@@ -1,6 +1,6 @@
 """What frameworks with one degree of everything can take of a plan, and why they cannot take the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.core.errors import UnsupportedError
@@ -37,7 +37,7 @@ class UniformPlan:
     @property
     def cuts(self) -> tuple[int, ...]:
         """Boundaries of the stages, both ends included."""
-        return (0, *(stage.stop for stage in self.plan.stages))
+        return cuts_of(self.plan)
 
     @property
     def devices_by_rank(self) -> tuple[str, ...]:
@@ -50,7 +50,19 @@ class UniformPlan:
         )
 
 
-def uniform_plan(problem: Problem, plan: Plan, *, target: str, schedules: Mapping[Schedule, str]) -> UniformPlan:
+def cuts_of(plan: Plan) -> tuple[int, ...]:
+    """Boundaries of the stages, both ends included."""
+    return (0, *(stage.stop for stage in plan.stages))
+
+
+def uniform_plan(
+    problem: Problem,
+    plan: Plan,
+    *,
+    target: str,
+    schedules: Mapping[Schedule, str],
+    faults: Sequence[str] = (),
+) -> UniformPlan:
     """The plan, if all its stages are used alike.
 
     Parameters
@@ -59,13 +71,15 @@ def uniform_plan(problem: Problem, plan: Plan, *, target: str, schedules: Mappin
         The framework, for messages.
     schedules
         Those it has, by what it calls them.
+    faults
+        Further reasons why the framework cannot run the plan.
 
     Raises
     ------
     UnsupportedError
         With every reason why the framework cannot run the plan.
     """
-    reasons = list(_reasons(problem.model, plan, schedules=schedules))
+    reasons = (*_reasons(problem.model, plan, schedules=schedules), *faults)
     if reasons:
         raise UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
     return UniformPlan(

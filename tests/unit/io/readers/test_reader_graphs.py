@@ -54,6 +54,13 @@ def test_idle_nodes_join_the_side_with_fewer_bytes_between():
     assert merged_groups(built, (0, 1, 2)) == ((0, 1), (2,))
 
 
+def test_parts_that_nothing_joins_are_counted():
+    """a -> b, c -> d and e alone are three; weights that b and c share leave two."""
+    nodes, tensors = [node(name, 1.0) for name in "abcde"], [(0, (1,), 1.0), (2, (3,), 1.0)]
+    assert graph(nodes, tensors).num_parts == 3
+    assert graph(nodes, tensors, (Weights(users=(1, 2), num_bytes=1.0),)).num_parts == 2
+
+
 def diamond(seconds, inner):
     """a -> (b, c) -> d -> e, a hands on 2 bytes, b and c `inner` each, d 2."""
     nodes = [node("a", 9.0), node("b", seconds), node("c", seconds), node("d", seconds), node("e", 9.0)]

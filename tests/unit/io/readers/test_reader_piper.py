@@ -73,9 +73,13 @@ def test_all_faults_are_told_with_their_lines(read, foreign, changed):
     assert all("piper.json:" in line for line in caught.value.complaints)
 
 
-def test_times_of_one_device_are_needed(read, foreign, changed):
+@pytest.mark.parametrize("left", [("2",), ()])
+def test_times_of_one_device_are_needed(read, foreign, changed, left):
+    """Of every node: those of two devices, or nothing at all, are not enough."""
+
     def change(tree):
-        del tree["nodes"][3]["TMPCs"]["1"]
+        node = tree["nodes"][3]
+        node["TMPCs"] = dict.fromkeys(left, node["TMPCs"]["1"])
 
     with pytest.raises(BadInputError, match=r"nodes\[3\].TMPCs.1: is missing: the times of one device"):
         read(changed(foreign / "piper.json", change))
