@@ -97,9 +97,9 @@ def main() -> None:
     world = join_world()
     try:
         train(options, world)
+        world.leave()
     except Exception as fault:
         end_rank(describe(fault, rank=world.rank), world.whereabouts)
-    world.leave()
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ class ErrorReport:
     device: str = ""
     kind: FaultKind
     message: str
-    waiting_for: tuple[int, ...] = ()
-    """Ranks that are to blame, for the faults of others."""
+    to_blame: tuple[int, ...] = ()
+    """Ranks that this one waited for in vain, or the one that computed the loss."""
     at_s: float = 0.0
     """Of time.monotonic, which the processes of a machine have in common."""
     trace: str = ""
@@ -127,7 +127,7 @@ def describe(
         device="" if role is None else str(role.device),
         kind=kind,
         message=_message(root, kind, action),
-        waiting_for=waited,
+        to_blame=(fault.rank,) if isinstance(fault, LossError) else waited,
         at_s=time.monotonic(),
         trace="".join(traceback.format_exception(fault)),
     )
@@ -155,7 +155,7 @@ def attempt_number() -> int:
 def _report(path: Path) -> ErrorReport:
     tree = json.loads(path.read_text())
     values = {field.name: tree[field.name] for field in fields(ErrorReport)}
-    lists = {name: tuple(values[name]) for name in ("stages", "waiting_for")}
+    lists = {name: tuple(values[name]) for name in ("stages", "to_blame")}
     return ErrorReport(**{**values, **lists, "kind": FaultKind(values["kind"])})
 
 
@@ -167,6 +167,8 @@ _OURS: dict[FaultKind, type[StagecutError]] = {
 """Their messages stand for themselves."""
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory", re.IGNORECASE)
 _PLACE = re.compile(r"^\[[^\]]*\.(cc|cpp|h):\d+\](\serr == 0\.)?\s*")
+_ADVICE = re.compile(r"\.? This is typically caused by.*")
+"""Of gloo, for whom it is another rank that crashed."""
 _LATE = re.compile(r"timed? ?out", re.IGNORECASE)
 _BROKEN = re.compile(
     r"closed by peer|reset by peer|broken pipe|connection was|gloo/transport|NCCL|TCPStore|socket", re.I
@@ -215,6 +217,6 @@ def _parts(fault: BaseException, kind: FaultKind, action: Action | None) -> Iter
 
 
 def _first_line(fault: BaseException) -> str:
-    """What it says, without the place in a library's source that torch and gloo begin with."""
-    lines = _PLACE.sub("", str(fault).strip()).splitlines()
+    """What it says, without the place in a library's source that torch and gloo begin with, and their advice."""
+    lines = _ADVICE.sub("", _PLACE.sub("", str(fault).strip())).splitlines()
     return lines[0] if lines else ""

@@ -14,7 +14,6 @@ from executor.play.batch import Batch
 from executor.play.layout import Layout
 from executor.play.optimizers import OptimizerFactory
 from executor.run.layer_source import layers_of
-from executor.run.rank_process import attempt_folder
 from executor.run.world import TIMEOUT_S, World
 from models.module_chain import ModuleChain
 from planner.core.run_record import RunMode
@@ -78,14 +77,14 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
         autocast=training.autocast,
         seed=training.seed,
         device=world.device,
-        pace=_pace_maker(plan_file, options),
+        pace=_pace_maker(plan_file, options, world),
         world=world,
     )
     return pipeline, chain.batch(pipeline.global_batch, torch.Generator().manual_seed(options.seed))
 
 
-def _pace_maker(plan_file: PlanFile, options: RunOptions) -> PaceMaker | None:
+def _pace_maker(plan_file: PlanFile, options: RunOptions, world: World) -> PaceMaker | None:
     if options.mode is RunMode.REAL:
         return None
     layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
-    return dilation_for(plan_file, layout, folder=attempt_folder(), timeout_s=options.timeout_s)
+    return dilation_for(plan_file, layout, folder=world.shared_folder(), timeout_s=options.timeout_s)

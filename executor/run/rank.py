@@ -43,15 +43,16 @@ def run_rank(
         check = check_step(plan_file, options, world) if options.check else None
         pipeline, batch = build_pipeline(plan_file, options, world)
         outcome = train(pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer)
-        if outcome is not None:
-            finish(replace(outcome, record=replace(outcome.record, check=check)))
         world.leave()
+        if outcome is not None:  # after leaving: a run that somebody dies in is not told as done
+            finish(replace(outcome, record=replace(outcome.record, check=check)))
     except Exception as fault:
         rank = int(os.environ.get("RANK", "0"))
         role = layout.roles[rank] if rank < layout.world_size else None
         player = None if pipeline is None else pipeline.player
         action = None if player is None else player.action
-        end_rank(describe(fault, role, action=action, rank=rank), whereabouts)
+        names = [str(role) for role in layout.roles]
+        end_rank(describe(fault, role, action=action, rank=rank), whereabouts, names=names)
 
 
 def train(

@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import sys
-import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -19,6 +19,7 @@ from executor.run.faults import (
     read_reports,
     write_report,
 )
+from executor.run.verdict import told
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError, StagecutError
 
@@ -49,22 +50,6 @@ def become_rank() -> None:
         os._exit(_INTERRUPTED)
 
 
-def attempt_folder() -> Path:
-    """A folder that all ranks of this attempt have in common.
-
-    Raises
-    ------
-    BadInputError
-        If they are not all on one machine.
-    """
-    if os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE"):
-        raise BadInputError("--mode dilated: plays a whole cluster on one machine; start all ranks on this one")
-    own = f"stagecut-{os.environ.get('TORCHELASTIC_RUN_ID', os.getpid())}"
-    folder = Path(os.environ.get(FOLDER) or Path(tempfile.gettempdir(), own)) / f"attempt{attempt_number()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def former_fault() -> str | None:
     """What ended the attempt before this one, as far as its ranks could say; None in the first attempt."""
     attempt, folder = attempt_number(), os.environ.get(FOLDER)
@@ -72,10 +57,10 @@ def former_fault() -> str | None:
         return None
     reports = read_reports(Path(folder), attempt=attempt - 1) if folder else ()
     own = [report for report in reports if report.kind in OWN] or reports
-    return f"rank {own[0].rank}: {own[0].message}" if own else "a rank died"
+    return told(own[0]) if own else "a rank died"
 
 
-def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None) -> NoReturn:
+def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None, *, names: Sequence[str] = ()) -> NoReturn:
     """Leave a report, for the launcher where there is one, on stderr elsewhere; and end without waiting for anybody.
 
     Parameters
@@ -83,14 +68,16 @@ def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None) -> NoR
     whereabouts
         Where to find the ranks that did not answer in time: they are killed, for a stopped process hears
         nothing else, and its launcher would wait for it.
+    names
+        What to call each rank, by rank; `rank 3` by default.
     """
     folder = os.environ.get(FOLDER)
     if folder is not None:
         write_report(Path(folder), report, attempt=attempt_number())
     else:
-        sys.stderr.write(f"Error: rank {report.rank}: {report.message}\n")
+        sys.stderr.write(f"Error: {told(report, names)}\n")
     if whereabouts is not None and report.kind is FaultKind.HUNG:
-        for rank in report.waiting_for:
+        for rank in report.to_blame:
             _kill(whereabouts.pid_of(rank))
     sys.stdout.flush()
     sys.stderr.flush()

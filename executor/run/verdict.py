@@ -36,13 +36,20 @@ def verdict(
     own = [report for report in reports if report.kind in OWN]
     if own:
         return _own_fault(min(own, key=lambda report: (_ORDER.index(report.kind), report.at_s)), names)
-    hung = [report for report in reports if report.kind is FaultKind.HUNG and report.waiting_for]
-    killed = _killed(exit_codes, but={rank for report in hung for rank in report.waiting_for})
+    hung = [report for report in reports if report.kind is FaultKind.HUNG and report.to_blame]
+    killed = _killed(exit_codes, but={rank for report in hung for rank in report.to_blame})
     if killed:
         return RunError("\n".join(_death(rank, exit_codes[rank], names) for rank in killed))
     if hung:
         return RunError(_silence(min(hung, key=lambda report: report.at_s), names, timeout_s))
     return RunError(_unexplained(reports, exit_codes, names))
+
+
+def told(report: ErrorReport, names: Sequence[str] = ()) -> str:
+    """What a rank says of its end, and for whom it waited then."""
+    awaited = report.to_blame if report.kind in {FaultKind.HUNG, FaultKind.LOST} else ()
+    waited = f"; it waited for {_listed(awaited, names)}" if awaited else ""
+    return f"{_name(report.rank, names)}: {report.message}{waited}"
 
 
 def _own_fault(report: ErrorReport, names: Sequence[str]) -> StagecutError:
@@ -51,7 +58,8 @@ def _own_fault(report: ErrorReport, names: Sequence[str]) -> StagecutError:
     if report.kind is FaultKind.CHECK:
         return CheckError(report.message)
     if report.kind is FaultKind.LOSS:
-        return RunError(f"{_name(report.rank, names)}: {report.message}")
+        (rank,) = report.to_blame
+        return RunError(f"{_name(rank, names)}: {report.message}")
     word = f"{report.kind}: " if report.kind is FaultKind.MEMORY else ""
     return RunError(f"{_name(report.rank, names)}: {word}{report.message}{_remedy(report.kind)}")
 
@@ -72,7 +80,7 @@ def _death(rank: int, exit_code: int, names: Sequence[str]) -> str:
 
 
 def _silence(report: ErrorReport, names: Sequence[str], timeout_s: float) -> str:
-    culprits = " and ".join(_name(rank, names) for rank in report.waiting_for)
+    culprits = _listed(report.to_blame, names)
     waited = f"{_name(report.rank, names)} waited {timeout_s:g} s for an answer"
     return f"{culprits} hung: {waited} ({report.message}){_remedy(report.kind)}"
 
@@ -86,10 +94,14 @@ def _unexplained(reports: Sequence[ErrorReport], exit_codes: Mapping[int, int], 
             f"{_name(rank, names)} ended with exit code {exit_codes[rank]} before it could say why" for rank in silent
         )
     if reports:
-        return f"{_name(reports[0].rank, names)}: {reports[0].message}"
+        return told(reports[0], names)
     return "\n".join(
         f"{_name(rank, names)} was ended by {signal.Signals(-code).name}" for rank, code in sorted(exit_codes.items())
     )
+
+
+def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
+    return " and ".join(_name(rank, names) for rank in ranks)
 
 
 def _name(rank: int, names: Sequence[str]) -> str:

@@ -1,6 +1,9 @@
 """The processes of a run, as torchrun's environment describes them."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from executor.run.allocator import keep_freed_memory
-from executor.run.faults import FOLDER, attempt_number
+from executor.run.faults import FOLDER, WaitError, attempt_number
 from executor.run.rank_process import is_rank
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
@@ -68,7 +71,28 @@ class World:
         self.store.set(f"{what}/{self.rank}", "")
 
     def _wait_until_all_told(self, what: str) -> None:
-        self.store.wait([f"{what}/{rank}" for rank in self.everyone])
+        try:
+            self.store.wait([f"{what}/{rank}" for rank in self.everyone])
+        except RuntimeError as fault:
+            silent = tuple(rank for rank in self.everyone if not self.store.check([f"{what}/{rank}"]))
+            raise WaitError(silent) from fault
+
+    def shared_folder(self) -> Path:
+        """A folder that all ranks have in common, new in every attempt; to be called once by each.
+
+        Raises
+        ------
+        BadInputError
+            If they are not all on one machine.
+        """
+        if os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE"):
+            raise BadInputError("--mode dilated: plays a whole cluster on one machine; start all ranks on this one")
+        if self.rank == 0:
+            folder = tempfile.mkdtemp(prefix="stagecut-", dir=os.environ.get(FOLDER))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            self.store.set("folder", folder)
+        with self.whereabouts.waiting_for((0,)):
+            return Path(self.store.get("folder").decode())
 
 
 def join_world(*, backend: str | None = None, device: str | None = None, timeout_s: float = TIMEOUT_S) -> World:
@@ -116,10 +140,12 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
 def _store(timeout: timedelta) -> Any:
     if not is_rank():
         return dist.HashStore()  # type: ignore[attr-defined]
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if host is None or not port.isdecimal():
+        raise BadInputError("MASTER_ADDR and MASTER_PORT must say where rank 0 is; torchrun sets them")
     serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     store = dist.TCPStore(  # type: ignore[attr-defined]
-        host, port, is_master=serves, timeout=timeout, wait_for_workers=False
+        host, int(port), is_master=serves, timeout=timeout, wait_for_workers=False
     )
     return dist.PrefixStore(f"{JOIN_KEY}/{attempt_number()}", store)  # type: ignore[attr-defined]
 

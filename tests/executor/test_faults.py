@@ -15,7 +15,7 @@ from executor.run.faults import (
     read_reports,
     write_report,
 )
-from executor.run.verdict import verdict
+from executor.run.verdict import told, verdict
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
 from planner.simulator.schedules import Action, Op
@@ -58,32 +58,51 @@ def test_report_names_rank_stage_device_and_action():
     assert "ValueError" in report.trace
 
 
-def test_place_in_the_source_of_a_library_is_left_out():
-    report = describe(RuntimeError("[/build/gloo/buffer.cc:78] Timed out waiting 4000ms"))
-    assert report.message == "RuntimeError: Timed out waiting 4000ms"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[/build/gloo/buffer.cc:78] Timed out waiting 4000ms",
+        "Timed out waiting 4000ms. This is typically caused by a remote worker crashing. Good luck!",
+    ],
+)
+def test_place_in_the_source_of_a_library_and_its_advice_are_left_out(text):
+    assert describe(RuntimeError(text)).message == "RuntimeError: Timed out waiting 4000ms"
 
 
 def test_reports_survive_their_files_and_stay_with_their_attempt(tmp_path):
-    reports = [_report(1, FaultKind.HUNG, waiting_for=(2, 3), at_s=2.0), _report(0, FaultKind.ERROR, at_s=1.0)]
+    reports = [_report(1, FaultKind.HUNG, to_blame=(2, 3), at_s=2.0), _report(0, FaultKind.ERROR, at_s=1.0)]
     for report in reports:
         write_report(tmp_path, report, attempt=1)
     write_report(tmp_path, _report(5, FaultKind.ERROR), attempt=0)
     assert read_reports(tmp_path, attempt=1) == tuple(reversed(reports))
 
 
-def _report(rank, kind, *, message="it failed", waiting_for=(), at_s=0.0):
-    return ErrorReport(rank=rank, kind=kind, message=message, waiting_for=waiting_for, at_s=at_s)
+def _report(rank, kind, *, message="it failed", to_blame=(), at_s=0.0):
+    return ErrorReport(rank=rank, kind=kind, message=message, to_blame=to_blame, at_s=at_s)
 
 
 def test_own_fault_goes_before_what_others_noticed_of_it():
     """Rank 0 noticed first; rank 1, which has the fault, wrote its report later."""
-    reports = [_report(0, FaultKind.LOST, waiting_for=(1,)), _report(1, FaultKind.ERROR, at_s=9.0)]
+    reports = [_report(0, FaultKind.LOST, to_blame=(1,)), _report(1, FaultKind.ERROR, at_s=9.0)]
     assert str(verdict(reports, {0: 1, 1: 1})) == "rank 1: it failed"
 
 
 def test_earliest_of_equal_faults_is_the_cause():
     reports = [_report(0, FaultKind.ERROR, at_s=5.0), _report(1, FaultKind.ERROR, at_s=4.0)]
     assert str(verdict(reports, {}, names=["first", "second"])) == "second: it failed"
+
+
+def test_loss_that_is_no_number_is_told_of_the_rank_that_computed_it():
+    """Whoever comes first to say so: here rank 0, of the loss of rank 1."""
+    report = describe(LossError(float("nan"), step=2, rank=1), rank=0)
+    assert str(verdict([report], {0: 1})).startswith("rank 1: the loss of step 2, computed by rank 1, is nan")
+
+
+def test_lost_rank_is_named_where_its_end_is_not_known():
+    """Told to end by somebody else than the launcher; or on another host."""
+    report = _report(0, FaultKind.LOST, to_blame=(1,))
+    assert str(verdict([report], {0: 1, 1: -15})) == "rank 0: it failed; it waited for rank 1"
+    assert told(report, ["first", "second"]) == "first: it failed; it waited for second"
 
 
 def test_bad_input_found_by_all_ranks_is_told_once():
@@ -94,12 +113,12 @@ def test_bad_input_found_by_all_ranks_is_told_once():
 
 
 def test_killed_rank_is_the_cause_of_lost_connections():
-    cause = verdict([_report(0, FaultKind.LOST, waiting_for=(1,))], {0: 1, 1: -11, 2: -15})
+    cause = verdict([_report(0, FaultKind.LOST, to_blame=(1,))], {0: 1, 1: -11, 2: -15})
     assert str(cause) == "rank 1 was killed by SIGSEGV"
 
 
 def test_rank_killed_because_it_hung_is_called_hung():
-    cause = verdict([_report(0, FaultKind.HUNG, waiting_for=(1,))], {0: 1, 1: -9}, timeout_s=5)
+    cause = verdict([_report(0, FaultKind.HUNG, to_blame=(1,))], {0: 1, 1: -9}, timeout_s=5)
     assert str(cause).startswith("rank 1 hung: rank 0 waited 5 s for an answer")
 
 

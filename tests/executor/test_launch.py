@@ -107,6 +107,13 @@ def test_rank_at_the_end_of_the_chain_of_waits_is_the_hung_one(run, tmp_path):
     assert all(_is_gone(pid) for pid in _pids(tmp_path))
 
 
+def test_rank_that_hangs_while_all_leave_is_the_only_one_blamed(run, tmp_path):
+    """Rank 2 stops behind the barrier; the others, who wait for everyone, see in the store who is missing."""
+    with pytest.raises(RunError, match=r"^rank 2 \(slow/2, stage 2\) hung: rank [01] .*waited 3 s"):
+        run("leaving", num_ranks=3, timeout_s=3)
+    assert all(_is_gone(pid) for pid in _pids(tmp_path))
+
+
 def test_second_attempt_finds_a_fresh_store(run, tmp_path):
     """Rank 1 dies in attempt 0; in attempt 1 the all-reduce gives 0 + 1 in each of 4 elements."""
     before = signal.getsignal(signal.SIGTERM), dict(os.environ)
