@@ -13,7 +13,7 @@ SPECS = tuple(
         ("gpt2-345m", "dgx-a100-16", 128),
         ("gpt2-1.3b", "dgx-a100-16", 128),
         ("gpt2-xl", "commodity-32", 128),
-        ("mixtral-8x7b", "dgx-a100-16", 64),
+        ("llama3-8b", "dgx-a100-16", 64),
     )
 )
 
