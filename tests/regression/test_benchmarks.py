@@ -26,9 +26,7 @@ from planner.solvers.registry import SOLVERS, run
 
 (SPEC,) = SMOKE
 HERE = Request(by=measured_here, quick=True)
-ALL_SPECS = {
-    spec.name: spec for specs in (*SETS.values(), *(paper.specs for paper in papers.PAPERS)) for spec in specs
-}
+ALL_SPECS = {spec.name: spec for specs in (*SETS.values(), *(paper.specs for paper in papers.PAPERS)) for spec in specs}
 NOT_FOR_ANY_SIZE = {"brute-force", "textbook-milp", "textbook-milp-cbc"}
 
 
