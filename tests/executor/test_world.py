@@ -1,0 +1,52 @@
+"""What the ranks of a run have in common."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+import torch.distributed as dist
+
+from executor.run.faults import FOLDER
+from executor.run.whereabouts import Whereabouts
+from executor.run.world import World, join_world
+from planner.core.errors import BadInputError
+
+
+@pytest.fixture
+def world():
+    """One rank, with a store of its own as in every run."""
+
+    def alone():
+        whereabouts, device = Whereabouts(0, 1), torch.device("cpu")
+        store = dist.HashStore()
+        return World(rank=0, world_size=1, backend="gloo", device=device, whereabouts=whereabouts, store=store)
+
+    return alone
+
+
+def test_every_run_gets_an_empty_folder(world, tmp_path, monkeypatch):
+    """Links of a dilated run go on from what their file holds."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    first = world().shared_folder()
+    (first / "links").write_bytes(b"1")
+    second = world().shared_folder()
+    assert {first.parent, second.parent} == {tmp_path}
+    assert list(second.iterdir()) == []
+
+
+def test_ranks_of_several_machines_have_no_folder(world, monkeypatch):
+    """Two ranks, one of them here."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    with pytest.raises(BadInputError, match="start all ranks on this one"):
+        world().shared_folder()
+
+
+def test_a_rank_must_be_told_where_the_first_one_is(monkeypatch):
+    """As a user who starts ranks by hand may forget."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500", "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(BadInputError, match="MASTER_ADDR and MASTER_PORT"):
+        join_world(device="cpu")
