@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, pairwise
 
 from planner.core.checks import require, require_non_negative
 from planner.core.errors import BadInputError
@@ -93,12 +94,19 @@ class TaskGraph:
     @property
     def num_parts(self) -> int:
         """Parts of the graph that no tensor and no shared weights join."""
-        part = list(range(len(self.nodes)))
-        joined = [(tensor.source, *tensor.users) for tensor in self.tensors]
-        for nodes in (*joined, *(weights.users for weights in self.weights)):
-            own = {part[node] for node in nodes}
-            part = [min(own) if number in own else number for number in part]
-        return len(set(part))
+        joined = (*((tensor.source, *tensor.users) for tensor in self.tensors), *(own.users for own in self.weights))
+        neighbours: list[list[int]] = [[] for _ in self.nodes]
+        for first, second in chain.from_iterable(map(pairwise, joined)):
+            neighbours[first].append(second)
+            neighbours[second].append(first)
+        count, left = 0, set(range(len(self.nodes)))
+        while left:
+            count, waiting = count + 1, [left.pop()]
+            while waiting:
+                found = left.intersection(neighbours[waiting.pop()])
+                left -= found
+                waiting.extend(found)
+        return count
 
     def is_idle(self, node: int) -> bool:
         """Whether a node takes no time and has no weights: a reshape, an input, an addition too short to measure."""
