@@ -1,10 +1,17 @@
 """Output files, whole or not at all."""
 
+import fcntl
 import os
+import re
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from planner.core.errors import OutputError
+
+_TEMPORARY = re.compile(r"\.stagecut-[0-9a-f]{16}\.tmp")
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> None:
@@ -38,14 +45,56 @@ def write_bytes(path: str | Path, content: bytes, *, force: bool = False) -> Non
     """
     check_writable(path, force=force)
     target = Path(path).resolve()
-    temporary = target.with_name(f".stagecut-{secrets.token_hex(8)}.tmp")
+    _remove_stale(target.parent)
     try:
-        _write_through(temporary, content)
-        temporary.replace(target)
+        _write_once_or_twice(target, content)
     except OSError as error:
         raise _cannot(path, error) from None
+    _sync_folder(target.parent)
+
+
+def _write_once_or_twice(target: Path, content: bytes) -> None:
+    """Twice if the temporary file is gone, for somebody took it for stale before it was locked."""
+    try:
+        _write_once(target, content)
+    except FileNotFoundError:
+        _write_once(target, content)
+
+
+def _write_once(target: Path, content: bytes) -> None:
+    temporary = target.with_name(f".stagecut-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            with suppress(OSError):  # on a file system without locks nobody removes it
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(content)
+            _sync(file)
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder.
+
+    Whoever writes a temporary file holds its lock, and the system takes that back from every process that
+    ends, however and on whichever host it does: without a lock there is no writer.
+    """
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _TEMPORARY.fullmatch(path.name):
+                _remove_unless_locked(path)
+
+
+def _remove_unless_locked(path: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                path.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
@@ -61,11 +110,19 @@ def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} cannot be written to")
 
 
-def _write_through(temporary: Path, content: bytes) -> None:
-    with temporary.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name outlast a loss of power, where the file system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _cannot(path: str | Path, error: Exception) -> OutputError:

@@ -33,7 +33,7 @@ def interrupted(function, number, *arguments):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("function", ["read_document", "_write_through"])
+@pytest.mark.parametrize("function", ["read_document", "_sync"])
 def test_any_moment_leaves_a_legal_plan_or_none(plan, tiny, tmp_path, function, number):
     path = tmp_path / "plan.json"
     done = interrupted(function, number, "solve", *tiny, "--force", "-o", path)

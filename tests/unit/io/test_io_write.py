@@ -1,11 +1,18 @@
 """Outputs are written whole or not at all."""
 
+import fcntl
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from planner.core.errors import OutputError
 from planner.io.write import check_writable, write_bytes, write_text
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_text_is_written_and_nothing_else_is_left(tmp_path):
@@ -87,3 +94,66 @@ def test_impossible_name_is_refused(tmp_path, name):
     with pytest.raises(OutputError):
         write_text(tmp_path / name, "x")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from planner.io.write import write_text
+
+def kill_at(frame, event, _argument):
+    if event == "call" and frame.f_code.co_name == "_sync":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.setprofile(kill_at)
+write_text(sys.argv[1], "half a plan")
+"""
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "plan.json")]
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".stagecut-")
+    write_text(tmp_path / "other.json", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["other.json"]
+
+
+def test_temporary_file_of_a_living_writer_stays(tmp_path):
+    """It holds the lock of its file until it is done."""
+    path = tmp_path / ".stagecut-0123456789abcdef.tmp"
+    with path.open("xb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        write_text(tmp_path / "first.json", "x")
+        assert path.exists()
+    write_text(tmp_path / "second.json", "x")
+    assert not path.exists()
+
+
+def test_files_of_others_stay(tmp_path):
+    """Other names, and what no writer of ours leaves: folders, links, pipes."""
+    names = [".stagecut-notes.tmp", ".stagecut-0123.tmp", "stagecut-0123456789abcdef.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    (tmp_path / ".stagecut-aaaaaaaaaaaaaaaa.tmp").mkdir()
+    (tmp_path / ".stagecut-bbbbbbbbbbbbbbbb.tmp").symlink_to(tmp_path / names[0])
+    os.mkfifo(tmp_path / ".stagecut-cccccccccccccccc.tmp")
+    before = set(tmp_path.iterdir())
+    write_text(tmp_path / "plan.json", "x")
+    assert set(tmp_path.iterdir()) == before | {tmp_path / "plan.json"}
+
+
+def test_writer_begins_again_where_its_file_was_taken_for_stale(tmp_path, monkeypatch):
+    """Another writer finds the file between its creation and its lock."""
+    lock, taken = fcntl.flock, []
+
+    def too_late(file, operation):
+        if not taken:
+            taken.extend(tmp_path.iterdir())
+            taken[0].unlink()
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    write_text(tmp_path / "plan.json", "x")
+    assert len(taken) == 1
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["x"]
