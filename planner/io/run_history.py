@@ -1,9 +1,11 @@
 """Histories of runs: a file with one record per line, to which every run appends its own."""
 
 import fcntl
+import io
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +14,16 @@ from pydantic import ValidationError
 from planner.core.errors import BadInputError, OutputError
 from planner.core.run_record import RunRecord
 from planner.io.complaints import format_where, shorten
+from planner.io.input_file import open_input, unreadable
 from planner.io.run_entry import RunFile
 from planner.io.run_record import build_run, to_tree
 
 DEFAULT_HISTORY = "runs.jsonl"
 """In the current folder."""
 MAX_LINE_BYTES = 16_000_000
+MAX_HISTORY_BYTES = 100_000_000
+MAX_SKIPPED = 1000
+"""Lines that are no records; with more, the file is no history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,7 @@ def read_runs(path: str | Path) -> History:
     Raises
     ------
     BadInputError
-        If the file cannot be read, or holds lines but not one run.
+        If the file cannot be read, is too large, holds lines but not one run, or too many others.
     """
     runs, skipped = [], []
     for number, line in _lines(Path(path)):
@@ -84,6 +90,8 @@ def read_runs(path: str | Path) -> History:
             runs.append(_run_of(line))
         except BadInputError as fault:
             skipped.append(f"{path}:{number}: {fault}; the line is passed over")
+        if len(skipped) > MAX_SKIPPED:
+            raise BadInputError(f"{path}: more than {MAX_SKIPPED} lines are no runs", *skipped[:3])
     if skipped and not runs:
         raise BadInputError(f"{path}: holds no run", *skipped[:3])
     return History(runs=tuple(runs), skipped=tuple(skipped))
@@ -105,15 +113,25 @@ def _append(descriptor: int, line: bytes) -> None:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbers and contents of the lines that are not empty."""
-    try:
-        with path.open("rb") as file:
+    num_bytes = 0
+    with _opened(path) as file:
+        try:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), start=1):
+                num_bytes += len(line)
+                if num_bytes > MAX_HISTORY_BYTES:
+                    size = f"{MAX_HISTORY_BYTES / 1e6:.0f} MB"
+                    raise BadInputError(f"{path}: larger than {size}, the most a history may have; begin another")
                 if line.strip():
                     yield number, line
-    except FileNotFoundError:
-        raise BadInputError(f"{path}: no such file; every `plan run` appends to one") from None
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from None
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    with suppress(OSError):
+        if not path.exists():
+            raise BadInputError(f"{path}: no such file; every `plan run` appends to one")
+    return open_input(path)
 
 
 def _run_of(line: bytes) -> RunRecord:

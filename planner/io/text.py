@@ -1,8 +1,10 @@
 """The text of an input file."""
 
+import os
 from pathlib import Path
 
 from planner.core.errors import BadInputError
+from planner.io.input_file import open_input, unreadable
 
 MAX_FILE_BYTES = 16_000_000
 """Larger inputs are refused unread."""
@@ -14,7 +16,8 @@ def read_text(path: str | Path) -> str:
     Raises
     ------
     BadInputError
-        If the file is missing, a folder, unreadable, too large, not UTF-8, or holds NUL characters.
+        If the file is missing, a folder, unreadable, a pipe that nobody writes to, too large, not UTF-8, or
+        holds NUL characters.
     """
     content = _read_bytes(Path(path))
     try:
@@ -29,22 +32,12 @@ def read_text(path: str | Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise BadInputError(f"{path}: is a folder; a JSON or YAML file is wanted")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise _too_large(path)
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise BadInputError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInputError(f"{path}: cannot be read: {reason}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise _too_large(path)
+    with open_input(path) as file:
+        try:
+            too_large = os.fstat(file.fileno()).st_size > MAX_FILE_BYTES
+            content = b"" if too_large else file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise unreadable(path, error) from None
+    if too_large or len(content) > MAX_FILE_BYTES:
+        raise BadInputError(f"{path}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the most an input may have")
     return content
-
-
-def _too_large(path: Path) -> BadInputError:
-    return BadInputError(f"{path}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the most an input may have")

@@ -33,12 +33,6 @@ def test_200_mb_file_is_refused_unread(tmp_path):
         read_text(path)
 
 
-def test_endless_device_is_read_up_to_the_limit_only():
-    """/dev/zero states a size of zero and never ends."""
-    with pytest.raises(BadInputError, match="larger than 16 MB"):
-        read_text("/dev/zero")
-
-
 def test_file_of_the_largest_size_is_read(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * MAX_FILE_BYTES)
