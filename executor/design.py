@@ -33,6 +33,7 @@ class Training:
     clip_norm: float | None = None
     autocast: torch.dtype | None = None
     seed: int = 0
+    check_batches: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,7 @@ def load(  # noqa: PLR0913
     clip_norm: float | None = None,
     autocast: torch.dtype | None = None,
     seed: int = 0,
+    check_batches: bool = True,
     actions: Sequence[Sequence[Action]] | None = None,
     shares: Sequence[Sequence[int]] | None = None,
     device: torch.device | None = None,
@@ -72,6 +73,8 @@ def load(  # noqa: PLR0913
         Largest norm of the gradient of the whole model.
     autocast
         Type in which torch's autocast computes; None: the layers' own.
+    check_batches
+        Whether to compare the batches of all ranks before every call: a pass over them and a small message.
     actions
         Action lists, one for each device group, in place of those of the plan's schedule.
     shares
@@ -91,7 +94,13 @@ def load(  # noqa: PLR0913
         lists cannot be played, or there is no loss.
     """
     training = Training(
-        loss_fn=loss_fn, optimizer=optimizer, count=count, clip_norm=clip_norm, autocast=autocast, seed=seed
+        loss_fn=loss_fn,
+        optimizer=optimizer,
+        count=count,
+        clip_norm=clip_norm,
+        autocast=autocast,
+        seed=seed,
+        check_batches=check_batches,
     )
     design = Design.of(plan, layers, training, actions=actions, shares=shares)
     role, groups, transport = _join(design)
@@ -153,6 +162,7 @@ def assemble(
         memory=memory,
         alone=alone or nullcontext(),
         autocast=design.training.autocast,
+        check_batches=design.training.check_batches,
         clip_norm=design.training.clip_norm,
     )
 

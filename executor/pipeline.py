@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from executor.play.batch import Batch, CountFunction, LossFunction, Share, Tensors, check_batch
+from executor.play.agreement import check_same_batch
+from executor.play.batch import Batch, CountFunction, LossFunction, Share, check_batch
 from executor.play.boundaries import find_boundaries
 from executor.play.clock import Clock, Mark
 from executor.play.gradients import GradientSync
@@ -17,8 +18,8 @@ from executor.play.layout import Layout, Role
 from executor.play.memory import MemoryMeter
 from executor.play.messages import Turn
 from executor.play.pace import Pace
-from executor.play.player import Feed, Player
-from executor.play.stage import StageModule, as_state
+from executor.play.player import Feed, Player, Signature, signature_of
+from executor.play.stage import StageModule, State, as_state
 from executor.play.trace import Span, StepTrace
 from executor.play.transport import Transport
 
@@ -60,6 +61,8 @@ class Pipeline:
     alone: AbstractContextManager[object]
     """Held while the rank computes."""
     autocast: torch.dtype | None = None
+    check_batches: bool = True
+    """Whether to compare the batches of all ranks before anything is computed."""
     clip_norm: float | None = None
     """Largest norm of the gradient; a larger one is scaled down to it."""
     gradient_norm: float | None = field(default=None, init=False)
@@ -68,7 +71,9 @@ class Pipeline:
     num_steps: int = field(default=0, init=False)
     """Training steps done, those before a checkpoint included."""
     player: Player | None = field(default=None, init=False)
-    """None before the first batch, which tells the shapes."""
+    """Of the last batch; None before the first one."""
+    _players: dict[Signature, Player] = field(default_factory=dict, init=False, repr=False)
+    """By what samples look like: their shapes tell what crosses the boundaries."""
 
     def step(self, batch: Batch) -> float:
         """Train on one global batch: play all actions, sum gradients, step the optimizer.
@@ -81,7 +86,7 @@ class Pipeline:
         Raises
         ------
         BadInputError
-            If the batch has another size than the plan's.
+            If the batch has another size than the plan's, or is not the same on all ranks.
         """
         spans = self.accumulate(batch)
         start_s = spans[0].ready_s
@@ -132,17 +137,31 @@ class Pipeline:
         return {name: buffer for stage in self.stages for name, buffer in stage.global_buffers()}
 
     def _prepared(self, batch: Batch, *, training: bool) -> Player:
+        if self.check_batches:
+            check_same_batch(
+                "step" if training else "evaluate",
+                batch,
+                rank=self.role.rank,
+                world_size=self.layout.world_size,
+                transport=self.transport,
+                device=self.device,
+            )
         check_batch(batch, self.global_batch)
-        if self.player is None:
-            self.player = self._new_player(batch[0])
+        self.player = self._player_for(as_state(batch[0]))
         for stage in self.stages:
             stage.train(training)
         return self.player
 
-    def _new_player(self, inputs: Tensors) -> Player:
+    def _player_for(self, inputs: State) -> Player:
+        samples = signature_of(inputs)
+        if samples not in self._players:
+            self._players[samples] = self._new_player(inputs)
+        return self._players[samples]
+
+    def _new_player(self, inputs: State) -> Player:
         stages = {stage.index: stage for stage in self.stages}
         boundaries = find_boundaries(
-            tuple(tensor[:1].to(self.device) for tensor in as_state(inputs)),
+            tuple(tensor[:1].to(self.device) for tensor in inputs),
             stages=stages,
             layout=self.layout,
             transport=self.transport,

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from executor.play.layout import Layout
-from executor.play.player import Signature, TensorLike
+from executor.play.player import Signature, signature_of
 from executor.play.stage import StageModule, State
 from executor.play.transport import Transport
 
@@ -40,7 +40,7 @@ def find_boundaries(
             with torch.no_grad(), autocast:
                 state = _evaluated(stages[index], state)
         source = layout.rank_of(0, index, replica=0, tensor_rank=0)
-        signature = transport.broadcast(tuple(TensorLike(tuple(t.shape[1:]), t.dtype) for t in state), source)
+        signature = transport.broadcast(signature_of(state), source)
         assert isinstance(signature, tuple)
         found.append(signature)
     return (*found[:-1], ())

@@ -12,6 +12,7 @@ from executor.play.messages import Message, Piece, Turn
 from executor.play.pace import Pace
 from executor.play.stage import StageModule, State
 from executor.play.transport import Pending, Transport
+from planner.core.errors import BadInputError
 from planner.simulator.schedules import Action, Op
 
 Gradients = list[Tensor]
@@ -31,6 +32,11 @@ class TensorLike(NamedTuple):
 
 Signature = tuple[TensorLike, ...]
 """The state that crosses a boundary."""
+
+
+def signature_of(state: State) -> Signature:
+    """What the samples of a state look like."""
+    return tuple(TensorLike(tuple(tensor.shape[1:]), tensor.dtype) for tensor in state)
 
 
 class Played(NamedTuple):
@@ -158,9 +164,21 @@ class Player:
         if piece.stage == self._last:
             output = (feed.objective(piece, output),)
             self.losses.append(output[0].detach())
+        else:
+            self._check_output(piece, output)
         if torch.is_grad_enabled():
             self._outputs[piece] = output
         return tuple(tensor.detach() for tensor in output)
+
+    def _check_output(self, piece: Piece, output: State) -> None:
+        """The next stage has made room for what was announced: anything else would be torn apart on the way."""
+        found, announced = signature_of(output), self._boundaries[piece.stage + 1]
+        if found != announced or any(len(tensor) != piece.hi - piece.lo for tensor in output):
+            raise BadInputError(
+                f"stage {piece.stage} hands on {_look(found)} of each sample, but {_look(announced)} was announced "
+                "by a run of one sample: shapes and types of what a layer gives may depend on those of the inputs "
+                "only, and dimension 0 counts samples"
+            )
 
     def _roots(self, turn: Turn) -> tuple[list[Tensor], list[Tensor | None]]:
         """Where the backward of a turn begins: outputs, and their gradients; losses have none."""
@@ -230,6 +248,11 @@ class Player:
     def _release(self, number: int) -> None:
         for pending in self._sending.pop(number)[0]:
             pending.wait()
+
+
+def _look(signature: Signature) -> str:
+    sizes = (f"({', '.join(map(str, like.shape))}) {str(like.dtype).removeprefix('torch.')}" for like in signature)
+    return ", ".join(sizes) or "nothing"
 
 
 def _floating(state: State) -> list[Tensor]:
