@@ -12,7 +12,7 @@ from executor.play.checker import check_lists
 from executor.play.gradients import TiedWeights
 from executor.play.layout import Layout
 from executor.play.optimizers import DEFAULT, OptimizerFactory
-from models.module_chain import ModuleChain
+from models.module_chain import CountedLoss, ModuleChain
 from planner.core.errors import BadInputError
 from planner.core.plan import Plan
 from planner.io.canonical import sha256_of
@@ -75,9 +75,6 @@ class Design:
         chain = chain_of(layers, problem.model if problem else None, copied=copied)
         lists = plan_actions(own) if actions is None else actions
         check_lists(lists, own)
-        loss = training.loss_fn or chain.loss
-        if loss is None:
-            raise BadInputError("executor: a list of layers has no loss of its own; give loss_fn")
         return cls(
             plan=own,
             chain=chain,
@@ -86,7 +83,7 @@ class Design:
             zero1=problem is not None and problem.job.zero1,
             plan_hash=sha256_of(to_tree(content)) if isinstance(content, PlanFile) else None,
             training=training,
-            loss=loss,
+            loss=_loss_of(training, chain),
         )
 
     @property
@@ -109,6 +106,19 @@ class Design:
 
     def _stage_of(self, layer: int) -> int:
         return next(index for index, stage in enumerate(self.plan.stages) if stage.start <= layer < stage.stop)
+
+
+def _loss_of(training: Training, chain: ModuleChain) -> LossFunction:
+    loss, count = training.loss_fn or chain.loss, training.count
+    if loss is None:
+        raise BadInputError("executor: a list of layers has no loss of its own; give loss_fn")
+    if count is None:
+        return loss
+    if isinstance(loss, CountedLoss):
+        raise BadInputError(
+            f"executor: the loss of model {chain.name!r} counts by itself; leave count out, or give a loss_fn that sums"
+        )
+    return CountedLoss(part=lambda output, targets, total: loss(output, targets) / total, count=count)
 
 
 def _one_of_each_group(stages: Sequence[int], num_groups: int) -> tuple[int, ...]:

@@ -151,7 +151,6 @@ def assemble(
         device=device,
         global_batch=design.global_batch,
         loss=design.loss,
-        count=design.training.count,
         turns=turns_of(design.lists, design.layout, pipeline=role.pipeline)[role.rank],
         forward_turns=turns_of(_forwards(design.lists), design.layout, pipeline=role.pipeline)[role.rank],
         sync=GradientSync(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from executor.play.agreement import check_same_batch
-from executor.play.batch import Batch, CountFunction, LossFunction, Share, check_batch
+from executor.play.batch import Batch, LossFunction, Share, check_batch
 from executor.play.boundaries import find_boundaries
 from executor.play.clock import Clock, Mark
 from executor.play.gradients import GradientSync
@@ -22,6 +22,7 @@ from executor.play.player import Feed, Player, Signature, signature_of
 from executor.play.stage import StageModule, State, as_state
 from executor.play.trace import Span, StepTrace
 from executor.play.transport import Transport
+from models.module_chain import CountedLoss
 
 SYNC, UPDATE = "sync", "update"
 """Kinds of spans beside the actions: sum of gradients, optimizer step."""
@@ -48,8 +49,6 @@ class Pipeline:
     device: torch.device
     global_batch: int
     loss: LossFunction
-    count: CountFunction | None
-    """None: the loss is a mean over samples that weigh the same."""
     turns: Sequence[Turn]
     """Of a training step."""
     forward_turns: Sequence[Turn]
@@ -179,13 +178,14 @@ class Pipeline:
         )
 
     def _feed(self, batch: Batch) -> Feed:
+        loss, last = self.loss, self.layout.num_stages - 1
         share = Share(
             batch=batch,
             first=self.role.pipeline * (self.global_batch // self.layout.num_pipelines),
             global_batch=self.global_batch,
             device=self.device,
-            loss=self.loss,
-            count=self.count,
+            loss=loss,
+            count=loss.count(batch[1]) if isinstance(loss, CountedLoss) and last in self.role.stages else None,
         )
         return Feed(inputs=share.inputs, objective=share.objective)
 

@@ -14,8 +14,9 @@ def chain_of(
 ) -> ModuleChain:
     """The layers "embedding", "block0", "block1", ... and "head" of a GPT-2, a Llama or a BERT.
 
-    Samples are taken to have no padding: attention is causal in a decoder, over all tokens in an encoder, and runs
-    in torch's fused kernel.
+    Attention is causal in a decoder, over all tokens in an encoder, without masks of its own, and runs in torch's
+    fused kernel. The loss is that of transformers: the mean over the labels that are not -100, in whatever parts of a
+    batch they are.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.core.checks import require, require_count, require_distinct
 
@@ -41,6 +41,23 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedLoss:
+    """A mean over something else than samples, such as tokens that are not padding; called like any other loss.
+
+    Parts of a batch may have unequal counts: the mean over the batch is the sum of what its parts give, not their mean.
+    """
+
+    part: Callable[[Any, Any, Any], "Tensor"]
+    """Of outputs, their targets and the count of the whole batch: what these samples add to the mean."""
+    count: Callable[[Any], Any]
+    """From the targets of the whole batch: a number, or several."""
+
+    def __call__(self, output: object, targets: object) -> "Tensor":
+        """The mean over the samples given."""
+        return self.part(output, targets, self.count(targets))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleChain:
     """A model as layers that are called one after another.
 
@@ -52,7 +69,8 @@ class ModuleChain:
     layers: tuple[LayerModule, ...]
     ties: tuple[Tie, ...] = ()
     loss: Callable[..., "Tensor"] | None
-    """Of the last layer's output and the targets: the mean over the samples given, every sample weighing the same."""
+    """Of the last layer's output and the targets: the mean over the samples given, every sample weighing the same
+    unless it is a `CountedLoss`."""
     batch: "Callable[[int, torch.Generator], tuple[Tensors, Tensors]] | None"
     """Random inputs and targets for that many samples."""
 

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from executor.play.messages import Piece
 from executor.play.stage import State, as_state
+from models.module_chain import CountedLoss
 from planner.core.checks import require
 
 Tensors = Tensor | Sequence[Tensor]
 Batch = tuple[Tensors, Tensors]
 """Inputs and targets of the whole global batch; samples are dimension 0 of every tensor."""
 LossFunction = Callable[[Any, Any], Tensor]
-"""Of the last layer's output and the targets: the mean over the samples given, or their sum where they are counted."""
+"""Of the last layer's output and the targets: the mean over the samples given, or their sum where they are counted.
+A `CountedLoss` knows how to count."""
 CountFunction = Callable[[Any], float]
 """What the sum of the losses is divided by, from the targets of the whole global batch."""
 
@@ -43,7 +45,8 @@ class Share:
     global_batch: int
     device: torch.device
     loss: LossFunction
-    count: CountFunction | None
+    count: object = None
+    """Of the whole global batch, where the loss is a `CountedLoss`."""
 
     def inputs(self, piece: Piece) -> State:
         """What the first layer is given."""
@@ -52,10 +55,10 @@ class Share:
     def objective(self, piece: Piece, output: State) -> Tensor:
         """The piece's part of the mean loss over the global batch."""
         result = output[0] if len(output) == 1 else output
-        loss = self.loss(result, self._part(self.batch[1], piece))
-        if self.count is None:
-            return loss * ((piece.hi - piece.lo) / self.global_batch)
-        return loss / self.count(self.batch[1])
+        targets = self._part(self.batch[1], piece)
+        if isinstance(self.loss, CountedLoss):
+            return self.loss.part(result, targets, self.count)
+        return self.loss(result, targets) * ((piece.hi - piece.lo) / self.global_batch)
 
     def _part(self, tensors: Tensors, piece: Piece) -> Tensors:
         samples = slice(self.first + piece.lo, self.first + piece.hi)

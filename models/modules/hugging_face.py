@@ -19,9 +19,9 @@ from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from models.module_chain import LayerModule, ModuleChain, Tie
+from models.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
 from models.modules.batches import draw_classes
-from models.modules.losses import class_loss
+from models.modules.losses import class_loss, cross_entropy, num_counted
 from planner.core.checks import require
 from planner.core.errors import BadInputError
 
@@ -40,7 +40,7 @@ class Family:
     new_block: Callable[[PreTrainedConfig, int], nn.Module]
     wrapped: Callable[[nn.Module, PreTrainedConfig], nn.Module]
     """A block that takes and returns the hidden state."""
-    loss: Callable[[Tensor, Tensor], Tensor] | None
+    loss: CountedLoss | None
 
 
 class Gpt2Embedding(nn.Module):
@@ -94,9 +94,11 @@ class PoolerHead(nn.Module):
         return hidden, self.pooler(hidden)
 
 
-def next_token_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Of a decoder; the labels are the tokens themselves and are moved by one here, as transformers does."""
-    return class_loss(logits[:, :-1], labels[:, 1:])
+next_token_loss = CountedLoss(
+    part=lambda logits, labels, count: cross_entropy(logits[:, :-1], labels[:, 1:]) / count,
+    count=lambda labels: num_counted(labels[:, 1:]),
+)
+"""Of a decoder; the labels are the tokens themselves and are moved by one here, as transformers does."""
 
 
 FAMILIES = (

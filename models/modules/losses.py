@@ -1,12 +1,22 @@
-"""Losses: the mean over samples, every sample weighing the same."""
+"""Losses: means over the classes to be found, of which there may be unlike many in every sample."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from models.module_chain import CountedLoss
 
-def class_loss(logits: Tensor, classes: Tensor) -> Tensor:
-    """Cross entropy over the last dimension of the logits, in fp32 at least, as a mean over all positions.
+IGNORED = -100
+"""The class of positions that do not count: padding, or tokens that were not masked."""
+
+
+def num_counted(classes: Tensor) -> Tensor:
+    """Positions that count, of classes of any shape."""
+    return (classes != IGNORED).sum()
+
+
+def cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
+    """Sum over the positions that count, over the last dimension of the logits, in fp32 at least.
 
     Parameters
     ----------
@@ -15,17 +25,28 @@ def class_loss(logits: Tensor, classes: Tensor) -> Tensor:
     classes
         Shape (samples, ...), int64.
     """
+    return _summed(logits.flatten(0, -2), classes.flatten())
+
+
+def _summed(logits: Tensor, classes: Tensor) -> Tensor:
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return functional.cross_entropy(precise.flatten(0, -2), classes.flatten())
+    return functional.cross_entropy(precise, classes, ignore_index=IGNORED, reduction="sum")
 
 
-def pixel_loss(logits: Tensor, classes: Tensor) -> Tensor:
-    """Cross entropy of every pixel, for logits of shape (samples, classes, side, side)."""
-    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return functional.cross_entropy(precise, classes)
+def _pre_training(
+    output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor]
+) -> Tensor:
+    tokens, next_sentence = (
+        cross_entropy(logits, classes) / count for logits, classes, count in zip(output, targets, counts, strict=True)
+    )
+    return tokens + next_sentence
 
 
-def pre_training_loss(output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor]) -> Tensor:
-    """Of BERT: masked tokens, here over all positions, plus next sentence."""
-    tokens, next_sentence = output
-    return class_loss(tokens, targets[0]) + class_loss(next_sentence, targets[1])
+class_loss = CountedLoss(part=lambda logits, classes, count: cross_entropy(logits, classes) / count, count=num_counted)
+"""Cross entropy of logits of shape (samples, ..., classes)."""
+pixel_loss = CountedLoss(part=lambda logits, classes, count: _summed(logits, classes) / count, count=num_counted)
+"""Cross entropy of every pixel, for logits of shape (samples, classes, side, side)."""
+pre_training_loss = CountedLoss(
+    part=_pre_training, count=lambda targets: (num_counted(targets[0]), num_counted(targets[1]))
+)
+"""Of BERT: masked tokens, plus next sentence."""
