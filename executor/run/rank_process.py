@@ -22,6 +22,7 @@ from executor.run.faults import (
 from executor.run.verdict import told
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError, StagecutError
+from planner.core.visible import visible_lines
 
 LAUNCHER = "STAGECUT_LAUNCHER"
 """Environment variable: process id of the launcher."""
@@ -75,7 +76,7 @@ def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None, *, nam
     if folder is not None:
         write_report(Path(folder), report, attempt=attempt_number())
     else:
-        sys.stderr.write(f"Error: {told(report, names)}\n")
+        sys.stderr.write(f"Error: {visible_lines(told(report, names))}\n")
     if whereabouts is not None and report.kind is FaultKind.HUNG:
         for rank in report.to_blame:
             _kill(whereabouts.pid_of(rank))

@@ -13,9 +13,11 @@ from planner.cli.outputs import announce, print_json
 from planner.cli.run_view import print_lines, spread_tree
 from planner.core.errors import BadInputError
 from planner.core.run_record import ErrorSpread, RunMode, RunRecord
+from planner.core.visible import visible
 from planner.cost.calibration import Calibration, calibrate
-from planner.io.canonical import format_json, sha256_of
-from planner.io.profile import read_profile, to_tree
+from planner.io.canonical import sha256_of
+from planner.io.profile import profile_of, read_profile, to_tree
+from planner.io.readable import readable_text
 from planner.io.run_history import read_runs
 from planner.io.write import check_writable, write_text
 from planner.report.calibration_table import calibration_lines, factor_table
@@ -67,7 +69,7 @@ def command(
         check_writable(output, force=force)
     profile, history = read_profile(profile_path), read_runs(path)
     for fault in history.skipped:
-        click.echo(f"Warning: {fault}", err=True)
+        click.echo(f"Warning: {visible(fault)}", err=True)
     choice = choose(history.runs, profile_hash=sha256_of(to_tree(profile)), contaminated=contaminated)
     if str(choice):
         click.echo(f"runs passed over: {choice}", err=True)
@@ -76,7 +78,7 @@ def command(
         raise BadInputError(f"{path}: no run to calibrate {profile_path} with; {left}")
     calibration = calibrate(profile, choice.used)
     if output is not None:
-        write_text(output, format_json(to_tree(calibration.profile)), force=force)
+        write_text(output, readable_text(to_tree(calibration.profile), profile_of, path=output), force=force)
         announce([output])
     if as_json:
         print_json(_summary(calibration, choice))

@@ -12,6 +12,7 @@ from planner.cli.option_groups import general_options
 from planner.cli.outputs import print_json
 from planner.core.cluster import AllReduceTable, Cluster, Link
 from planner.core.units import format_seconds
+from planner.core.visible import visible
 from planner.io.canonical import format_json
 from planner.io.cluster import to_tree
 from planner.report.labels import bandwidth_label, table_label
@@ -55,7 +56,7 @@ def show(name: str, *, as_json: bool) -> None:
     print_table(device_type_table(cluster), sys.stdout)
     click.echo()
     for what, link in _links(cluster):
-        click.echo(f"{what}: {_figures(link)}{f' ({link.source})' if link.source else ''}")
+        click.echo(f"{what}: {_figures(link)}{f' ({visible(link.source)})' if link.source else ''}")
     for what, table in _all_reduces(cluster):
         click.echo(f"{what}: {table_label(table.table)}")
 

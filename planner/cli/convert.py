@@ -13,9 +13,11 @@ from planner.cli.option_groups import general_options
 from planner.cli.outputs import announce, print_json
 from planner.core.errors import OutputError
 from planner.core.plan import Plan
+from planner.core.visible import visible
 from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, read_plan_file
-from planner.io.profile import to_tree
+from planner.io.profile import profile_of, to_tree
+from planner.io.readable import readable_text
 from planner.io.readers.formats import Format, convert, open_foreign
 from planner.io.write import check_writable, write_text
 from planner.io.writers.deepspeed import deepspeed_tree
@@ -122,10 +124,10 @@ def _read_profile(files: tuple[str, ...], reading: Reading, writing: _Writing, *
     kind = stated or opened[0].format
     choices = reading.choices(files, kind)
     conversion = convert(opened, kind, choices, bytes_from=reading.bytes_profile())
-    writing.write(writing.output, format_json(to_tree(conversion.profile)))
+    writing.write(writing.output, readable_text(to_tree(conversion.profile), profile_of, path=writing.output))
     if not writing.quiet:
         for note in conversion.notes:
-            click.echo(f"note: {note}", err=True)
+            click.echo(f"note: {visible(note)}", err=True)
     if as_json:
         print_json(answer(conversion, kind, output=writing.output))
     else:

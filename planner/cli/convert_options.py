@@ -8,7 +8,7 @@ import click
 
 from planner.cli.inputs import catalogue_model, is_profile, load_profile
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import MAX_COUNT
+from planner.cli.option_types import MAX_COUNT, name
 from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
 from planner.core.precision import Precision
@@ -83,9 +83,10 @@ def reading_options(command: Command) -> Command:
             type=click.Choice([str(word) for word in Format]),
             help="Format of the files.  [default: what they look like]",
         ),
-        click.option("--name", help="What to call the model.  [default: the file's name, or its folder's]"),
+        click.option("--name", type=name, help="What to call the model.  [default: the file's name, or its folder's]"),
         click.option(
             "--device-type",
+            type=name,
             multiple=True,
             metavar="NAME",
             help="What a cluster file calls the devices that were measured; once for each file.  "

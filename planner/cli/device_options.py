@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import click
 
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import MAX_COUNT
+from planner.cli.option_types import MAX_COUNT, name
 from planner.core.errors import BadInputError
 
 MAX_PROCESSES = 1024
@@ -82,7 +82,12 @@ def device_options(*, processes: int) -> Callable[[Command], Command]:
             show_default=True,
             help="auto: GPUs where there is one for each process.",
         ),
-        click.option("--device-type", metavar="NAME", help="What the file calls these devices.  [default: their name]"),
+        click.option(
+            "--device-type",
+            type=name,
+            metavar="NAME",
+            help="What the file calls these devices.  [default: their name]",
+        ),
         click.option(
             "--repetitions",
             type=click.IntRange(1, MAX_COUNT),

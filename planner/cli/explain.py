@@ -20,6 +20,7 @@ from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
 from planner.core.units import format_seconds
+from planner.core.visible import visible
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
 from planner.io.plan_file import Certificate, PlanFile, provenance_of, read_plan_file
@@ -71,7 +72,9 @@ def command(
     plan_file = read_plan_file(path)
     played = play(plan_file.problem, plan_file.plan)
     if not quiet and faults(CostModel(plan_file.problem), plan_file.plan):
-        click.echo(f"{path}: outside the search space, as plan check tells; searches begin without it", err=True)
+        click.echo(
+            f"{visible(path)}: outside the search space, as plan check tells; searches begin without it", err=True
+        )
     with stop_requests() as cancelled:
         inquiry = Inquiry(plan_file=plan_file, played=played, solver=solver, options=options, cancelled=cancelled)
         chosen = tuple(Unit(unit) for unit in units)

@@ -5,12 +5,15 @@ import traceback
 
 import click
 
-from planner.core.errors import OutputError, StagecutError
+from planner.core.errors import BadInputError, OutputError, StagecutError
+from planner.core.visible import visible
 
 INTERNAL_FAULT = 1
 INTERRUPTED = 130
 STDOUT_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What the system says of an answer that cannot be written; faults of files are turned into ours where they happen."""
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""Wrong usage whose message is the whole help; older versions of click have no such fault."""
 
 
 def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
@@ -26,14 +29,16 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
     BaseException
         The fault itself where click knows better: wrong usage, an exit, a closed pipe.
     """
+    if isinstance(fault, click.ClickException) and not isinstance(fault, _HELP):
+        fault.message = visible(fault.message)  # type: ignore[misc]
     if isinstance(fault, click.ClickException | click.exceptions.Exit) or _is_closed_pipe(fault):
         raise fault
     if isinstance(fault, KeyboardInterrupt | click.Abort):
         click.echo("Error: interrupted", err=True)
         return INTERRUPTED
     if isinstance(fault, StagecutError):
-        for line in str(fault).splitlines():
-            click.echo(f"Error: {line}", err=True)
+        for line in fault.complaints if isinstance(fault, BadInputError) else str(fault).split("\n"):
+            click.echo(f"Error: {visible(line)}", err=True)
         return fault.exit_code
     if isinstance(fault, OSError) and fault.errno in STDOUT_FAULTS:
         click.echo(f"Error: stdout: cannot be written: {fault.strerror}", err=True)

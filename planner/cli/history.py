@@ -10,6 +10,7 @@ from planner.cli.option_groups import general_options
 from planner.cli.outputs import print_json
 from planner.cli.run_view import print_lines, spread_tree
 from planner.core.run_record import RunRecord, accuracy
+from planner.core.visible import visible
 from planner.io.run_history import DEFAULT_HISTORY, History, read_runs
 from planner.report.run_tables import accuracy_lines, history_table
 from planner.report.summary import SCHEMA
@@ -27,7 +28,7 @@ def command(path: Path, *, as_json: bool) -> None:
     """
     history = read_runs(path)
     for fault in history.skipped:
-        click.echo(f"Warning: {fault}", err=True)
+        click.echo(f"Warning: {visible(fault)}", err=True)
     if as_json:
         print_json(_summary(path, history))
         return

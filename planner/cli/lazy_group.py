@@ -2,8 +2,6 @@
 
 import difflib
 import importlib
-import io
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import click
 
 from planner.cli.cancellable import terminated_like_interrupted
 from planner.cli.faults import exit_code_of
+from planner.report.visible_stream import visible_streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +55,13 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """See :meth:`click.Command.main`; whatever is printed hides nothing."""
+        with visible_streams():
+            return super().main(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.faults`."""
-        _write_any_name()
         try:
             with terminated_like_interrupted():
                 return super().invoke(ctx)
@@ -68,9 +71,3 @@ class LazyGroup(click.Group):
 
 VERBOSE = "planner.cli.verbose"
 """Key of the context under which the option -v is kept."""
-
-
-def _write_any_name() -> None:
-    """Let stdout escape what its encoding lacks: a name in a file may hold any character."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")

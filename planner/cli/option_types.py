@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 import click
 
 from planner.core.job import AUTO, SliceChoice
+from planner.io.complaints import shorten
+from planner.io.fields import MAX_NUMBER, is_name
 
 MAX_COUNT = 1_000_000_000
-MAX_LISTED = 10_000
+MAX_LISTED = 1000
+"""As in a job file, which is part of a plan file."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -62,12 +65,19 @@ def share(text: str) -> float:
     return number / 100 if text.strip().endswith("%") else number
 
 
+def name(text: str) -> str:
+    """What something may be called in a file."""
+    if not is_name(text):
+        raise click.BadParameter(f"{shorten(text)} is no name; write 1 to 100 printable characters")
+    return text
+
+
 def time_limit(text: str) -> float:
     """Seconds; infinite for `none` and 0."""
     number = math.inf if text.strip() == "none" else _number(text)
     if number is None:
         raise click.BadParameter(f"{text!r} is no number of seconds; write 60, or none for no limit")
-    return number or math.inf
+    return math.inf if number == 0 or number > MAX_NUMBER else number
 
 
 def memory_size(text: str) -> float:
@@ -77,7 +87,8 @@ def memory_size(text: str) -> float:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise click.BadParameter(f"{text!r} is no size; write 4GiB or 512MB, or none for no limit")
-    return float(match[1]) * (1024.0 if match[3] else 1000.0) ** _POWERS[match[2] or ""]
+    size = float(match[1]) * (1024.0 if match[3] else 1000.0) ** _POWERS[match[2] or ""]
+    return size if size <= MAX_NUMBER else math.inf
 
 
 def _range(part: str) -> range:

@@ -12,6 +12,7 @@ from planner.cli.option_groups import Command, option_group
 from planner.core.errors import OutputError
 from planner.core.plan import Plan
 from planner.core.result import Result
+from planner.core.visible import visible
 from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, to_tree
 from planner.io.write import check_writable, write_bytes, write_text
@@ -96,7 +97,7 @@ def write_convergence(path: Path, result: Result, *, title: str, force: bool) ->
 def announce(paths: Sequence[Path]) -> None:
     """Say on stderr what was written."""
     for path in paths:
-        click.echo(f"wrote {path}", err=True)
+        click.echo(f"wrote {visible(path)}", err=True)
 
 
 def print_json(tree: Mapping[str, object]) -> None:

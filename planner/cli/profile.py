@@ -10,6 +10,7 @@ from planner.cli.example import example
 from planner.cli.inputs import load_profile
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import MAX_COUNT, memory_size
+from planner.cli.option_types import name as option_name
 from planner.cli.outputs import print_json
 from planner.cli.profile_options import ModelChoices, OutputFile, model_options, output_options
 from planner.cli.profile_view import links_answer, model_answer, print_links, print_model
@@ -67,7 +68,7 @@ def model(
         profile = measured_profile(measurement, precision=what.precision, analytic=analytic)
     else:
         profile = with_times(others, measurement)
-    outputs.write(profile_files.to_tree(profile))
+    outputs.write(profile_files.to_tree(profile), profile_files.profile_of)
     if as_json:
         print_json(model_answer(measurement, what, profile_name=profile.name))
     else:
@@ -86,7 +87,9 @@ def model(
     metavar="N",
     help="Parameters in the optimizer step that memory bandwidth is derived from.",
 )
-@click.option("--name", default="measured", show_default=True, help="What to call the cluster.")
+@click.option(
+    "--name", type=option_name, metavar="NAME", default="measured", show_default=True, help="What to call the cluster."
+)
 @device_options(processes=2)
 @output_options(content="The cluster file to write.")
 @general_options
@@ -120,7 +123,7 @@ def links(
     if found is None:  # not the first rank of torchrun
         return
     cluster = measured_cluster(found, what, name=name)
-    outputs.write(cluster_files.to_tree(cluster))
+    outputs.write(cluster_files.to_tree(cluster), cluster_files.cluster_of)
     if as_json:
         print_json(links_answer(found, cluster))
     else:

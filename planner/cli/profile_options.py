@@ -11,7 +11,9 @@ from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import MAX_COUNT, counts
 from planner.cli.outputs import announce
 from planner.core.precision import Precision
-from planner.io.canonical import Tree, format_json
+from planner.io.canonical import Tree
+from planner.io.readable import readable_text
+from planner.io.tree import Document
 from planner.io.write import check_writable, write_text
 
 
@@ -33,9 +35,9 @@ class OutputFile:
         """
         check_writable(self.output, force=self.force)
 
-    def write(self, tree: Tree) -> None:
-        """Write it, and say so."""
-        write_text(self.output, format_json(tree), force=self.force)
+    def write(self, tree: Tree, read: Callable[[Document], object]) -> None:
+        """Write it such that `read` takes it, and say so."""
+        write_text(self.output, readable_text(tree, read, path=self.output), force=self.force)
         if not self.quiet:
             announce([self.output])
 

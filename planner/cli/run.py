@@ -22,6 +22,7 @@ from planner.cli.run_choices import RunChoices, run_options
 from planner.cli.run_view import print_run
 from planner.core.errors import BadInputError
 from planner.core.run_record import RunRecord
+from planner.core.visible import visible
 from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, read_plan_file
 from planner.io.run_history import DEFAULT_HISTORY, append_run, check_appendable
@@ -150,7 +151,7 @@ def _launch(plan_file: PlanFile, choices: RunChoices, *, timeout_s: float, max_r
     options = choices.options(timeout_s)
     layout = check_run(plan_file, options)
     for warning in () if quiet else warnings(layout, options):
-        click.echo(f"note: {warning}", err=True)
+        click.echo(f"note: {visible(warning)}", err=True)
     launch(
         ["-m", "planner.cli.main", "run", *own_arguments()],
         num_ranks=layout.world_size,
@@ -168,7 +169,7 @@ def _be_rank(
     from executor.run.rank_process import former_fault
 
     if os.environ["RANK"] == "0" and (fault := former_fault()) is not None:
-        click.echo(f"started again after a fault: {fault}", err=True)
+        click.echo(f"started again after a fault: {visible(fault)}", err=True)
     num_steps = choices.warmup + choices.steps
     run_rank(
         plan_file,

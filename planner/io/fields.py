@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 MAX_NUMBER = 1e30
 """Keeps sums and products of inputs finite."""
@@ -10,7 +10,9 @@ MIN_POSITIVE = 1e-30
 MAX_COUNT = 1_000_000_000
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")]
-Key = Annotated[str, Field(min_length=1, max_length=100)]
+"""Of something; hidden characters that are no controls are let through, and escaped where they are shown."""
+KEY_PATTERN = r"^[^\p{Cc}\p{Zl}\p{Zp}]{1,100}$"
+Key = Annotated[str, Field(pattern=KEY_PATTERN)]
 """A name where it is the key of a mapping."""
 Text = Annotated[str, Field(max_length=1000, pattern=r"^(?:[^\p{Cc}]|[\n\t])*$")]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -47,3 +49,15 @@ class FileEntry(Entry):
 def limit_of(value: float | Literal["unlimited"]) -> float:
     """The number, or infinity for the word `unlimited`."""
     return float("inf") if isinstance(value, str) else value
+
+
+def is_name(text: str) -> bool:
+    """Whether a file may call something so."""
+    try:
+        _NAME.validate_python(text, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)

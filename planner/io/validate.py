@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from planner.io.complaints import Complaints, Step, Where, nearest
-from planner.io.fields import GROUP_SIZE_PATTERN, SIZE_PATTERN, Entry
+from planner.io.fields import GROUP_SIZE_PATTERN, KEY_PATTERN, SIZE_PATTERN, Entry
 from planner.io.tree import Document, Node
 
 E = TypeVar("E", bound=Entry)
@@ -17,6 +17,7 @@ _TELLTALE = {"run": "measured_s", "profile": "layers", "cluster": "servers", "jo
 _KEY_WORDS = {
     SIZE_PATTERN: "a micro-batch size from 1 to 999999999",
     GROUP_SIZE_PATTERN: "a number of devices from 2 to 99999",
+    KEY_PATTERN: "text of 1 to 100 printable characters",
 }
 """What keys must be, by the pattern that they have to match."""
 
@@ -67,7 +68,7 @@ class Schema:
             names = self._expand(option.get("propertyNames", {}))
             if "enum" in names[0]:
                 return _words(names[0])
-        return "text of 1 to 100 characters"
+        return _KEY_WORDS[KEY_PATTERN]
 
     def keys(self, where: Where) -> list[str]:
         """Keys of the mapping at that place."""

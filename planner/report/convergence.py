@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from planner.core.result import Result
 from planner.core.units import MS, US, format_seconds
+from planner.core.visible import visible
 from planner.report.images import ImageFormat, encoded, reproducible
 from planner.report.labels import percent_label
 
@@ -81,7 +82,7 @@ def draw_convergence(result: Result, *, title: str = "") -> tuple["Figure", "Axe
 
 
 def _title(result: Result, title: str) -> str:
-    head = f"{title}: " if title else ""
+    head = f"{visible(title)}: " if title else ""
     nothing = "no plan" if result.objective_s is None else "nothing proven"
     ending = nothing if result.gap is None else f"gap {percent_label(result.gap)}"
     return f"{head}{result.solver}, {ending} after {format_seconds(result.seconds)}"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.core.units import MS, US, format_seconds
+from planner.core.visible import visible
 from planner.report.images import ImageFormat, encoded, reproducible
 from planner.report.labels import percent_label
 from planner.report.lanes import lane_labels
@@ -73,7 +74,7 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
     for kind, look in LOOKS.items():
         _draw_spans(axes, timeline, kind=kind, look=look)
     _underline_critical_path(axes, timeline)
-    head = f"{title}: " if title else ""
+    head = f"{visible(title)}: " if title else ""
     share = percent_label(timeline.bubble_fraction)
     axes.set_title(f"{head}{format_seconds(timeline.iteration_s)} per iteration, bubbles {share}", loc="left")
     figure.legend(loc="outside lower center", ncols=2 + len(LOOKS), frameon=False)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from planner.core.visible import visible
 from planner.simulator.timeline import Timeline
 
 
@@ -11,5 +12,5 @@ def lane_labels(timeline: Timeline, stage_labels: Sequence[str] = ()) -> list[st
     """One label per device group: those of its stages, `stage 0` or `stages 0, 4` by default."""
     by_lane = [np.flatnonzero(timeline.device == device).tolist() for device in range(timeline.num_devices)]
     if stage_labels:
-        return [" + ".join(stage_labels[stage] for stage in stages) for stages in by_lane]
+        return [" + ".join(visible(stage_labels[stage]) for stage in stages) for stages in by_lane]
     return [f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}" for stages in by_lane]

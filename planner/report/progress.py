@@ -11,7 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from planner.core.result import HistoryPoint, relative_gap
+from planner.core.visible import visible
 from planner.report.labels import percent_label, seconds_label
+from planner.report.visible_stream import drawn_on
 
 Observer = Callable[[HistoryPoint], None]
 
@@ -31,8 +33,8 @@ def progress(
     elsewhere; nothing when quiet. The observer may be called from any thread. Lines begin with the
     name of the solver, if there is one.
     """
-    latest = _Latest(f"{solver}: " if solver else "")
-    console = Console(file=stream)
+    latest = _Latest(f"{visible(solver)}: " if solver else "")
+    console = Console(file=drawn_on(stream))
     if quiet:
         yield latest.observe
     elif console.is_terminal and not console.is_dumb_terminal:

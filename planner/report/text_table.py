@@ -8,6 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner.core.visible import visible
+from planner.report.visible_stream import drawn_on
+
 PLAIN_WIDTH = 1000
 """Columns where the output is no terminal: nothing is wrapped."""
 
@@ -24,17 +27,17 @@ def text_table(*left: str, right: tuple[str, ...] = (), last: tuple[str, ...] = 
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for index, name in enumerate(left):
-        table.add_column(Text(name), overflow="fold", no_wrap=index == 0)
+        table.add_column(Text(visible(name)), overflow="fold", no_wrap=index == 0)
     for name in right:
-        table.add_column(Text(name), overflow="fold", justify="right")
+        table.add_column(Text(visible(name)), overflow="fold", justify="right")
     for name in last:
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(visible(name)), overflow="fold")
     return table
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text: names from files are no markup."""
-    table.add_row(*(Text(cell) for cell in cells))
+    """Add a row of plain text: names from files are no markup, and nothing in them is hidden."""
+    table.add_row(*(Text(visible(cell)) for cell in cells))
 
 
 def print_table(table: Table, stream: TextIO, *, narrower: Iterable[Table] = ()) -> None:
@@ -47,7 +50,7 @@ def print_table(table: Table, stream: TextIO, *, narrower: Iterable[Table] = ())
         printed, its cells wrapped.
     """
     if stream.isatty():
-        console = Console(file=stream, highlight=False)
+        console = Console(file=drawn_on(stream), highlight=False)
         tables = (table, *narrower)
         console.print(next((each for each in tables if _width(console, each) <= console.width), tables[-1]))
         return

@@ -196,3 +196,60 @@ def changed_llama(llama_plan, tmp_path):
     path = tmp_path / "two.json"
     path.write_text(json.dumps(tree))
     return path
+
+
+HIDDEN_OR_LONG = ["", "x" * 101, "a\nb", "a\x1b[31m", "a\x85b", "a\u2028b", "\udcff"]
+
+
+@pytest.mark.parametrize("option", ["--name", "--device-type"])
+@pytest.mark.parametrize("text", HIDDEN_OR_LONG, ids=ascii)
+def test_names_that_no_file_may_have_are_wrong_usage(plan, tmp_path, option, text):
+    """Control characters, separators of lines, bytes that are no text, nothing, more than 100 characters."""
+    out = tmp_path / "p.json"
+    done = plan("convert", FOREIGN / "graph.txt", option, text, "-o", out)
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.stderr
+    assert "write 1 to 100 printable characters" in done.stderr
+    assert not out.exists()
+
+
+NAMES = ("2080", "true", "null", "1e3", "~", " ", "x" * 100, "Ünï-日本-🙂", "a\u202e\u200b\ufeff", "a: b # c", "'\"\\")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_are_accepted_can_be_read_again(plan, plan_json, tmp_path, name):
+    out = tmp_path / "p.json"
+    assert plan("convert", FOREIGN / "graph.txt", "--name", name, "--device-type", name, "-o", out).exit_code == 0
+    shown = plan_json("models", "show", out)
+    assert shown["name"] == name
+    assert list(shown["layers"][0]["forward_s"]) == [name]
+
+
+@pytest.mark.parametrize("node", ["", "x" * 300, "a\x1b[31m", "a\x85b", "a\u2028b", "\ufeff"], ids=ascii)
+@pytest.mark.parametrize("options", [(), ("--keep-nodes",), ("--max-layers", "2")])
+def test_whatever_nodes_are_called_the_profile_can_be_read(plan, tmp_path, node, options):
+    """Or is refused with a line; a few separators end a line for the reader of graphs."""
+    path, out = tmp_path / "graph.txt", tmp_path / "p.json"
+    path.write_text((FOREIGN / "graph.txt").read_text().replace("node2", node))
+    done = plan("convert", path, *options, "-o", out)
+    if done.exit_code == 0:
+        assert plan("models", "show", out).exit_code == 0
+    else:
+        assert done.exit_code == 3
+        assert f"Error: {path}:" in done.stderr
+        assert not out.exists()
+
+
+def test_a_profile_that_could_not_be_read_is_not_written(plan, tmp_path):
+    """Two weights of 1e30 bytes are merged to one layer with more than a file may say; 1e9 samples are too many."""
+    path, out = tmp_path / "graph.txt", tmp_path / "p.json"
+    path.write_text((FOREIGN / "graph.txt").read_text().replace("parameter_size=3200.000", "parameter_size=1e30"))
+    text = path.read_text().replace("parameter_size=2304.000", "parameter_size=1e30")
+    path.write_text(text)
+    done = plan("convert", path, "--max-layers", "1", "-o", out)
+    assert done.exit_code == 3
+    assert f"{out}: not written, for it could not be read: layers[0].params_bytes: must be a number" in done.stderr
+    done = plan("convert", FOREIGN / "graph.txt", "--micro-batch", "1000000000", "-o", out)
+    assert done.exit_code == 3
+    assert "micro-batch size from 1 to 999999999" in done.stderr
+    assert not out.exists()

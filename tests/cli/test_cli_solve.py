@@ -351,3 +351,13 @@ def test_search_without_a_plan_is_drawn_too(plan, tiny, tmp_path):
     assert plan("solve", *tiny, "--time-limit", "1e-9", "--convergence", path, "-o", plan_path).exit_code == 5
     assert "no plan" in path.read_text()
     assert not plan_path.exists()
+
+
+def test_options_as_large_as_they_may_be_make_a_plan_file_that_can_be_read(plan, tiny, tmp_path):
+    """A job file lists up to 1000 sizes, and no number of a file is above 1e30: such limits are none."""
+    path = tmp_path / "plan.json"
+    limits = ("--time-limit", "1e300", "--memory-limit", "9" * 40 + "TB", "--gap", "0.999999", "--solver", "even")
+    lists = ("--micro-batch", "1-1000", "--replicas", "1-1000", "--seed", 2**31 - 1, "--threads", 1024)
+    assert plan("solve", *tiny, *limits, *lists, "--action-overhead", "1e6", "--quiet", "-o", path).exit_code == 0
+    assert plan("simulate", path).exit_code == 0
+    assert "lists more than 1000 numbers" in plan("solve", *tiny, "--micro-batch", "1-1001").stderr

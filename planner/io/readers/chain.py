@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
+from planner.core.visible import visible
 from planner.io.readers.merging import Group, coarser_groups, merged_groups
 from planner.io.readers.ordering import smallest_order
 from planner.io.readers.task_graph import TaskGraph
@@ -117,7 +118,7 @@ def _names(graph: TaskGraph, groups: Sequence[Group]) -> list[str]:
     names = []
     for group in groups:
         first, last = graph.nodes[group[0]].name, graph.nodes[group[-1]].name
-        stem = (first if len(group) == 1 else f"{first}..{last}")[: MAX_NAME - 8]
+        stem = visible(first if len(group) == 1 else f"{first}..{last}")[: MAX_NAME - 8] or "layer"
         number = 1
         while (name := stem if number == 1 else f"{stem}-{number}") in taken:
             number += 1

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.schedule import Schedule
+from planner.core.visible import visible
 from planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
 from planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
@@ -42,11 +43,13 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     faults = [*block_faults(problem.model, cuts_of(plan))]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
         faults.append(f"torch has no schedule {plan.schedule}; --schedule-csv FILE writes it as a list of actions")
+    if schedule_csv is not None and not _is_text(schedule_csv):
+        faults.append("--schedule-csv: the name is not UTF-8 text, which a TOML file is; name another file")
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
     stages = stage_blocks(problem.model, uniform.cuts)
     lines = [
-        f"# {problem.model.name} on {problem.cluster.name}",
-        *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),
+        f"# {visible(problem.model.name)} on {visible(problem.cluster.name)}",
+        *(f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.devices_by_rank)),
         "",
         "[training]",
         f"local_batch_size = {uniform.samples_per_replica * plan.num_microbatches}",
@@ -87,6 +90,16 @@ def _parallelism(uniform: UniformPlan, stages: tuple[StageBlocks, ...], schedule
         f"pipeline_parallel_degree = {uniform.num_groups}",
         f"pipeline_parallel_microbatch_size = {uniform.samples_per_replica}",
         f'pipeline_parallel_schedule = "{schedule}"',
-        *([] if schedule_csv is None else [f"pipeline_parallel_schedule_csv = {json.dumps(schedule_csv)}"]),
+        *([] if schedule_csv is None else [f"pipeline_parallel_schedule_csv = {_quoted(schedule_csv)}"]),
         f"module_fqns_per_model_part = [\n{modules},\n]",
     ]
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML, where a code point has one escape: JSON has two for those beyond U+FFFF."""
+    return "".join(f"\\U{ord(a):08x}" if ord(a) > 0xFFFF else json.dumps(a)[1:-1] for a in text).join('""')
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name of a file is more than bytes."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)

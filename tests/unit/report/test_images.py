@@ -1,11 +1,13 @@
 """Formats of pictures."""
 
+import warnings
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from planner.core.errors import BadInputError
-from planner.report.images import ImageFormat, image_format
+from planner.report.images import ImageFormat, encoded, image_format, reproducible
 
 
 def test_format_follows_the_suffix():
@@ -17,3 +19,12 @@ def test_format_follows_the_suffix():
 def test_other_suffixes_are_refused(name):
     with pytest.raises(BadInputError, match=r"a chart is written as \.png or \.svg"):
         image_format(Path(name), what="a chart")
+
+
+def test_letters_that_the_font_lacks_are_drawn_without_a_warning():
+    figure = Figure()
+    figure.suptitle("日本語")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with reproducible():
+            assert encoded(figure, ImageFormat.PNG)

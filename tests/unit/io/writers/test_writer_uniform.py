@@ -209,3 +209,17 @@ def test_models_without_transformer_layers_are_refused():
     model = build_model("vgg16", precision=Precision.BF16)
     with pytest.raises(UnsupportedError, match="'convolution' is no part of a transformer"):
         megatron_arguments(problem_of(model), plan_of(0, 8, 16))
+
+
+@pytest.mark.parametrize("name", ["Ünï 日本.csv", "🙂.csv", 'a"b\\c\x1b\x7f\n\u202e.csv'])
+def test_any_name_of_a_schedule_is_a_string_of_torchtitan(name):
+    plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
+    text = torchtitan_toml(problem_of(), plan, schedule_csv=name)
+    assert text.isascii()
+    assert tomllib.loads(text)["parallelism"]["pipeline_parallel_schedule_csv"] == name
+
+
+def test_a_name_that_is_no_text_cannot_be_in_a_file_of_torchtitan():
+    plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
+    with pytest.raises(UnsupportedError, match="not UTF-8 text"):
+        torchtitan_toml(problem_of(), plan, schedule_csv="\udcff.csv")
