@@ -10,7 +10,6 @@ is planned for it. The gradients of every plan are compared with those of a sing
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -33,7 +32,9 @@ from executor.pipeline import Pipeline
 from executor.play.layout import Layout
 from executor.play.reference import reference_step
 from executor.play.trace import StepTrace
+from executor.run.loopback import ONLY_LOOPBACK
 from executor.run.record import step_record
+from executor.run.run_folder import run_folder
 from models.module_chain import LayerModule, ModuleChain
 from planner.core.run_record import counted_steps
 from planner.report.labels import seconds_label
@@ -45,7 +46,6 @@ EXACT = 1e-9
 """Largest difference of a gradient in float64."""
 WARMUP, STEPS = 1, 3
 WIDTH, SEED = 8, 7
-HOST = "127.0.0.1"
 PATIENCE = timedelta(seconds=120)
 """Of a rank with another one."""
 HEAD = ("plan", "devices", "stages", "schedule", "simulated", "measured", "error", "run queue", "")
@@ -106,11 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(cases: Sequence[Case]) -> list[Line]:
     """Play plans one after another, in processes that are started once."""
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.update(ONLY_LOOPBACK)
     os.environ["OMP_NUM_THREADS"] = "1"
     size = max(case.num_devices for case in cases)
-    with tempfile.TemporaryDirectory(prefix="stagecut-") as folder:
-        answers = run_processes(play_all, size, cases, Path(folder))
+    with run_folder() as folder:
+        answers = run_processes(play_all, size, cases, folder)
     ranks = zip(*answers, strict=True)
     return [_line(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
 
@@ -121,11 +121,12 @@ def play_all(company: Company, cases: Sequence[Case], folder: Path) -> list[Play
     torch.set_default_dtype(torch.float64)
     found: list[Played | None] = []
     for number, case in enumerate(cases):
-        port, links = folder / f"port{number}", folder / f"links{number}"
-        served = _serve(case.name, port) if company.rank == 0 else None
+        if company.rank == 0:
+            print(f"{case.name} ...", file=sys.stderr, flush=True)
+        store, links = folder / f"store{number}", folder / f"links{number}"
         company.meet()
         takes_part = company.rank < case.num_devices
-        found.append(_play(case, company.rank, served or _store_at(port), links) if takes_part else None)
+        found.append(_play(case, company.rank, store=store, links=links) if takes_part else None)
     return found
 
 
@@ -195,23 +196,13 @@ def tiny_chain(num_layers: int) -> ModuleChain:
     return ModuleChain(name="tiny", layers=layers, loss=nn.functional.mse_loss, batch=None)
 
 
-def _serve(name: str, port: Path) -> dist.Store:
-    """Announce a plan, and open the store where its ranks find each other, at a port that a file tells."""
-    print(f"{name} ...", file=sys.stderr, flush=True)
-    store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
-    port.write_text(str(store.port))
-    return store
-
-
-def _store_at(port: Path) -> dist.Store:
-    return dist.TCPStore(HOST, int(port.read_text()), is_master=False, timeout=PATIENCE)
-
-
-def _play(case: Case, rank: int, store: dist.Store, path: Path) -> Played:
-    """Be one rank of one plan."""
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=case.num_devices, timeout=PATIENCE)
+def _play(case: Case, rank: int, *, store: Path, links: Path) -> Played:
+    """Be one rank of one plan, whose ranks find each other in a file."""
+    dist.init_process_group(
+        "gloo", init_method=store.as_uri(), rank=rank, world_size=case.num_devices, timeout=PATIENCE
+    )
     chain = tiny_chain(case.plan.stages[-1].stop)
-    pace = dilation(case.times, case.lists, Layout.of(case.plan), path=path)
+    pace = dilation(case.times, case.lists, Layout.of(case.plan), path=links)
     optimizer = partial(torch.optim.SGD, lr=0.0)
     pipeline = executor.load(case.plan, chain, optimizer=optimizer, seed=SEED, actions=case.lists, pace=pace)
     assert isinstance(pipeline.pace, Dilation)

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -16,11 +16,13 @@ from executor.measure.kernels import product_readings, synthetic_parameters, upd
 from executor.measure.message_times import Messages
 from executor.measure.processes import Company, run_processes
 from executor.measure.readings import Reading
+from executor.play.objects import gather_everywhere
+from executor.run.faults import FOLDER
 from executor.run.rank_process import is_rank
+from executor.run.run_folder import run_folder
 from executor.run.world import World, join_world
 from planner.core.precision import Precision
 
-LOOPBACK = "lo"
 TIMED_PRECISIONS = {"cpu": (Precision.FP32, Precision.BF16), "cuda": tuple(Precision)}
 """Products in fp16 take most CPUs very long."""
 
@@ -78,7 +80,8 @@ def profile_links(choices: LinkChoices) -> list[RankFindings] | None:
     """
     if is_rank():
         return _in_world(choices)
-    return run_processes(_local_rank, choices.processes, choices, _free_port())[0]
+    with run_folder() as folder:
+        return run_processes(_local_rank, choices.processes, choices, folder)[0]
 
 
 def hosts_of(hosts: Sequence[str]) -> list[list[int]]:
@@ -101,17 +104,14 @@ def group_sizes(num_ranks: int) -> tuple[int, ...]:
     return tuple(sorted({*(power for power in powers if power <= num_ranks), num_ranks} - {1}))
 
 
-def _local_rank(company: Company, choices: LinkChoices, port: int) -> list[RankFindings] | None:
+def _local_rank(company: Company, choices: LinkChoices, folder: Path) -> list[RankFindings] | None:
     os.environ.update(
         RANK=str(company.rank),
         WORLD_SIZE=str(company.size),
         LOCAL_RANK=str(company.rank),
         LOCAL_WORLD_SIZE=str(company.size),
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(port),
     )
-    if LOOPBACK in (name for _, name in socket.if_nameindex()):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK)
+    os.environ[FOLDER] = str(folder)
     return _in_world(choices)
 
 
@@ -119,15 +119,13 @@ def _in_world(choices: LinkChoices) -> list[RankFindings] | None:
     world = join_world(device=choices.device)
     torch.set_num_threads(choices.threads)
     found = _measure(world, choices)
-    gathered: list[Any] = [None] * world.world_size
-    dist.all_gather_object(gathered, found)
+    gathered = world.gather(found, classes=(RankFindings, Precision, Reading))
     world.leave()
-    return gathered if world.rank == 0 else None
+    return gathered
 
 
 def _measure(world: World, choices: LinkChoices) -> RankFindings:
-    names: list[Any] = [None] * world.world_size
-    dist.all_gather_object(names, _host_key())
+    names = gather_everywhere(_host_key())
     hosts = hosts_of(names)
     messages = Messages(world.device, choices.sizes, repetitions=choices.repetitions)
     one_way, streaming = _curves_of_pairs(world, messages, hosts)
@@ -185,9 +183,3 @@ def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence
 def _host_key() -> str:
     """Hosts are numbered by torchrun; several may have one name, in containers for example."""
     return os.environ.get("GROUP_RANK", socket.gethostname())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

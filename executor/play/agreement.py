@@ -83,7 +83,7 @@ def check_same_batch(
     if len(set(brought)) == 1:
         return
     groups = [[other for other in everyone if brought[other] == value] for value in dict.fromkeys(brought)]
-    looks = [cast(Look, transport.broadcast(look, group[0])) for group in groups]
+    looks = [Look(*cast(tuple[str, str, str], transport.broadcast(tuple(look), group[0]))) for group in groups]
     raise BadInputError(_difference(groups, looks))
 
 

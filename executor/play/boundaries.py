@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import cast
 
 import torch
 
 from executor.play.layout import Layout
-from executor.play.player import Signature, signature_of
+from executor.play.player import Signature, TensorLike, signature_of
 from executor.play.stage import StageModule, State
 from executor.play.transport import Transport
 
@@ -40,9 +41,8 @@ def find_boundaries(
             with torch.no_grad(), autocast:
                 state = _evaluated(stages[index], state)
         source = layout.rank_of(0, index, replica=0, tensor_rank=0)
-        signature = transport.broadcast(signature_of(state), source)
-        assert isinstance(signature, tuple)
-        found.append(signature)
+        likes = transport.broadcast([tuple(like) for like in signature_of(state)], source)
+        found.append(tuple(TensorLike(*like) for like in cast(list[tuple[tuple[int, ...], torch.dtype]], likes)))
     return (*found[:-1], ())
 
 

@@ -6,6 +6,7 @@ from typing import Protocol, cast
 import torch.distributed as dist
 from torch import Tensor
 
+from executor.play import objects
 from executor.play.messages import Message
 from planner.simulator.schedules import Op
 
@@ -37,7 +38,7 @@ class Transport(Protocol):
         ...
 
     def broadcast(self, value: object, source: int) -> object:
-        """What rank `source` gave."""
+        """What rank `source` gave: numbers, text, types of torch, tensors and containers of them."""
         ...
 
     def barrier(self) -> None:
@@ -86,9 +87,7 @@ class DistributedTransport:
 
     def broadcast(self, value: object, source: int) -> object:
         """See :class:`Transport`."""
-        values = [value]
-        dist.broadcast_object_list(values, source)
-        return values[0]
+        return objects.broadcast(value, source)
 
     def barrier(self) -> None:
         """See :class:`Transport`."""

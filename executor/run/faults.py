@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from executor.play.layout import Role
 
 FOLDER = "STAGECUT_FAULTS"
-"""Environment variable: the folder that the reports of a run are written to."""
+"""Environment variable: the folder that the ranks of one machine have in common; their reports go there."""
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+"""Environment variable: as torchrun names it."""
 
 
 class FaultKind(StrEnum):
@@ -149,7 +151,7 @@ def read_reports(folder: Path, *, attempt: int) -> tuple[ErrorReport, ...]:
 
 def attempt_number() -> int:
     """How many times the run has been started again."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return int(os.environ.get(ATTEMPT, "0"))
 
 
 def _report(path: Path) -> ErrorReport:

@@ -1,28 +1,22 @@
 """Starts one process per device on this machine, and says in one message what went wrong."""
 
-import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-from executor.run.faults import FOLDER, ErrorReport, read_reports
+from executor.run.faults import ATTEMPT, FOLDER, ErrorReport, read_reports
+from executor.run.local_ranks import run_ranks
+from executor.run.loopback import ONLY_LOOPBACK
 from executor.run.rank_process import LAUNCHER
+from executor.run.run_folder import run_folder
 from executor.run.verdict import verdict
-from planner.core.errors import StagecutError
 
-HOST = "127.0.0.1"
-SHUTDOWN_S = 3
-"""What a rank has to end when told to, before it is killed."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -35,11 +29,12 @@ def launch(
     timeout_s: float = 0.0,
     verbose: bool = False,
 ) -> None:
-    """Run this Python with these arguments once for each rank, under torch's elastic agent.
+    """Run this Python with these arguments once for each rank.
 
-    Every rank finds the environment that torchrun gives; see :func:`executor.run.world.join_world`. It
-    has to call :func:`executor.run.rank_process.become_rank` first. When one fails, the others are ended; when this
-    process ends, however it does, so do they.
+    Every rank finds the environment that torchrun gives, but for an address where to meet: the ranks find each
+    other in a file of a folder that only this user can read, and connect over the loopback interface. See
+    :func:`executor.run.world.join_world`. A rank has to call :func:`executor.run.rank_process.become_rank` first.
+    When one fails, the others are ended; when this process ends, however it does, so do they.
 
     Parameters
     ----------
@@ -59,29 +54,17 @@ def launch(
     KeyboardInterrupt
         On SIGINT and the like.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="stagecut-") as folder,
-        _environment(_variables(folder, num_ranks)),
-        _quiet_agent(),
-        _signals_kept(),
-    ):
-        try:
-            elastic_launch(_config(folder, num_ranks, max_restarts), sys.executable)(*arguments)
-        except SignalException:
-            raise KeyboardInterrupt from None
-        except ChildFailedError as fault:
-            exit_codes = {rank: failure.exitcode for rank, failure in fault.failures.items()}
-            raise _cause(Path(folder), exit_codes, names, timeout_s=timeout_s, verbose=verbose) from None
-
-
-def _cause(
-    folder: Path, exit_codes: Mapping[int, int], names: Sequence[str], *, timeout_s: float, verbose: bool
-) -> StagecutError:
-    attempt = max((int(path.stem.removeprefix("attempt")) for path in folder.glob("attempt*.rows")), default=0)
-    reports = read_reports(folder, attempt=attempt)
-    if verbose:
-        _print_traces(reports)
-    return verdict(reports, exit_codes, names=names, timeout_s=timeout_s)
+    with _interruptible(), run_folder() as folder:
+        exit_codes: dict[int, int] = {}
+        for attempt in range(max_restarts + 1):
+            environments = _environments(folder, num_ranks, attempt)
+            exit_codes = run_ranks([sys.executable, *arguments], environments)
+            if not exit_codes:
+                return
+        reports = read_reports(folder, attempt=max_restarts)
+        if verbose:
+            _print_traces(reports)
+        raise verdict(reports, exit_codes, names=names, timeout_s=timeout_s)
 
 
 def _print_traces(reports: Sequence[ErrorReport]) -> None:
@@ -89,75 +72,42 @@ def _print_traces(reports: Sequence[ErrorReport]) -> None:
         sys.stderr.write(f"rank {report.rank}: {report.trace}")
 
 
-def _config(folder: str, num_ranks: int, max_restarts: int) -> LaunchConfig:
-    return LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=num_ranks,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint=f"{HOST}:0",
-        local_addr=HOST,
-        max_restarts=max_restarts,
-        monitor_interval=0.1,
-        logs_specs=DefaultLogsSpecs(log_dir=folder),
-    )
-
-
-def _variables(folder: str, num_ranks: int) -> dict[str, str]:
-    """Of the ranks' environment; what the user set already stays as it is, but for the first two."""
+def _environments(folder: Path, num_ranks: int, attempt: int) -> list[dict[str, str]]:
+    """Of every rank; threads and the logging of torch stay as the user has set them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    defaults = {
-        "OMP_NUM_THREADS": str(max(1, cores // num_ranks)),
-        "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(SHUTDOWN_S),
-    }
-    return {
-        FOLDER: folder,
+    defaults = {"OMP_NUM_THREADS": str(max(1, cores // num_ranks)), "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    common: Mapping[str, str] = {
+        **defaults,
+        **os.environ,
+        **ONLY_LOOPBACK,
+        FOLDER: str(folder),
         LAUNCHER: str(os.getpid()),
-        **{name: value for name, value in defaults.items() if name not in os.environ},
+        ATTEMPT: str(attempt),
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(num_ranks),
+        "LOCAL_WORLD_SIZE": str(num_ranks),
     }
+    return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num_ranks)]
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """The agent hands its own environment on to the ranks."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _quiet_agent() -> Iterator[None]:
-    """What the agent logs of a failed rank, we say better."""
-    logger = logging.getLogger("torch.distributed.elastic")
-    handler, propagates = logging.NullHandler(), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
-
-
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """The agent sets handlers of its own and leaves them behind."""
+def _interruptible() -> Iterator[None]:
+    """The first signal to end raises KeyboardInterrupt; while the ranks are then ended, others are of no use."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

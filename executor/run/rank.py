@@ -11,7 +11,7 @@ from executor.measure.memory_pass import memory_pass_s
 from executor.pipeline import Pipeline
 from executor.play.batch import Batch
 from executor.play.layout import Layout
-from executor.play.trace import StepTrace
+from executor.play.trace import Span, StepTrace
 from executor.run.comparison import check_step
 from executor.run.faults import describe
 from executor.run.options import RunOptions, build_pipeline
@@ -86,7 +86,7 @@ def train(
             overruns_s.append(pipeline.pace.overrun_s)
         observer(step, traces[-1])
         check_loss(traces[-1].loss, step, pipeline.layout)
-    gathered = world.gather((traces, max(overruns_s)))
+    gathered = world.gather((traces, max(overruns_s)), classes=(StepTrace, Span))
     if gathered is None:
         return None
     steps = list(zip(*(own for own, _ in gathered), strict=True))

@@ -36,6 +36,11 @@ def is_rank() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def is_on_one_machine() -> bool:
+    """Whether all ranks are, as far as the environment says."""
+    return os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+
+
 def become_rank() -> None:
     """End with the launcher, however that ends, and at once when told to.
 

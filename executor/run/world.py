@@ -2,19 +2,24 @@
 
 import atexit
 import os
-import shutil
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
+from executor.play.objects import gather
 from executor.run.allocator import keep_freed_memory
 from executor.run.faults import FOLDER, WaitError, attempt_number
-from executor.run.rank_process import is_rank
+from executor.run.loopback import ONLY_LOOPBACK
+from executor.run.meeting_place import meeting_place
+from executor.run.rank_process import is_on_one_machine
+from executor.run.run_folder import run_folder
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
 
@@ -22,7 +27,6 @@ T = TypeVar("T")
 
 TIMEOUT_S = 120.0
 """How long one rank waits for another before it gives up."""
-JOIN_KEY = "stagecut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +47,10 @@ class World:
         """All ranks."""
         return tuple(range(self.world_size))
 
-    def gather(self, value: T) -> list[T] | None:
-        """What every rank brings, by rank; None on all ranks but the first."""
-        found: list[T] | None = [value] * self.world_size if self.rank == 0 else None
+    def gather(self, value: T, *, classes: Sequence[type] = ()) -> list[T] | None:
+        """What every rank brings, by rank; None on all ranks but the first. See :mod:`executor.play.objects`."""
         with self.whereabouts.waiting_for(self.everyone):
-            dist.gather_object(value, found)
-        return found
+            return gather(value, classes=classes)
 
     def leave(self) -> None:
         """Stop torch.distributed, once all ranks are through.
@@ -85,12 +87,10 @@ class World:
         BadInputError
             If they are not all on one machine.
         """
-        if os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE"):
+        if not is_on_one_machine():
             raise BadInputError("--mode dilated: plays a whole cluster on one machine; start all ranks on this one")
         if self.rank == 0:
-            folder = tempfile.mkdtemp(prefix="stagecut-", dir=os.environ.get(FOLDER))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            self.store.set("folder", folder)
+            self.store.set("folder", _new_folder())
         with self.whereabouts.waiting_for((0,)):
             return Path(self.store.get("folder").decode())
 
@@ -125,8 +125,10 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
     _set_threads()
     if chosen.type == "cpu":
         keep_freed_memory()
+    if is_on_one_machine():
+        os.environ.update(ONLY_LOOPBACK)
     with whereabouts.waiting_for(range(world_size)):
-        store = _store(timeout)
+        store = meeting_place(timeout)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if name == "nccl" else name,
             store=store,
@@ -137,17 +139,14 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
     return World(rank=rank, world_size=world_size, backend=name, device=chosen, whereabouts=whereabouts, store=store)
 
 
-def _store(timeout: timedelta) -> Any:
-    if not is_rank():
-        return dist.HashStore()  # type: ignore[attr-defined]
-    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-    if host is None or not port.isdecimal():
-        raise BadInputError("MASTER_ADDR and MASTER_PORT must say where rank 0 is; torchrun sets them")
-    serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    store = dist.TCPStore(  # type: ignore[attr-defined]
-        host, int(port), is_master=serves, timeout=timeout, wait_for_workers=False
-    )
-    return dist.PrefixStore(f"{JOIN_KEY}/{attempt_number()}", store)  # type: ignore[attr-defined]
+def _new_folder() -> str:
+    """Inside the launcher's, or one that goes with this process."""
+    inside = os.environ.get(FOLDER)
+    if inside is not None:
+        return tempfile.mkdtemp(dir=inside)
+    own = ExitStack()
+    atexit.register(own.close)
+    return str(own.enter_context(run_folder()))
 
 
 def _device(kind: str | None) -> torch.device:

@@ -2,13 +2,11 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +21,7 @@ from executor.run.options import RunOptions
 from planner.cli.main import main
 from planner.io.plan_file import read_plan_file
 from tests.executor import wide_layers
+from tests.executor.namespaces import CABLE, set_up, two_hosts
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "examples" / "tiny"
@@ -31,40 +30,19 @@ OPTIONS = RunOptions(num_steps=2, warmup=1)
 TIMEOUT_S = 60
 """Of one rank for another: what goes wrong is told before the watchdog barks."""
 WATCHDOG_S = 180
-CABLE = "cable0"
+NUM_DEVICES = (2, 1)
+"""Of each host."""
 LIMIT = ("rate", "4mbit", "burst", "4kb", "latency", "1s")
 """Of the cable, in either direction. The burst holds a packet, but not a message."""
 
 
-class Host(NamedTuple):
-    name: str
-    address: str
-    num_devices: int
-
-
 @pytest.fixture
 def hosts():
-    """Two hosts named after this process, gone with all that is in them afterwards."""
-    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
-        pytest.skip(f"no {' and no '.join(missing)}: Debian has them in iproute2")
-    pair = tuple(Host(f"stagecut{os.getpid()}-{i}", f"192.0.2.{i + 1}", 2 - i) for i in range(2))
-    with ExitStack() as stack:
+    """Two hosts with a slow cable between them."""
+    with two_hosts(tools=("ip", "tc")) as pair:
         for host in pair:
-            stack.callback(subprocess.run, ["ip", "netns", "del", host.name], capture_output=True, check=False)
-            _set_up("ip", "netns", "add", host.name)
-        _set_up("ip", "-n", pair[0].name, *f"link add {CABLE} type veth peer name {CABLE} netns {pair[1].name}".split())
-        for host in pair:
-            _set_up("ip", "-n", host.name, "address", "add", f"{host.address}/30", "dev", CABLE)
-            for device in ("lo", CABLE):
-                _set_up("ip", "-n", host.name, "link", "set", device, "up")
-            _set_up("tc", "-n", host.name, "qdisc", "add", "dev", CABLE, "root", "tbf", *LIMIT)
+            set_up("tc", "-n", host.name, "qdisc", "add", "dev", CABLE, "root", "tbf", *LIMIT)
         yield pair
-
-
-def _set_up(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"{' '.join(command[:4])}: {done.stderr.strip() or 'not allowed'}")
 
 
 @pytest.fixture
@@ -100,13 +78,13 @@ def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
 
 def _start(host, number, master, plan_path, record):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-    where = ["--nproc-per-node", str(host.num_devices), "--master-addr", master, "--master-port", "29500"]
+    where = ["--nproc-per-node", str(NUM_DEVICES[number]), "--master-addr", master, "--master-port", "29500"]
     steps = ["--steps", str(OPTIONS.num_steps), "--warmup", str(OPTIONS.warmup)]
     steps += ["--timeout", str(TIMEOUT_S)]
     files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
     run = ["-m", "planner.cli.main", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
     return subprocess.Popen(
-        ["ip", "netns", "exec", host.name, *torchrun, *where, *run, *steps, *files],
+        host.command(*torchrun, *where, *run, *steps, *files),
         cwd=ROOT,
         env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
