@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from planner.cli.faults import INTERRUPTED
+from planner.cli.faults import INTERRUPTED, tell_internal_fault
+from planner.cli.option_groups import is_verbose
 from planner.cli.problem_view import num_groups
 from planner.core.problem import Problem
 from planner.core.result import Result, Status
@@ -19,6 +20,19 @@ EXIT_CODES = {
     Status.NO_PLAN: 5,
     Status.INTERRUPTED: INTERRUPTED,
 }
+
+
+def tell_fault(result: Result, *, of: str = "") -> None:
+    """Say on stderr what went wrong inside a search, which has its plan and bound all the same.
+
+    Parameters
+    ----------
+    of
+        Which search it was, where there are several.
+    """
+    if result.fault is not None:
+        reason = f"{of}: {result.fault.reason}" if of else result.fault.reason
+        tell_internal_fault(reason, result.fault.traceback, verbose=is_verbose())
 
 
 def print_shortages(problem: Problem, result: Result) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from planner.cli.answers import DIFFERS, EXIT_CODES, print_shortages
+from planner.cli.answers import DIFFERS, EXIT_CODES, print_shortages, tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
 from planner.cli.option_groups import general_options
@@ -75,6 +75,8 @@ def command(
         )
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
         conflict = contradiction(results)
+        for result in results:
+            tell_fault(result, of=result.solver)
         if as_json:
             _print_as_json(problem, outcomes, options, conflict)
         else:
@@ -157,7 +159,7 @@ def _print_as_json(problem: Problem, outcomes: Sequence[Outcome], options: Solve
 def _row(outcome: Outcome, best_s: float | None) -> dict[str, object]:
     if isinstance(outcome, Refusal):
         numbers = ("objective_s", "bound_s", "gap", "seconds", "row_bound_s", "own_objective", "times_best")
-        unknown = dict.fromkeys(("stopped_by", *numbers))
+        unknown = dict.fromkeys(("stopped_by", "fault", *numbers))
         return {"solver": outcome.solver, "status": "unsupported", **unknown, "message": outcome.reason}
     slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
     return {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.answers import tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
 from planner.cli.faults import INTERRUPTED
@@ -87,6 +88,8 @@ def command(
             outcomes=outcomes,
             complete=len(outcomes) == 1 + len(list(what_ifs(plan_file.problem, chosen))),
         )
+        for outcome in outcomes:
+            tell_fault(outcome.result, of=outcome.what)
         if as_json:
             explanation.print_as_json(solver, options)
         else:

@@ -5,7 +5,7 @@ import traceback
 
 import click
 
-from planner.core.errors import BadInputError, OutputError, StagecutError
+from planner.core.errors import BadInputError, OutputError, StagecutError, in_one_line
 from planner.core.visible import visible
 
 INTERNAL_FAULT = 1
@@ -43,12 +43,22 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
     if isinstance(fault, OSError) and fault.errno in STDOUT_FAULTS:
         click.echo(f"Error: stdout: cannot be written: {fault.strerror}", err=True)
         return OutputError.exit_code
-    if verbose:
-        click.echo("".join(traceback.format_exception(fault)), err=True, nl=False)
-    hint = "" if verbose else "; run it again with -v to see where"
-    reason = " ".join(str(fault).split())
-    click.echo(f"Error: internal fault: {type(fault).__name__}: {reason}{hint}", err=True)
+    tell_internal_fault(in_one_line(fault), "".join(traceback.format_exception(fault)), verbose=verbose)
     return INTERNAL_FAULT
+
+
+def tell_internal_fault(reason: str, where: str, *, verbose: bool) -> None:
+    """Tell the user of a fault that is our own.
+
+    Parameters
+    ----------
+    where
+        The traceback, shown only if verbose.
+    """
+    if verbose:
+        click.echo(where, err=True, nl=False)
+    hint = "" if verbose else "; run it again with -v to see where"
+    click.echo(f"Error: internal fault: {reason}{hint}", err=True)
 
 
 def _is_closed_pipe(fault: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import click
 
 from planner.cli.cancellable import terminated_like_interrupted
 from planner.cli.faults import exit_code_of
+from planner.core.errors import FaultWarning
 from planner.report.visible_stream import visible_streams
 
 
@@ -62,6 +64,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.faults`."""
+        # The commands tell it in their own words; python's -W goes before this.
+        warnings.simplefilter("ignore", FaultWarning, append=True)
         try:
             with terminated_like_interrupted():
                 return super().invoke(ctx)

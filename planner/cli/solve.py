@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.answers import EXIT_CODES, print_shortages
+from planner.cli.answers import EXIT_CODES, print_shortages, tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
 from planner.cli.option_groups import general_options, is_verbose
@@ -85,6 +85,7 @@ def command(
             even_split_s=_even_split_s(problem, result, cancelled),
             provenance=provenance,
         )
+        tell_fault(result)
         try:
             written = answer.write(output, pictures, convergence)
         finally:
@@ -160,7 +161,7 @@ def _even_split_s(problem: Problem, result: Result, cancelled: threading.Event) 
     if result.plan is None or result.solver == EVEN or cancelled.is_set():
         return None
     even = run(problem, EVEN, SolveOptions(time_limit_s=EVEN_TIME_LIMIT_S), cancelled=cancelled)
-    if even.status is Status.INTERRUPTED:
+    if even.status is Status.INTERRUPTED or even.fault is not None:
         return None
     return math.inf if even.objective_s is None else even.objective_s
 

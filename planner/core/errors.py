@@ -29,3 +29,12 @@ class OutputError(BadInputError):
 
 class UnsupportedError(BadInputError):
     """A solver was asked for a problem that its formulation cannot express."""
+
+
+class FaultWarning(RuntimeWarning):
+    """A search met an internal fault, and its result is what it had by then. An error in the tests."""
+
+
+def in_one_line(fault: BaseException) -> str:
+    """Type and words of an error."""
+    return " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")

@@ -28,6 +28,8 @@ class StopCause(StrEnum):
     MEMORY = "memory limit"
     USER = "interruption"
     """Ctrl-C, or another request of the caller."""
+    FAULT = "internal fault"
+    """An error of our own or of a library: see :class:`Fault`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,16 @@ class Shortage:
     def short_bytes(self) -> float:
         """How much memory is missing."""
         return self.needed_bytes - self.limit_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An error of our own or of a library that ended a search; plan and bound are those known by then."""
+
+    reason: str
+    """In one line."""
+    traceback: str
+    """As Python prints it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +103,8 @@ class Result:
     """The plan in the solver's own terms, where these are not ours."""
     stopped_by: StopCause | None = None
     """None: the search was done, with a proof or without."""
+    fault: Fault | None = None
+    """What went wrong; a plan or a proof found by then stands all the same."""
 
     @property
     def gap(self) -> float | None:

@@ -54,6 +54,7 @@ def comparison_row(result: Result) -> dict[str, object]:
         "solver": result.solver,
         "status": str(result.status),
         "stopped_by": None if result.stopped_by is None else str(result.stopped_by),
+        "fault": None if result.fault is None else result.fault.reason,
         "objective_s": result.objective_s,
         "bound_s": result.bound_s,
         "gap": result.gap,

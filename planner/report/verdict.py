@@ -10,8 +10,14 @@ EXACT_GAP = 1e-9
 """Gaps up to this one are rounding."""
 SMALL_GAP = 1e-4
 """Largest gap at which a plan may be called optimal without saying more."""
-LIMITS = frozenset({StopCause.TIME, StopCause.MEMORY})
-"""What a search may have reached; an interruption has words of its own."""
+ENDS = {
+    None: "",
+    StopCause.TIME: " when the time limit was reached",
+    StopCause.MEMORY: " when the memory limit was reached",
+    StopCause.FAULT: " when an internal fault ended the search",
+    StopCause.USER: "",
+}
+"""What ended a search; an interruption has words of its own."""
 
 
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:
@@ -26,8 +32,7 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     if result.objective_s is None:
         return _without_plan(result)
     head = "interrupted: " if result.status is Status.INTERRUPTED else ""
-    end = f" when the {result.stopped_by} was reached" if result.stopped_by in LIMITS else ""
-    sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}{end}"
+    sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}{ENDS[result.stopped_by]}"
     compared = "" if even_split_s is None else f"; {speed_against_even_split(result.objective_s, even_split_s)}"
     return sentence + compared
 
@@ -75,8 +80,8 @@ def _without_plan(result: Result) -> str:
         return f"infeasible: {_nearest_miss(result)}"
     if result.status is Status.INTERRUPTED:
         return "interrupted: no plan yet, and no proof that there is none"
-    found = f"no plan yet when the {result.stopped_by} was reached" if result.stopped_by in LIMITS else "no plan found"
-    return f"{found}, and no proof that there is none"
+    end = ENDS[result.stopped_by]
+    return f"{f'no plan yet{end}' if end else 'no plan found'}, and no proof that there is none"
 
 
 def _nearest_miss(result: Result) -> str:

@@ -24,7 +24,7 @@ from planner.simulator.bounds import lower_bound
 from planner.solvers import greedy
 from planner.solvers.decision import Decision
 from planner.solvers.search import ROUNDING, Search
-from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
+from planner.solvers.shortage import shortages_of
 from planner.solvers.sieve import Sieve
 
 NARROW = 1e-3
@@ -58,7 +58,7 @@ def solve(problem: Problem, search: Search) -> Result:
         proves=True,
         exhausted=exhausted,
         row_bound_s=optimum.value_s if known and not exhausted else None,
-        shortages=find_shortages(problem, stop=search.stop_after(DIAGNOSIS_S)) if exhausted else (),
+        shortages=shortages_of(search) if exhausted else (),
     )
 
 
@@ -86,7 +86,7 @@ class RowOptimum:
             No plan of the variant has smaller rows, save those found.
         """
         bisection = _Bisection(self._search, self)
-        with suppress(TooManyLabelsError):
+        with self._search.surviving(), suppress(TooManyLabelsError):
             bisection.run(variant)
         return bisection.low_s
 

@@ -1,6 +1,6 @@
 """The only door to HiGHS: programs go in as arrays, answers come out as arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -77,12 +77,31 @@ class IntegerAnswer:
     num_nodes: int
 
 
-def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
-    """Solve a linear program by interior point, without crossover: its duals are central."""
-    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
-    highs.setOptionValue("solver", "ipm")
-    highs.setOptionValue("run_crossover", "off")
+def run_highs(highs: highspy.Highs, *, threads: int) -> None:
+    """Run HiGHS on so many threads.
+
+    HiGHS keeps its workers from one run to the next of the same caller's thread, as many as the first of these runs
+    had, by default half of the cores, and refuses to run with any other number. So the workers of the run before
+    are always given up: nothing depends on the cores, or on who has called HiGHS before.
+    """
+    _set_options(highs, {"threads": threads})
+    highspy.Highs.resetGlobalScheduler(True)
     highs.run()
+
+
+def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
+    """Solve a linear program by interior point, without crossover: its duals are central.
+
+    On one thread, so that the duals, and all that follows from them, are the same everywhere.
+
+    Raises
+    ------
+    StagecutError
+        If HiGHS cannot use the program.
+    """
+    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
+    _set_options(highs, {"solver": "ipm", "run_crossover": "off"})
+    run_highs(highs, threads=1)
     solution = highs.getSolution()
     return LinearAnswer(
         outcome=_outcome(highs),
@@ -113,36 +132,39 @@ def solve_integer(
         Relative gap at which to stop.
     max_nodes
         Of the tree, at which to stop; None: no limit.
+
+    Raises
+    ------
+    StagecutError
+        If HiGHS cannot use the program.
     """
     highs = _load(program, time_limit_s=time_limit_s, stop=stop)
-    for option, value in (
+    options: dict[str, str | float] = {
         # With presolve HiGHS 1.15 calls a worse point optimal in about one of a thousand small programs.
-        ("presolve", "off"),
-        ("mip_rel_gap", gap),
-        ("mip_abs_gap", 0.0),
-        ("mip_feasibility_tolerance", 1e-7),
-        ("primal_feasibility_tolerance", 1e-9),
-        ("dual_feasibility_tolerance", 1e-9),
-        ("threads", threads),
-        ("random_seed", seed),
-        ("mip_max_nodes", 2**31 - 1 if max_nodes is None else max_nodes),
-    ):
-        highs.setOptionValue(option, value)
+        "presolve": "off",
+        "mip_rel_gap": gap,
+        "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": 1e-7,
+        "primal_feasibility_tolerance": 1e-9,
+        "dual_feasibility_tolerance": 1e-9,
+        "random_seed": seed,
+        "mip_max_nodes": 2**31 - 1 if max_nodes is None else max_nodes,
+    }
+    _set_options(highs, options)
     highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
-    highs.run()
-    if highs.getModelStatus() is highspy.HighsModelStatus.kSolveError:
-        highs.setOptionValue("presolve", "on")
-        highs.run()
-    info = highs.getInfo()
+    run_highs(highs, threads=threads)
+    outcome, info = _outcome(highs), highs.getInfo()
+    # HiGHS found fault with its own solution: its bound is not to be trusted either.
+    failed = highs.getModelStatus() == highspy.HighsModelStatus.kSolveError
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    if np.isposinf(info.mip_dual_bound):
+    if np.isposinf(info.mip_dual_bound) and not failed:
         # Some infeasible programs end as "optimal" with an infinite bound and a fractional point.
         return IntegerAnswer(outcome=Outcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf, num_nodes=0)
     return IntegerAnswer(
-        outcome=_outcome(highs),
+        outcome=outcome,
         columns=np.array(highs.getSolution().col_value) if found else None,
         objective=float(info.objective_function_value) if found else np.inf,
-        bound=float(info.mip_dual_bound),
+        bound=-np.inf if failed else float(info.mip_dual_bound),
         num_nodes=int(info.mip_node_count),
     )
 
@@ -150,9 +172,9 @@ def solve_integer(
 def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> highspy.Highs:
     highs = highspy.Highs()
     # Callbacks never fire while output_flag is off.
-    highs.setOptionValue("log_to_console", False)
-    highs.setOptionValue("time_limit", float(min(time_limit_s, 1e7)))
-    highs.passModel(_model(program))
+    _set_options(highs, {"log_to_console": False, "time_limit": float(min(time_limit_s, 1e7))})
+    if highs.passModel(_model(program)) == highspy.HighsStatus.kError:
+        raise StagecutError("HiGHS refuses the program it was given")
 
     def interrupt_if_asked(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop():
@@ -178,6 +200,12 @@ def _model(program: LinearProgram) -> highspy.HighsLp:
         kinds = [highspy.HighsVarType.kInteger] * program.num_integer
         model.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * (len(program.cost) - program.num_integer)
     return model
+
+
+def _set_options(highs: highspy.Highs, values: Mapping[str, str | float]) -> None:
+    for name, value in values.items():
+        if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
+            raise StagecutError(f"HiGHS has no option {name} that could be {value!r}")
 
 
 def _outcome(highs: highspy.Highs) -> Outcome:

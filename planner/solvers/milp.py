@@ -29,7 +29,7 @@ from planner.solvers.dp import promising_first
 from planner.solvers.interleaved_proof import InterleavedProof
 from planner.solvers.options import RowChoice
 from planner.solvers.search import Search
-from planner.solvers.shortage import DIAGNOSIS_S, find_shortages
+from planner.solvers.shortage import shortages_of
 from planner.solvers.variant_proof import VariantProof
 
 Proof = VariantProof | InterleavedProof
@@ -43,6 +43,21 @@ def solve(problem: Problem, search: Search) -> Result:
     with search.step("greedy"):
         greedy.solve(problem, search)
     proofs = [_proof(search, variant) for variant in promising_first(problem, search)]
+    with search.surviving():
+        _advance(search, proofs)
+    search.raise_bound(min(proof.bound_s for proof in proofs))
+    exhausted = search.bound_s == math.inf
+    return search.result(
+        "milp",
+        proves=True,
+        exhausted=exhausted,
+        row_bound_s=_row_bound(proofs),
+        shortages=shortages_of(search) if exhausted and search.best_plan is None else (),
+    )
+
+
+def _advance(search: Search, proofs: list[Proof]) -> None:
+    """Take the next step of the weakest proof, until the bound is good enough or the budget is spent."""
     for proof in proofs:
         if not search.out_of_budget:
             proof.advance()
@@ -52,17 +67,6 @@ def solve(problem: Problem, search: Search) -> Result:
         if weakest.stalled or _enough(search, weakest):
             break
         weakest.advance()
-    search.raise_bound(min(proof.bound_s for proof in proofs))
-    exhausted = search.bound_s == math.inf
-    return search.result(
-        "milp",
-        proves=True,
-        exhausted=exhausted,
-        row_bound_s=_row_bound(proofs),
-        shortages=find_shortages(problem, stop=search.stop_after(DIAGNOSIS_S))
-        if exhausted and search.best_plan is None
-        else (),
-    )
 
 
 def _proof(search: Search, variant: Variant) -> Proof:

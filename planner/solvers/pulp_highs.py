@@ -4,6 +4,7 @@ from typing import Any
 
 import pulp
 
+from planner.solvers.highs import run_highs
 from planner.solvers.search import Search
 
 LONGEST_S = 1e7
@@ -17,6 +18,14 @@ EXACT = {
     "primal_feasibility_tolerance": TOLERANCE,
     "dual_feasibility_tolerance": TOLERANCE,
 }
+
+
+class _Engine(pulp.HiGHS):  # type: ignore[misc]
+    """PuLP's own, but that the number of threads does not depend on who has called HiGHS before."""
+
+    def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
+        """Run it; PuLP reads the answer."""
+        run_highs(lp.solverModel, threads=self.threads)
 
 
 def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "off") -> pulp.LpSolver:
@@ -37,7 +46,7 @@ def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "
     def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:
         data_in.user_interrupt = search.cancelled
 
-    return pulp.HiGHS(
+    return _Engine(
         # Callbacks never fire while the output is off.
         msg=True,
         log_to_console=False,

@@ -84,6 +84,9 @@ def run(
 ) -> Result:
     """Solve a problem with the named solver.
 
+    Whatever fails on the way, the result has the best plan and the bound by then, and says what happened: see
+    :meth:`planner.solvers.search.Search.surviving`.
+
     Parameters
     ----------
     observer
@@ -101,13 +104,12 @@ def run(
     """
     solve = load(solver_name)
     search = Search(problem, options, observer=observer, cancelled=cancelled)
-    try:
+    result: Result | None = None
+    with search.surviving():
         if start is not None:
             search.begin_from(start)
-        return solve(problem, search)
-    except MemoryError:
-        search.run_out_of_memory()
-        return search.result(solver_name, proves=True)
+        result = solve(problem, search)
+    return search.result(solver_name, proves=True) if result is None else result
 
 
 def _unknown(solver_name: str) -> str:

@@ -3,14 +3,26 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
+from planner.core.errors import BadInputError, FaultWarning, in_one_line
 from planner.core.job import AUTO
 from planner.core.plan import Plan
 from planner.core.problem import Problem
-from planner.core.result import HistoryPoint, OwnObjective, Result, Shortage, Status, StopCause, relative_gap
+from planner.core.result import (
+    Fault,
+    HistoryPoint,
+    OwnObjective,
+    Result,
+    Shortage,
+    Status,
+    StopCause,
+    relative_gap,
+)
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
 from planner.cost.plan_costs import PlanCosts
@@ -63,6 +75,7 @@ class Search:
         limit_bytes = options.memory_limit_bytes
         self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
         self._ran_out_of_memory = False
+        self._fault: Fault | None = None
         self._started = time.perf_counter()
         self._history: list[HistoryPoint] = []
         self._counts: dict[str, int] = {}
@@ -166,7 +179,7 @@ class Search:
 
     @property
     def out_of_budget(self) -> bool:
-        """Whether to stop now: cancelled, or out of time or memory."""
+        """Whether to stop now: cancelled, out of time or memory, or after a fault."""
         return self.stop_cause is not None
 
     @property
@@ -174,13 +187,30 @@ class Search:
         """Why to stop now; None if there is no reason."""
         if self.cancelled:
             return StopCause.USER
+        if self._fault is not None:
+            return StopCause.FAULT
         if self._too_much_memory:
             return StopCause.MEMORY
         return StopCause.TIME if self.seconds_left <= 0 else None
 
-    def run_out_of_memory(self) -> None:
-        """Note that the system gave no more memory: a reason to stop, whatever the limit."""
-        self._ran_out_of_memory = True
+    @contextmanager
+    def surviving(self) -> Iterator[None]:
+        """Whatever fails inside ends the search as a limit would: best plan and bound are kept.
+
+        The result tells the fault, and a :class:`~planner.core.errors.FaultWarning` does so at once. Where the
+        system gives no more memory, that is a limit reached. What the user gave wrong goes through.
+        """
+        try:
+            yield
+        except (BadInputError, FaultWarning):
+            raise
+        except MemoryError:
+            self._ran_out_of_memory = True
+        except Exception as fault:
+            reason = in_one_line(fault)
+            if self._fault is None:
+                self._fault = Fault(reason=reason, traceback="".join(traceback.format_exception(fault)))
+            warnings.warn(f"the search ended early: {reason}", FaultWarning, stacklevel=1)
 
     @property
     def _too_much_memory(self) -> bool:
@@ -231,6 +261,7 @@ class Search:
             shortages=shortages,
             own_objective=self._own_objective,
             stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
+            fault=self._fault,
         )
 
     def _status(self, *, proves: bool, exhausted: bool, cause: StopCause | None) -> Status:

@@ -15,13 +15,22 @@ from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.solvers.feasibility import UndecidedError, fitting_plan
 from planner.solvers.options import StopCheck
+from planner.solvers.search import Search
 
 PRECISION = 0.01
 """Memory factors are found to this relative precision."""
 LARGEST_FACTOR = 2.0**20
 LARGE_FACTOR = 2.0
 DIAGNOSIS_S = 15.0
-"""How long a caller should let the search for shortages go on."""
+"""How long the search for shortages may go on after another search."""
+
+
+def shortages_of(search: Search) -> tuple[Shortage, ...]:
+    """Why the problem of a finished search has no plan, as far as that is found in a few seconds."""
+    shortages: tuple[Shortage, ...] = ()
+    with search.surviving():
+        shortages = find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S))
+    return shortages
 
 
 def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tuple[Shortage, ...]:

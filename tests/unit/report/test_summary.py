@@ -52,7 +52,7 @@ def test_comparison_lists_every_solver_in_order():
     tree = comparison_summary([RESULT, other], provenance={})
     rows = tree["results"]
     assert [row["solver"] for row in rows] == ["milp", "dp"]
-    assert rows[0].keys() == {"solver", "status", "stopped_by", "objective_s", "bound_s", "gap", "seconds"}
+    assert rows[0].keys() == {"solver", "status", "stopped_by", "fault", "objective_s", "bound_s", "gap", "seconds"}
 
 
 def test_simulation_summary_repeats_the_timeline(plan, costs, timeline):

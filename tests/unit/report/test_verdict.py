@@ -63,6 +63,8 @@ def test_limit_that_ended_the_search_is_told():
     assert verdict(stopped) == "100 ms per iteration, within 50 % of optimal when the memory limit was reached"
     nothing = Result(status=Status.NO_PLAN, solver="dp", seconds=1.0, stopped_by=StopCause.TIME)
     assert verdict(nothing) == "no plan yet when the time limit was reached, and no proof that there is none"
+    failed = "no plan yet when an internal fault ended the search, and no proof that there is none"
+    assert verdict(replace(nothing, stopped_by=StopCause.FAULT)) == failed
     assert verdict(replace(nothing, stopped_by=None)) == "no plan found, and no proof that there is none"
 
 

@@ -1,5 +1,6 @@
 """The door to HiGHS: statuses, tiny programs, stopping."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import highspy
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.core.errors import StagecutError
-from planner.solvers.highs import LinearProgram, Outcome, _outcome, solve_integer, solve_linear
+from planner.solvers.highs import LinearProgram, Outcome, _outcome, run_highs, solve_integer, solve_linear
 
 STATUS = highspy.HighsModelStatus
 EXPECTED = {
@@ -109,6 +110,43 @@ def test_unbounded_program_is_our_fault():
     unbounded = replace(program(upper=np.inf), cost=np.array([-1.0, 0.0]))
     with pytest.raises(StagecutError, match="cannot use the program"):
         linear(unbounded)
+
+
+def test_programs_may_take_any_number_of_threads_in_turn():
+    """HiGHS itself refuses to change it, also from the number that somebody else began with."""
+    other = highspy.Highs()
+    other.setOptionValue("output_flag", False)
+    run_highs(other, threads=3)
+    for threads in (2, 1, 4):
+        assert integer(program(num_integer=2), threads=threads).objective == pytest.approx(5.0)
+        assert linear(program()).objective == pytest.approx(3.5)
+
+
+def test_callers_on_several_threads_have_numbers_of_their_own():
+    def objectives(threads):
+        return [integer(program(num_integer=2), threads=threads).objective for _ in range(20)]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(objectives, (1, 2, 3))) == [[pytest.approx(5.0)] * 20] * 3
+
+
+def test_option_that_highs_does_not_take_is_our_fault():
+    with pytest.raises(StagecutError, match=r"HiGHS has no option mip_rel_gap that could be -1\.0"):
+        integer(program(num_integer=2), gap=-1.0)
+
+
+def test_program_that_highs_refuses_is_our_fault():
+    """One entry twice."""
+    with pytest.raises(StagecutError, match="HiGHS refuses the program it was given"):
+        linear(replace(program(), entry_column=np.array([0, 0])))
+
+
+def test_solve_that_ended_in_error_proves_nothing(monkeypatch):
+    """HiGHS found fault with its own solution; were its bound infinite, none would have been ruled out."""
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: STATUS.kSolveError)
+    for at_least in (1.5, 2.5):
+        answer = integer(program(num_integer=2, at_least=at_least))
+        assert (answer.outcome, answer.bound) == (Outcome.STOPPED, -np.inf)
 
 
 def knapsacks(size=40):

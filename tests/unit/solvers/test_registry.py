@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError, UnsupportedError
+from planner.core.errors import BadInputError, FaultWarning, UnsupportedError
 from planner.core.result import Status, StopCause
 from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
@@ -68,6 +68,20 @@ def test_solver_that_gets_no_more_memory_keeps_its_plan(monkeypatch):
     monkeypatch.setitem(SOLVERS, "hungry", f"{__name__}:exhaust")
     result = run(CATALOGUE[0].problem, "hungry", SolveOptions())
     assert (result.status, result.stopped_by, result.solver) == (Status.FEASIBLE, StopCause.MEMORY, "hungry")
+    assert result.plan is not None
+
+
+def fail(problem, search):
+    """A solver that finds a plan and then fails."""
+    load("even")(problem, search)
+    raise AssertionError("cannot be")
+
+
+def test_solver_that_fails_keeps_its_plan(monkeypatch):
+    monkeypatch.setitem(SOLVERS, "weak", f"{__name__}:fail")
+    with pytest.warns(FaultWarning, match="cannot be"):
+        result = run(CATALOGUE[0].problem, "weak", SolveOptions())
+    assert (result.status, result.stopped_by, result.solver) == (Status.FEASIBLE, StopCause.FAULT, "weak")
     assert result.plan is not None
 
 

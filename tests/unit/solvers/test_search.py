@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from planner.core.errors import BadInputError, FaultWarning, UnsupportedError
 from planner.core.job import AUTO
 from planner.core.problem import Problem
 from planner.core.result import OwnObjective, Status, StopCause
@@ -196,6 +197,50 @@ def test_result_says_what_ended_the_search(options, cancelled, cause):
         event.set()
     assert record.out_of_budget == (cause is not None)
     assert record.result("milp", proves=True).stopped_by is cause
+
+
+def test_fault_ends_the_search_and_keeps_what_it_has():
+    record = search()
+    record.offer([CUT[2]])
+    with pytest.warns(FaultWarning, match="the search ended early: ValueError: too bad"), record.surviving():
+        record.raise_bound(15.0)
+        raise ValueError("too\n  bad")
+    result = record.result("milp", proves=True)
+    assert record.out_of_budget
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StopCause.FAULT)
+    assert (result.plan, result.bound_s) == (CUT[2], 15.0)
+    assert result.fault.reason == "ValueError: too bad"
+    assert "test_search.py" in result.fault.traceback
+
+
+def test_first_fault_is_told_whatever_comes_of_it():
+    record = search()
+    for words in ("cause", "consequence"):
+        with pytest.warns(FaultWarning), record.surviving():
+            raise RuntimeError(words)
+    assert record.result("milp", proves=True).fault.reason == "RuntimeError: cause"
+
+
+def test_fault_after_the_proof_takes_nothing_from_it():
+    record = search()
+    with pytest.warns(FaultWarning), record.surviving():
+        raise ValueError
+    result = record.result("milp", proves=True, exhausted=True)
+    assert (result.status, result.stopped_by, result.fault.reason) == (Status.INFEASIBLE, None, "ValueError")
+
+
+@pytest.mark.parametrize("given", [BadInputError("no"), UnsupportedError("no"), KeyboardInterrupt()])
+def test_what_the_user_gave_wrong_or_asked_for_goes_through(given):
+    record = search()
+    with pytest.raises(type(given)), record.surviving():
+        raise given
+    assert not record.out_of_budget
+
+
+def test_faults_are_errors_in_the_tests():
+    """Warnings of our own are, so that no test passes by with half a search; see pyproject.toml."""
+    with pytest.raises(FaultWarning, match="ValueError"), search().surviving():
+        raise ValueError
 
 
 def test_search_that_was_done_was_not_stopped():

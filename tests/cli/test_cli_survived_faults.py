@@ -1,0 +1,132 @@
+"""Faults inside a search: the best plan and what is proven stand, and the user is told."""
+
+import json
+
+import highspy
+import pytest
+
+from planner.core.errors import FaultWarning
+
+PROBLEM = ("--model", "vgg16", "--cluster", "mixed-server-8", "--global-batch", "32", "--quiet")
+"""Some hundred small linear programs and a few mixed-integer ones, in a second."""
+
+
+@pytest.fixture
+def failing_highs(monkeypatch):
+    """HiGHS fails from its n-th run on; the runs, as they come."""
+    real = highspy.Highs.run
+
+    def install(number, fault):
+        runs = []
+
+        def run(self):
+            runs.append(self)
+            if len(runs) >= number:
+                raise fault
+            return real(self)
+
+        monkeypatch.setattr(highspy.Highs, "run", run)
+        return runs
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def unharmed(plan_json):
+    """The answer without a fault."""
+    return plan_json("solve", *PROBLEM)
+
+
+@pytest.mark.parametrize("number", [1, 20, 60])
+def test_plan_and_bound_survive_a_fault_of_the_solver_library(plan, failing_highs, unharmed, number):
+    """What was found is not better than the optimum, and what was proven not more."""
+    failing_highs(number, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        done = plan("solve", *PROBLEM, "--json")
+    assert done.exit_code == 0
+    assert done.stderr == "Error: internal fault: RuntimeError: no more; run it again with -v to see where\n"
+    answer = json.loads(done.stdout)
+    assert (answer["status"], answer["stopped_by"]) == ("feasible", "internal fault")
+    assert answer["fault"] == "RuntimeError: no more"
+    assert "when an internal fault ended the search" in answer["verdict"]
+    assert (answer["bound_s"] or 0.0) <= unharmed["objective_s"] <= answer["objective_s"]
+    assert answer["plan"] is not None
+
+
+def test_bound_grows_until_the_fault(plan, failing_highs, unharmed):
+    runs, bounds_s = failing_highs(10**9, RuntimeError()), []
+    plan("solve", *PROBLEM)
+    for number in (1, len(runs) // 2, len(runs)):
+        failing_highs(number, RuntimeError())
+        with pytest.warns(FaultWarning):
+            bounds_s.append(json.loads(plan("solve", *PROBLEM, "--json").stdout)["bound_s"] or 0.0)
+    assert bounds_s == sorted(bounds_s)
+    assert bounds_s[0] < bounds_s[-1] <= unharmed["objective_s"]
+
+
+def test_highs_that_does_not_run_is_a_fault(plan, monkeypatch):
+    monkeypatch.setattr(highspy.Highs, "run", lambda self: highspy.HighsStatus.kError)
+    with pytest.warns(FaultWarning):
+        done = plan("solve", *PROBLEM)
+    assert done.exit_code == 0
+    assert "HiGHS cannot use the program it was given: Not Set" in done.stderr
+    assert "when an internal fault ended the search" in done.stdout
+
+
+def test_fault_before_any_plan_is_no_plan_in_the_budget(plan, failing_highs):
+    failing_highs(1, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        done = plan("solve", *PROBLEM, "--solver", "textbook-milp")
+    assert done.exit_code == 5
+    assert done.stdout == "no plan yet when an internal fault ended the search, and no proof that there is none\n"
+
+
+@pytest.mark.parametrize("solver", ["dp", "hetpipe", "autopipe-h"])
+def test_other_solvers_keep_their_plans_too(plan_json, failing_highs, solver):
+    failing_highs(2, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        answer = plan_json("solve", *PROBLEM, "--solver", solver)
+    assert answer["fault"] == "RuntimeError: no more"
+    assert answer["plan"] is not None
+
+
+def test_interleaved_plans_survive_too(plan_json, failing_highs):
+    failing_highs(2, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        answer = plan_json("solve", *PROBLEM, "--schedule", "interleaved", "--micro-batch", "4")
+    assert answer["fault"] == "RuntimeError: no more"
+    assert 0 < answer["bound_s"] < answer["objective_s"]
+
+
+def test_no_more_memory_is_a_limit(plan_json, failing_highs):
+    failing_highs(60, MemoryError())
+    answer = plan_json("solve", *PROBLEM)
+    assert (answer["stopped_by"], answer["fault"]) == ("memory limit", None)
+    assert answer["plan"] is not None
+
+
+def test_verbose_shows_where(plan, failing_highs):
+    failing_highs(20, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        done = plan("solve", *PROBLEM, "-v")
+    assert "Traceback" in done.stderr
+    assert "Error: internal fault: RuntimeError: no more\n" in done.stderr
+
+
+def test_comparison_goes_on_with_the_other_solvers(plan, failing_highs):
+    failing_highs(20, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        done = plan("compare", *PROBLEM, "--solvers", "milp,greedy", "--json")
+    assert done.exit_code == 0
+    assert done.stderr == "Error: internal fault: milp: RuntimeError: no more; run it again with -v to see where\n"
+    faults = {row["solver"]: row["fault"] for row in json.loads(done.stdout)["results"]}
+    assert faults == {"milp": "RuntimeError: no more", "greedy": None}
+
+
+def test_explanation_tells_which_search_failed(plan, plan_file, failing_highs):
+    failing_highs(1, RuntimeError("no more"))
+    with pytest.warns(FaultWarning):
+        done = plan("explain", plan_file, "--what-if", "nic", "--quiet", "--json")
+    assert done.exit_code == 0
+    assert "internal fault: interfaces of every server twice as fast: RuntimeError: no more" in done.stderr
+    assert json.loads(done.stdout)["what_if"][-1]["fault"] == "RuntimeError: no more"
