@@ -34,6 +34,7 @@ class Training:
     autocast: torch.dtype | None = None
     seed: int = 0
     check_batches: bool = True
+    check_finite: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

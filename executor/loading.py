@@ -44,6 +44,7 @@ def load(  # noqa: PLR0913
     autocast: torch.dtype | None = None,
     seed: int = 0,
     check_batches: bool = True,
+    check_finite: bool = True,
     actions: Sequence[Sequence[Action]] | None = None,
     shares: Sequence[Sequence[int]] | None = None,
     device: torch.device | None = None,
@@ -75,6 +76,8 @@ def load(  # noqa: PLR0913
         Type in which torch's autocast computes; None: the layers' own.
     check_batches
         Whether to compare the batches of all ranks before every call: a pass over them and a small message.
+    check_finite
+        Whether to stop at a loss that is infinite or no number, before it reaches the weights.
     actions
         Action lists, one for each device group, in place of those of the plan's schedule.
     shares
@@ -101,6 +104,7 @@ def load(  # noqa: PLR0913
         autocast=autocast,
         seed=seed,
         check_batches=check_batches,
+        check_finite=check_finite,
     )
     design = Design.of(plan, layers, training, actions=actions, shares=shares)
     role, groups, transport = _join(design)
@@ -162,6 +166,7 @@ def assemble(
         alone=alone or nullcontext(),
         autocast=design.training.autocast,
         check_batches=design.training.check_batches,
+        check_finite=design.training.check_finite,
         clip_norm=design.training.clip_norm,
     )
 

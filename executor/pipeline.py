@@ -1,5 +1,6 @@
 """A plan at work: one rank's stages, ready to train."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -9,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from executor.loss_faults import gradient_fault, loss_fault
 from executor.play.agreement import check_same_batch
 from executor.play.batch import Batch, LossFunction, Share, check_batch
 from executor.play.boundaries import find_boundaries
 from executor.play.clock import Clock, Mark
+from executor.play.finite import Place, look_again, places_of_losses
 from executor.play.gradients import GradientSync
 from executor.play.layout import Layout, Role
 from executor.play.memory import MemoryMeter
@@ -62,6 +65,8 @@ class Pipeline:
     autocast: torch.dtype | None = None
     check_batches: bool = True
     """Whether to compare the batches of all ranks before anything is computed."""
+    check_finite: bool = True
+    """Whether to stop at a loss that is infinite or no number."""
     clip_norm: float | None = None
     """Largest norm of the gradient; a larger one is scaled down to it."""
     gradient_norm: float | None = field(default=None, init=False)
@@ -86,12 +91,15 @@ class Pipeline:
         ------
         BadInputError
             If the batch has another size than the plan's, or is not the same on all ranks.
+        LossError
+            On all ranks, if the loss or the norm of the gradients is infinite or no number. Nothing is updated then.
         """
         spans = self.accumulate(batch)
         start_s = spans[0].ready_s
+        checked = self._checked_loss(batch) if self.check_finite else None
         spans += self._timed(UPDATE, self.role.stages[0], self.optimizer.step)
         end_s = spans[-1].end_s
-        loss = self._total_loss()
+        loss = self._total_loss() if checked is None else checked
         self.num_steps += 1
         self.last_step = StepTrace(
             rank=self.role.rank,
@@ -125,7 +133,9 @@ class Pipeline:
         with torch.no_grad(), self._precision():
             player.play(self.forward_turns, self._feed(batch))
         player.settle()
-        return self._total_loss()
+        if not self.check_finite:
+            return self._total_loss()
+        return self._finite_loss(batch, self.forward_turns, f"of an evaluation after {self.num_steps} steps")
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """The rank's parameters by their global names; tied ones once, under their owner's name."""
@@ -216,6 +226,30 @@ class Pipeline:
     def _span(self, kind: str, stage: int, lo: int, hi: int, *marks: Mark) -> Span:
         ready_s, start_s, end_s = (self.clock.resolve(mark) for mark in marks)
         return Span(self.role.rank, kind, stage, lo, hi, ready_s, start_s, end_s)
+
+    def _checked_loss(self, batch: Batch) -> float:
+        """The loss of a step before its update: what is no finite number does not reach the weights."""
+        what = f"of step {self.num_steps + 1}"
+        loss = self._finite_loss(batch, self.turns, what)
+        if self.clip_norm is not None and self.gradient_norm is not None and not math.isfinite(self.gradient_norm):
+            raise gradient_fault(self, f"the norm of the gradients {what} is {self.gradient_norm}")
+        return loss
+
+    def _finite_loss(self, batch: Batch, turns: Sequence[Turn], what: str) -> float:
+        """The total loss; where it is no finite number the forwards are played again, to find out where that began."""
+        loss = self._total_loss()
+        if not math.isfinite(loss):
+            raise loss_fault(self, f"the loss {what} is {loss}", self._places(batch, turns))
+        return loss
+
+    def _places(self, batch: Batch, turns: Sequence[Turn]) -> list[Place]:
+        player, rank, last = self.player, self.role.rank, self.layout.num_stages - 1
+        assert player is not None
+        of_losses = places_of_losses(player.losses, turns, last=last, rank=rank)
+        stages = {stage.index: stage for stage in self.stages}
+        with self._precision():
+            found = look_again(self.forward_turns, self._feed(batch), player=player, stages=stages, rank=rank)
+        return found or of_losses
 
     def _total_loss(self) -> float:
         losses = self.player.losses if self.player else []

@@ -35,7 +35,7 @@ def check_step(plan_file: PlanFile, options: RunOptions, world: World) -> CheckR
     BadInputError
         If the model has batch normalisation, whose statistics are those of a micro-batch.
     """
-    plain = replace(options, autocast=None, mode=RunMode.REAL)
+    plain = replace(options, autocast=None, mode=RunMode.REAL, check_finite=False)
     with _default_dtype(torch.float64):
         pipeline, batch = build_pipeline(plan_file, plain, world)
         _refuse_batch_norm(pipeline)

@@ -52,23 +52,18 @@ class CheckError(StagecutError):
 
 
 class LossError(StagecutError):
-    """A loss that is no finite number.
+    """A loss, or a norm of gradients, that is no finite number.
 
     Parameters
     ----------
-    loss
-        The loss of the step.
-    step
-        Counted from 1, warm-up steps included.
+    message
+        It names rank, stage and action.
     rank
-        Of the last stage, where the loss is computed.
+        Where it came from.
     """
 
-    def __init__(self, loss: float, *, step: int, rank: int) -> None:
-        super().__init__(
-            f"the loss of step {step}, computed by rank {rank}, is {loss}; try a smaller --learning-rate, "
-            "or another precision"
-        )
+    def __init__(self, message: str, *, rank: int) -> None:
+        super().__init__(message)
         self.rank = rank
 
 

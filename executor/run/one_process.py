@@ -9,7 +9,7 @@ from executor.measure.contamination import RunQueue
 from executor.play.batch import Batch
 from executor.play.trace import StepTrace
 from executor.run.options import RunOptions
-from executor.run.outcome import Observer, Outcome, check_loss, outcome_of
+from executor.run.outcome import Observer, Outcome, outcome_of
 from executor.team import Team
 from planner.core.checks import require
 from planner.core.run_record import RunMode
@@ -38,7 +38,6 @@ def run_together(plan_file: PlanFile, options: RunOptions, *, observer: Observer
     for step in range(options.warmup + options.num_steps):
         steps.append(_step(team, batch))
         observer(step, steps[-1][0])
-        check_loss(steps[-1][0].loss, step, first.layout)
     return outcome_of(plan_file, steps, options=options, layout=first.layout, device=team.device, started=started)
 
 

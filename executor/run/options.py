@@ -43,6 +43,8 @@ class RunOptions:
     """See :func:`executor.run.layer_source.layers_of`."""
     seed: int = 0
     learning_rate: float = 1e-3
+    check_finite: bool = True
+    """End with the first loss that is no finite number; dilated mode, where only times matter, never does."""
     autocast: str | None = None
     """`bf16` or `fp16`; None: the layers' own precision."""
 
@@ -62,6 +64,7 @@ class RunOptions:
             optimizer=self.optimizer(plan_file),
             autocast=None if self.autocast is None else AUTOCAST[self.autocast],
             seed=self.seed,
+            check_finite=self.check_finite and self.mode is RunMode.REAL,
         )
 
 
@@ -76,6 +79,7 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
         optimizer=training.optimizer,
         autocast=training.autocast,
         seed=training.seed,
+        check_finite=training.check_finite,
         device=world.device,
         pace=_pace_maker(plan_file, options, world),
         world=world,

@@ -1,6 +1,5 @@
 """What came of the steps of a run."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +9,6 @@ import torch
 from executor.measure.devices import device_title
 from executor.play.layout import Layout
 from executor.play.trace import Span, StepTrace
-from executor.run.faults import LossError
 from executor.run.options import RunOptions
 from executor.run.record import Step, record_of
 from planner.core.run_record import RunRecord
@@ -62,15 +60,3 @@ def outcome_of(
         warmup=options.warmup,
     )
     return Outcome(record=record, typical=tuple(steps[record.typical_step]))
-
-
-def check_loss(loss: float, step: int, layout: Layout) -> None:
-    """Complain of a loss that is no number.
-
-    Raises
-    ------
-    LossError
-        It names the step and the rank that computed it.
-    """
-    if not math.isfinite(loss):
-        raise LossError(loss, step=step + 1, rank=layout.rank_of(0, layout.num_stages - 1, replica=0, tensor_rank=0))

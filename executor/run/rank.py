@@ -15,7 +15,7 @@ from executor.play.trace import Span, StepTrace
 from executor.run.comparison import check_step
 from executor.run.faults import describe
 from executor.run.options import RunOptions, build_pipeline
-from executor.run.outcome import Observer, Outcome, check_loss, outcome_of
+from executor.run.outcome import Observer, Outcome, outcome_of
 from executor.run.rank_process import end_rank
 from executor.run.world import World, join_world
 from planner.io.plan_file import PlanFile
@@ -85,7 +85,6 @@ def train(
         if step >= options.warmup and isinstance(pipeline.pace, Dilation):
             overruns_s.append(pipeline.pace.overrun_s)
         observer(step, traces[-1])
-        check_loss(traces[-1].loss, step, pipeline.layout)
     gathered = world.gather((traces, max(overruns_s)), classes=(StepTrace, Span))
     if gathered is None:
         return None

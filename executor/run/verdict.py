@@ -47,6 +47,8 @@ def verdict(
 
 def told(report: ErrorReport, names: Sequence[str] = ()) -> str:
     """What a rank says of its end, and for whom it waited then."""
+    if report.kind is FaultKind.LOSS:  # names the rank it came from, whoever reports it
+        return report.message
     awaited = report.to_blame if report.kind in {FaultKind.HUNG, FaultKind.LOST} else ()
     waited = f"; it waited for {_listed(awaited, names)}" if awaited else ""
     return f"{_name(report.rank, names)}: {report.message}{waited}"
@@ -58,8 +60,7 @@ def _own_fault(report: ErrorReport, names: Sequence[str]) -> StagecutError:
     if report.kind is FaultKind.CHECK:
         return CheckError(report.message)
     if report.kind is FaultKind.LOSS:
-        (rank,) = report.to_blame
-        return RunError(f"{_name(rank, names)}: {report.message}")
+        return RunError(report.message)
     word = f"{report.kind}: " if report.kind is FaultKind.MEMORY else ""
     return RunError(f"{_name(report.rank, names)}: {word}{report.message}{_remedy(report.kind)}")
 

@@ -36,7 +36,7 @@ def _caused(fault, cause):
     ("fault", "kind"),
     [
         (BadInputError("plan.json: no"), FaultKind.INPUT),
-        (LossError(float("inf"), step=0, rank=1), FaultKind.LOSS),
+        (LossError("rank 1: the loss of step 1 is inf", rank=1), FaultKind.LOSS),
         (MemoryError(), FaultKind.MEMORY),
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), FaultKind.MEMORY),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), FaultKind.MEMORY),
@@ -92,10 +92,12 @@ def test_earliest_of_equal_faults_is_the_cause():
     assert str(verdict(reports, {}, names=["first", "second"])) == "second: it failed"
 
 
-def test_loss_that_is_no_number_is_told_of_the_rank_that_computed_it():
-    """Whoever comes first to say so: here rank 0, of the loss of rank 1."""
-    report = describe(LossError(float("nan"), step=2, rank=1), rank=0)
-    assert str(verdict([report], {0: 1})).startswith("rank 1: the loss of step 2, computed by rank 1, is nan")
+def test_loss_that_is_no_number_is_told_of_the_rank_where_it_began():
+    """Whoever comes first to say so: here rank 0, of what rank 1 computed; in a run, and under torchrun."""
+    message = "rank 1 (slow/0, stage 1): F of samples [0, 4) on stage 1: the loss of step 2 is nan"
+    report = describe(LossError(message, rank=1), rank=0)
+    assert (report.kind, report.to_blame) == (FaultKind.LOSS, (1,))
+    assert str(verdict([report], {0: 1})) == told(report) == message
 
 
 def test_lost_rank_is_named_where_its_end_is_not_known():
