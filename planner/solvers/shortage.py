@@ -27,10 +27,10 @@ DIAGNOSIS_S = 15.0
 
 def shortages_of(search: Search) -> tuple[Shortage, ...]:
     """Why the problem of a finished search has no plan, as far as that is found in a few seconds."""
-    shortages: tuple[Shortage, ...] = ()
+    shortages = list[Shortage]()
     with search.surviving():
-        shortages = find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S))
-    return shortages
+        shortages.extend(find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S)))
+    return tuple(shortages)
 
 
 def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tuple[Shortage, ...]:
