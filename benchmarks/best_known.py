@@ -162,7 +162,7 @@ def _plan_file(spec: Spec, plan: Plan, entry: Entry) -> PlanFile:
         predicted=predict(play(problem, plan)),
         certificate=Certificate(
             status=Status.OPTIMAL if proven else Status.FEASIBLE,
-            solver=entry.solver,
+            solver=entry.bound_solver or entry.solver,
             objective_s=entry.objective_s,
             bound_s=entry.bound_s,
             gap=gap,

@@ -4,17 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+from planner.cli.certificate_checks import TOLERANCE, Unchecked, certificate_faults, unchecked
 from planner.cli.prediction import play, predict
-from planner.core.result import Status, relative_gap
+from planner.core.result import relative_gap
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, input_hashes
+from planner.io.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
 from planner.simulator.slicing import slicing_faults
-from planner.solvers.options import SolveOptions
-from planner.solvers.search import ROUNDING
-
-TOLERANCE = 1e-9
-"""Relative: another version of numpy may add in another order."""
 
 Value = float | str | None
 
@@ -42,7 +38,10 @@ class Recheck:
 
     checks: tuple[Check, ...]
     faults: tuple[str, ...]
-    """Ways in which the plan leaves the search space, or the certificate contradicts itself."""
+    """Ways in which the plan leaves the search space, or the certificate claims what no search can have ended with."""
+    iteration_s: float
+    """Derived."""
+    unchecked: tuple[Unchecked, ...]
 
     @property
     def differences(self) -> tuple[Check, ...]:
@@ -62,13 +61,15 @@ def recheck(plan_file: PlanFile) -> Recheck:
         checks=(
             *_hashes(plan_file),
             *_predictions(plan_file.predicted, prediction),
-            *_certificate(plan_file.certificate, prediction.iteration_s),
+            *_certificate(plan_file, prediction.iteration_s),
         ),
         faults=(
             *faults(costs, plan_file.plan),
             *slicing_faults(costs, plan_file.plan),
-            *_contradictions(plan_file),
+            *certificate_faults(plan_file),
         ),
+        iteration_s=prediction.iteration_s,
+        unchecked=tuple(unchecked(plan_file)),
     )
 
 
@@ -86,25 +87,12 @@ def _predictions(stated: Prediction, derived: Prediction) -> Iterator[Check]:
             yield Check(where=where, stated=getattr(said, field.name), derived=getattr(found, field.name))
 
 
-def _certificate(certificate: Certificate, iteration_s: float) -> Iterator[Check]:
+def _certificate(plan_file: PlanFile, iteration_s: float) -> Iterator[Check]:
+    certificate, options = plan_file.certificate, dict(plan_file.provenance.options)
+    if isinstance(solver := options.get("solver"), str):
+        yield Check(where="certificate.solver", stated=certificate.solver, derived=solver)
     yield Check(where="certificate.objective_s", stated=certificate.objective_s, derived=iteration_s)
     gap = relative_gap(certificate.objective_s, certificate.bound_s)
     if gap is not None and certificate.gap is not None and abs(gap - certificate.gap) <= TOLERANCE:
         gap = certificate.gap  # a difference of two nearly equal times: compared absolutely
     yield Check(where="certificate.gap", stated=certificate.gap, derived=gap)
-
-
-def _contradictions(plan_file: PlanFile) -> Iterator[str]:
-    """What a certificate cannot claim, whatever the search did."""
-    certificate = plan_file.certificate
-    objective_s, bound_s = certificate.objective_s, certificate.bound_s
-    if bound_s is not None and bound_s > objective_s * (1 + TOLERANCE):
-        yield f"certificate: the bound {bound_s!r} s is above the time {objective_s!r} s of the plan itself"
-    if certificate.status is not Status.OPTIMAL:
-        return
-    gap, asked = relative_gap(objective_s, bound_s), dict(plan_file.provenance.options).get("gap")
-    allowed = float(asked) if isinstance(asked, int | float) else SolveOptions().gap
-    if gap is None:
-        yield "certificate: status optimal without a bound"
-    elif gap > allowed + ROUNDING:
-        yield f"certificate: status optimal with a gap of {gap:.3g}, where {allowed:.3g} was asked for"

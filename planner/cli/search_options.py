@@ -12,6 +12,7 @@ from planner.solvers.options import RowChoice, SolveOptions
 from planner.solvers.registry import AUTO, SOLVERS
 
 LARGEST_SEED = 2**31 - 1
+MOST_THREADS = 1024
 
 
 def solver_option(command: Command) -> Command:
@@ -69,7 +70,9 @@ def search_options(*, gap: str = "1e-4", seconds: str = "60", each: str = "solve
         click.option(
             "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of the solver."
         ),
-        click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the solver."),
+        click.option(
+            "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True, help="Of the solver."
+        ),
     )
     return lambda command: option_group(command, options, argument="options", build=_solve_options)
 

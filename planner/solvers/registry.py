@@ -38,6 +38,8 @@ SOLVERS = {
     "annealing": "planner.solvers.annealing:solve",
 }
 """Name -> `module:function`."""
+PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-milp-cbc"})
+"""Those that give a bound; the others give plans only."""
 AUTO = "auto"
 """Stands for the solver that :func:`choose` picks."""
 MOST_STATES = 100

@@ -14,7 +14,7 @@ from planner.core.schedule import Schedule
 from planner.cost.cost_model import CostModel
 from planner.cost.legality import faults
 from planner.solvers.options import RowChoice, SolveOptions
-from planner.solvers.registry import AUTO, MOST_STATES, SOLVERS, load, run, solver_for
+from planner.solvers.registry import AUTO, MOST_STATES, PROVING, SOLVERS, load, run, solver_for
 from tests.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +30,12 @@ def test_every_name_leads_to_a_function(name):
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "textbook-milp-cbc"])
 def test_result_carries_the_name_of_its_solver(name):
     assert run(CATALOGUE[0].problem, name, SolveOptions()).solver == name
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "textbook-milp-cbc"])
+def test_exactly_the_proving_solvers_give_a_bound(name):
+    result = run(CATALOGUE[0].problem, name, SolveOptions())
+    assert (result.bound_s is not None) == (name in PROVING)
 
 
 def test_misspelt_name_is_refused_with_the_nearest_one():
