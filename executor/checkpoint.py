@@ -1,18 +1,23 @@
 """Checkpoints that any plan for the same model can resume from: other stages, replicas, pipelines, tensor parallelism.
 
 torch.distributed.checkpoint writes each tensor once, under its global name, and hands out the parts that the ranks
-of another plan need. A checkpoint is a pickle to torch: restore those of people you trust only.
+of another plan need. What torch would read as a pickle is read without running anything that it names.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
+from executor.checkpoints.checksums import FileSum, damage
 from executor.checkpoints.folder import (
     MANIFEST,
+    discard,
     latest,
     partial_place_of,
     place_of,
@@ -31,6 +36,7 @@ from executor.checkpoints.state import (
     saved_tensors,
 )
 from executor.checkpoints.store import (
+    VALUES,
     check_values,
     complaints,
     read_metadata,
@@ -41,6 +47,7 @@ from executor.checkpoints.store import (
 )
 from executor.pipeline import Pipeline
 from executor.play.build import SEED_STRIDE
+from executor.play.objects import gather_everywhere
 from executor.play.optimizers import local_optimizer
 from executor.play.stage import StageModule
 from planner.core.checks import require_count
@@ -83,15 +90,17 @@ def save(pipeline: Pipeline, folder: str | Path, *, extra: Mapping[str, Any] | N
     """
     _require_processes(pipeline)
     require_count("checkpoint", "keep", keep)
-    check_values(extra or {})
+    check_values(extra or {}, "extra")
     folder = Path(folder)
     place, partial = place_of(folder, pipeline.num_steps), partial_place_of(folder, pipeline.num_steps)
     pipeline.transport.barrier()
     manifest, values = _manifest(pipeline), {**_gathered_values(pipeline), "extra": dict(extra or {})}
     with complaints(place, OutputError, "cannot be written", advice="the checkpoints before it are as they were"):
-        _on_first_rank(pipeline, lambda: prepare(folder))
-        write_tensors(saved_tensors(pipeline), partial)
-        _on_first_rank(pipeline, lambda: _finish(partial, place, values, manifest, keep=keep))
+        _on_first_rank(pipeline, folder, lambda: prepare(folder))
+        with _whole_or_not_at_all(pipeline, partial):
+            files = _merged(_gathered(write_tensors(saved_tensors(pipeline), partial), classes=(FileSum,)))
+            summed = replace(manifest, files=files)
+            _on_first_rank(pipeline, partial, lambda: _finish(partial, place, values, summed, keep=keep))
     return place
 
 
@@ -114,17 +123,18 @@ def restore(pipeline: Pipeline, folder: str | Path) -> dict[str, Any]:
     Raises
     ------
     BadInputError
-        If there is none, it cannot be read, or it is of other layers, shapes or another optimizer: the
-        message names the first difference.
+        If there is none, it cannot be read, a file of it does not have the content that was written, or it is
+        of other layers, shapes or another optimizer: the message names the first difference.
     """
     _require_processes(pipeline)
-    place = cast(Path, pipeline.transport.broadcast(_chosen(Path(folder)), 0))
+    place = Path(cast(str, pipeline.transport.broadcast(str(_chosen(Path(folder))), 0)))
     manifest = Manifest.read(place)
     manifest.check_fits(_manifest(pipeline), place)
     with complaints(place, BadInputError, "cannot be read", advice="restore another checkpoint"):
-        values = read_values(place)
-        states = StatesToCome(pipeline, read_metadata(place))
-        read_tensors(model_tensors(pipeline) | states.tensors, place)
+        _check_files(pipeline, place, manifest)
+        values, metadata = read_values(place), read_metadata(place)
+        states = StatesToCome(pipeline, metadata)
+        read_tensors(model_tensors(pipeline) | states.tensors, place, metadata)
     states.install(values["states"])
     install_settings(pipeline, values["settings"])
     pipeline.num_steps = manifest.num_steps
@@ -150,11 +160,27 @@ def _chosen(folder: Path) -> Path:
     return place
 
 
+def _check_files(pipeline: Pipeline, place: Path, manifest: Manifest) -> None:
+    """Complain, on all ranks alike, of a file that has another content than it was given; each looks at some."""
+    if manifest.files is None:
+        if pipeline.role.rank == 0:
+            warnings.warn(
+                f"{place}: was written without checksums, by an earlier version: damage to it cannot be seen",
+                stacklevel=3,
+            )
+        return
+    by_size = sorted(manifest.files.items(), key=lambda file: file[1], reverse=True)
+    own = dict(by_size[pipeline.role.rank :: pipeline.layout.world_size])
+    found = [problem for problem in _gathered(damage(place, own)) if problem]
+    if found:
+        raise ValueError(min(found))
+
+
 def _gathered_values(pipeline: Pipeline) -> dict[str, Any]:
-    return {
-        "states": _merged(_gathered(saved_states(pipeline))),
-        "settings": _merged(_gathered(saved_settings(pipeline))),
-    }
+    own = {"states": saved_states(pipeline), "settings": saved_settings(pipeline)}
+    check_values(own, "the optimizer's settings")
+    every = _gathered(own)
+    return {key: _merged(values[key] for values in every) for key in own}
 
 
 def _manifest(pipeline: Pipeline) -> Manifest:
@@ -178,33 +204,40 @@ def _shapes(pipeline: Pipeline, stage: StageModule) -> dict[str, Shape]:
 
 
 def _finish(partial: Path, place: Path, values: dict[str, Any], manifest: Manifest, *, keep: int) -> None:
-    write_values(values, partial)
-    write_file(partial / MANIFEST, manifest.text().encode())
+    files = {**(manifest.files or {}), VALUES: write_values(values, partial)}
+    write_file(partial / MANIFEST, replace(manifest, files=files).text().encode())
     publish(partial, place)
     prune(place.parent, keep=keep, up_to=manifest.num_steps)
 
 
-def _gathered(own: _Answer) -> list[_Answer]:
+def _gathered(own: _Answer, *, classes: Sequence[type] = ()) -> list[_Answer]:
     """What every rank has, by rank."""
-    if not dist.is_initialized():
-        return [own]
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, own)
-    return every
+    return gather_everywhere(own, classes=classes) if dist.is_initialized() else [own]
 
 
 def _merged(parts: Iterable[dict[_Key, _Answer]]) -> dict[_Key, _Answer]:
     return {key: value for part in parts for key, value in part.items()}
 
 
-def _on_first_rank(pipeline: Pipeline, work: Callable[[], object]) -> None:
+def _on_first_rank(pipeline: Pipeline, folder: Path, work: Callable[[], object]) -> None:
     """Let rank 0 do something while the others wait, and raise its fault on all of them."""
     fault = None
     if pipeline.role.rank == 0:
         try:
             work()
         except OSError as error:
-            fault = error
-    fault = cast(OSError | None, pipeline.transport.broadcast(fault, 0))
-    if fault is not None:
-        raise fault
+            fault = (error.errno, error.strerror, str(error.filename or folder))
+    told = cast(tuple[int, str, str] | None, pipeline.transport.broadcast(fault, 0))
+    if told is not None:
+        raise OSError(*told)
+
+
+@contextmanager
+def _whole_or_not_at_all(pipeline: Pipeline, partial: Path) -> Iterator[None]:
+    """What cannot be finished goes at once: the disk may be full."""
+    try:
+        yield
+    except BaseException:  # torch's own fault of checkpoints is no Exception
+        if pipeline.role.rank == 0:
+            discard(partial)
+        raise

@@ -41,6 +41,11 @@ def prepare(folder: Path) -> None:
         shutil.rmtree(leftover)
 
 
+def discard(partial: Path) -> None:
+    """Remove what could not be finished: the room may be needed."""
+    shutil.rmtree(partial, ignore_errors=True)
+
+
 def publish(partial: Path, place: Path) -> None:
     """Give a checkpoint that is whole its name, in place of one of the same name."""
     _flush(partial)

@@ -1,17 +1,20 @@
 """What a checkpoint says of itself, and whether a model can take it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from executor.checkpoints.checksums import FileSum
 from executor.checkpoints.folder import MANIFEST
 from planner.core.errors import BadInputError
-from planner.io.canonical import format_json
+from planner.io.canonical import Tree, format_json, sha256_of
 
-SCHEMA = 1
+SCHEMA = 2
+WITHOUT_CHECKSUMS = 1
+"""A version that is still read."""
 Shape = tuple[int, ...]
 
 
@@ -29,21 +32,23 @@ class Manifest:
     plan_hash: str | None
     """SHA-256 of the tree of the plan file under which it was written; None: the plan was of no file."""
     versions: dict[str, str]
+    files: Mapping[str, FileSum] | None = None
+    """Every other file of the checkpoint by name; None in those that were written without checksums."""
 
     def text(self) -> str:
         """As it is written."""
-        return format_json(
-            {
-                "schema": SCHEMA,
-                "model": self.model,
-                "layers": list(self.layers),
-                "shapes": [[name, list(shape)] for name, shape in self.shapes.items()],
-                "optimizer": self.optimizer,
-                "num_steps": self.num_steps,
-                "plan_hash": self.plan_hash,
-                "versions": self.versions,
-            }
-        )
+        tree: Tree = {
+            "schema": SCHEMA,
+            "model": self.model,
+            "layers": list(self.layers),
+            "shapes": [[name, list(shape)] for name, shape in self.shapes.items()],
+            "optimizer": self.optimizer,
+            "num_steps": self.num_steps,
+            "plan_hash": self.plan_hash,
+            "versions": self.versions,
+            "files": {name: {"bytes": size, "blake2b": digest} for name, (size, digest) in (self.files or {}).items()},
+        }
+        return format_json({**tree, "sha256": sha256_of(tree)})
 
     @classmethod
     def read(cls, place: Path) -> "Manifest":
@@ -57,17 +62,18 @@ class Manifest:
         path = place / MANIFEST
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
-            if tree["schema"] != SCHEMA:
+            if tree["schema"] not in (WITHOUT_CHECKSUMS, SCHEMA):
                 raise BadInputError(
-                    f"{path}: schema must be {SCHEMA}, got {tree['schema']!r}; use the version it is of"
+                    f"{path}: schema must be {WITHOUT_CHECKSUMS} or {SCHEMA}, got {tree['schema']!r}; "
+                    "use the version it is of"
                 )
-            return cls._of(tree)
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+            return cls._of(tree, files=None if tree["schema"] == WITHOUT_CHECKSUMS else _summed_files(tree))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
             reason = f"{type(fault).__name__}: {fault}"
             raise BadInputError(f"{path}: cannot be read ({reason}); restore another checkpoint") from None
 
     @classmethod
-    def _of(cls, tree: Any) -> "Manifest":
+    def _of(cls, tree: Any, *, files: Mapping[str, FileSum] | None) -> "Manifest":
         return cls(
             model=tree["model"],
             layers=tuple(tree["layers"]),
@@ -76,6 +82,7 @@ class Manifest:
             num_steps=tree["num_steps"],
             plan_hash=tree["plan_hash"],
             versions=tree["versions"],
+            files=files,
         )
 
     def check_fits(self, own: "Manifest", place: Path) -> None:
@@ -103,6 +110,16 @@ class Manifest:
                 yield f"{name!r} is {_shape_or_missing(saved_shape)} there and {_shape_or_missing(shape)} here"
         if self.optimizer != own.optimizer:
             yield f"the optimizer is {self.optimizer} there and {own.optimizer} here"
+
+
+def _summed_files(tree: Any) -> dict[str, FileSum]:
+    """The checksums, of a manifest that is whole itself."""
+    if tree.get("sha256") != sha256_of({key: value for key, value in tree.items() if key != "sha256"}):
+        raise ValueError("its content is not what was written")
+    files = {name: FileSum(entry["bytes"], entry["blake2b"]) for name, entry in tree["files"].items()}
+    if any(Path(name).name != name for name in files):
+        raise ValueError("it names files elsewhere")
+    return files
 
 
 def _or_missing(name: str | None) -> str:

@@ -1,10 +1,13 @@
 """The door to torch.distributed.checkpoint: tensors on disk, each once, read in whatever parts are asked for."""
 
 import io
+import os
 import pickle
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,38 +15,57 @@ import torch
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.futures import Future
 
+from executor.checkpoints.checksums import FileSum, HashedFile, sum_of
 from executor.checkpoints.folder import write_file
+from executor.checkpoints.metadata import METADATA, parse_metadata
 from planner.core.errors import BadInputError
 
 VALUES = "values.pt"
 """What is no tensor of the model: optimizer settings, and what the user adds."""
 
 
-def write_tensors(tensors: dict[str, Tensor], folder: Path) -> None:
-    """Write the tensors of all ranks; of those with the same name one rank writes its own."""
+def write_tensors(tensors: dict[str, Tensor], folder: Path) -> dict[str, FileSum]:
+    """Write the tensors of all ranks; of those with the same name one rank writes its own.
+
+    Returns
+    -------
+    dict
+        The files that this rank has written, by name.
+    """
+    writer, files = FileSystemWriter(folder), _HashedFiles()
+    writer.fs = files
     with _alone_is_fine():
-        save(tensors, storage_writer=FileSystemWriter(folder), planner=DefaultSavePlanner(flatten_state_dict=False))
+        save(tensors, storage_writer=writer, planner=DefaultSavePlanner(flatten_state_dict=False))
+    return files.sums
 
 
-def read_tensors(tensors: dict[str, Tensor], folder: Path) -> None:
+def read_tensors(tensors: dict[str, Tensor], folder: Path, metadata: Metadata) -> None:
     """Overwrite tensors with those of the same name, or DTensors with this rank's parts of them."""
     with _alone_is_fine():
-        load(tensors, storage_reader=FileSystemReader(folder), planner=DefaultLoadPlanner(flatten_state_dict=False))
+        load(
+            tensors,
+            storage_reader=_Reader(folder, metadata),
+            planner=DefaultLoadPlanner(flatten_state_dict=False),
+        )
 
 
 def read_metadata(folder: Path) -> Metadata:
     """Names, shapes and types of all tensors."""
-    return FileSystemReader(folder).read_metadata()
+    return parse_metadata((folder / METADATA).read_bytes())
 
 
-def write_values(values: Mapping[str, Any], folder: Path) -> None:
+def write_values(values: Mapping[str, Any], folder: Path) -> FileSum:
     """Write everything else."""
-    write_file(folder / VALUES, _pickled(values))
+    content = _pickled(values)
+    write_file(folder / VALUES, content)
+    return sum_of(content)
 
 
 def read_values(folder: Path) -> dict[str, Any]:
@@ -55,8 +77,13 @@ def read_values(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{VALUES}: {fault}") from None
 
 
-def check_values(extra: Mapping[str, Any]) -> None:
+def check_values(values: Mapping[str, Any], what: str) -> None:
     """Refuse now what could not be read back.
+
+    Parameters
+    ----------
+    what
+        To call the values in messages.
 
     Raises
     ------
@@ -64,11 +91,72 @@ def check_values(extra: Mapping[str, Any]) -> None:
         If something is of no type that torch reads without being told to trust it.
     """
     try:
-        torch.load(io.BytesIO(_pickled(extra)), weights_only=True)
+        torch.load(io.BytesIO(_pickled(values)), weights_only=True)
     except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as fault:
         raise BadInputError(
-            "checkpoint: extra must be of tensors, numbers, text, lists, tuples and dictionaries: " + _line(fault)
+            f"checkpoint: {what} must be of tensors, numbers, text, lists, tuples and dictionaries: {_line(fault)}"
         ) from None
+
+
+class _HashedFiles(FileSystem):
+    """Files that are summed while they are written."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, FileSum] = {}
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[io.IOBase]:
+        """See :class:`torch.distributed.checkpoint.filesystem.FileSystemBase`; here to write only."""
+        file = HashedFile(Path(path))
+        try:
+            with file:
+                yield file
+        except Exception:
+            if file.fault is not None:
+                raise file.fault from None
+            raise
+        self.sums[Path(path).name] = file.sum
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        """See there."""
+        super().rename(path, new_path)
+        self.sums[Path(new_path).name] = self.sums.pop(Path(path).name)
+
+
+class _Reader(FileSystemReader):
+    """Reads one file after another, and names the one that cannot be read.
+
+    Parameters
+    ----------
+    folder
+        Of the checkpoint.
+    metadata
+        Read from it already: torch would run what a pickle names.
+    """
+
+    def __init__(self, folder: Path, metadata: Metadata) -> None:
+        super().__init__(folder)
+        self._metadata = metadata
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """See :class:`torch.distributed.checkpoint.StorageReader`."""
+        return self._metadata
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """See there."""
+        by_file: dict[str, list[ReadItem]] = defaultdict(list)
+        for item in plan.items:
+            by_file[self.storage_data[item.storage_index].relative_path].append(item)
+        done: Future[None] = Future()
+        for name, items in by_file.items():
+            try:
+                super().read_data(replace(plan, items=items), planner).wait()
+            except OSError:
+                raise
+            except Exception as fault:
+                raise ValueError(f"{name} is damaged: {_line(fault)}") from None
+        done.set_result(None)
+        return done
 
 
 @contextmanager
@@ -98,7 +186,8 @@ def _pickled(values: Mapping[str, Any]) -> bytes:
 def _line(fault: BaseException) -> str:
     if isinstance(fault, OSError) and fault.strerror:
         return f"{fault.strerror}: {fault.filename}" if fault.filename else fault.strerror
-    return f"{type(fault).__name__}: {fault}".partition("\n")[0]
+    text = str(fault).partition("\n")[0]
+    return text if type(fault) is ValueError and text else f"{type(fault).__name__}: {text}".removesuffix(": ")
 
 
 @contextmanager
