@@ -60,7 +60,8 @@ def load(  # noqa: PLR0913
     layers
         A chain of layers, or a list of modules or of functions that build them, one for each layer
         of the plan's model. A rank builds its own layers only; their initial values follow from `seed`
-        alone, whatever the partition.
+        alone, whatever the partition. Copies of modules that were given ready take over the values of
+        the first one where they differ, with a warning.
     loss_fn
         loss_fn(output, targets) is the mean over the samples it is given; with `count` it is their sum.
         None: the chain's own.
@@ -116,6 +117,7 @@ def load(  # noqa: PLR0913
         groups=groups,
         pace=pace(role) if pace else FullSpeed(),
     )
+    pipeline.start_alike()
     _draw_apart(design, role)
     return pipeline
 
@@ -160,6 +162,7 @@ def assemble(
         sync=GradientSync(
             layout=design.layout, role=role, transport=transport, parameters=parameters, tied=design.tied, device=device
         ),
+        tied=design.tied,
         clock=clock_for(device),
         pace=pace,
         memory=memory,

@@ -1,6 +1,7 @@
 """A plan at work: one rank's stages, ready to train."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -11,17 +12,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from executor.loss_faults import gradient_fault, loss_fault
-from executor.play.agreement import check_same_batch
+from executor.play.agreement import check_same_batch, ranks_label
 from executor.play.batch import Batch, LossFunction, Share, check_batch
 from executor.play.boundaries import find_boundaries
 from executor.play.clock import Clock, Mark
 from executor.play.finite import Place, look_again, places_of_losses
-from executor.play.gradients import GradientSync
+from executor.play.gradients import GradientSync, TiedWeights
 from executor.play.layout import Layout, Role
 from executor.play.memory import MemoryMeter
 from executor.play.messages import Turn
 from executor.play.pace import Pace
 from executor.play.player import Feed, Player, Signature, signature_of
+from executor.play.same_start import start_alike
 from executor.play.stage import StageModule, State, as_state
 from executor.play.trace import Span, StepTrace
 from executor.play.transport import Transport
@@ -57,6 +59,8 @@ class Pipeline:
     forward_turns: Sequence[Turn]
     """Of an evaluation."""
     sync: GradientSync
+    tied: tuple[TiedWeights, ...]
+    """Of all ranks: weights that stages on different device groups have in common."""
     clock: Clock
     pace: Pace
     memory: MemoryMeter
@@ -136,6 +140,24 @@ class Pipeline:
         if not self.check_finite:
             return self._total_loss()
         return self._finite_loss(batch, self.forward_turns, f"of an evaluation after {self.num_steps} steps")
+
+    def start_alike(self) -> None:
+        """Give all copies of the same weights the numbers of the first one, and say where they had others."""
+        others = start_alike(
+            self.stages,
+            self.named_parameters(),
+            tied=self.tied,
+            layout=self.layout,
+            role=self.role,
+            transport=self.transport,
+            device=self.device,
+        )
+        if others and self.role.rank == 0:
+            message = (
+                f"{ranks_label(others)} began with other weights or buffers than the first copy of the same layers, "
+                "and took over those of the first: seed all ranks alike, or give functions that build the layers"
+            )
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """The rank's parameters by their global names; tied ones once, under their owner's name."""

@@ -74,6 +74,7 @@ class Team:
             )
             for role in roles
         )
+        self.each(Pipeline.start_alike)
 
     def step(self, batch: Batch) -> float:
         """Train on one global batch; see :meth:`executor.pipeline.Pipeline.step`."""
