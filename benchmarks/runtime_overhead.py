@@ -137,9 +137,13 @@ class TimedTransport:
         """See :class:`executor.play.transport.Transport`."""
         return self._waiting("release", self._watch.timed("send", self._transport.send)(message, tensors))
 
-    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+    def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """See :class:`executor.play.transport.Transport`."""
-        return self._waiting("wait", self._watch.timed("post", self._transport.receive)(message, tensors))
+        self._watch.timed("post", self._transport.expect)(message, tensors)
+
+    def receive(self, message: Message) -> list[Pending]:
+        """See :class:`executor.play.transport.Transport`."""
+        return self._waiting("wait", self._watch.timed("post", self._transport.receive)(message))
 
     def _waiting(self, part: str, pendings: Sequence[Pending]) -> list[Pending]:
         return [_Timed(self._watch.timed(part, pending.wait)) for pending in pendings]

@@ -1,6 +1,6 @@
 """From a plan and layers to a pipeline."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -13,6 +13,7 @@ from executor.pipeline import Pipeline
 from executor.play.batch import CountFunction, LossFunction
 from executor.play.build import SEED_STRIDE, Layers, build_stages, share_tied
 from executor.play.clock import clock_for
+from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
 from executor.play.gradients import GradientSync, groups_of
 from executor.play.layout import Layout, Role
 from executor.play.memory import MemoryMeter
@@ -108,12 +109,13 @@ def load(  # noqa: PLR0913
         check_finite=check_finite,
     )
     design = Design.of(plan, layers, training, actions=actions, shares=shares)
-    role, groups, transport = _join(design)
+    device = device or _own_device()
+    role, groups, transport = _join(design, device)
     pipeline = assemble(
         design,
         role,
         transport=transport if world is None else WatchedTransport(transport, world),
-        device=device or _own_device(),
+        device=device,
         groups=groups,
         pace=pace(role) if pace else FullSpeed(),
     )
@@ -174,7 +176,7 @@ def assemble(
     )
 
 
-def _join(design: Design) -> tuple[Role, Groups, Transport]:
+def _join(design: Design, device: torch.device) -> tuple[Role, Groups, Transport]:
     """The process among the others; a plan for one device needs no others."""
     layout = design.layout
     num_ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -185,20 +187,33 @@ def _join(design: Design) -> tuple[Role, Groups, Transport]:
         )
     if not dist.is_initialized():
         return layout.roles[0], {}, Hub(1).transport(0)
-    tagged = "nccl" not in dist.get_backend_config()
-    flows = () if tagged else _flows(design)
-    transport = DistributedTransport(tagged=tagged, groups=groups_of(layout, design.tied), flows=flows)
+    transport = transport_of(design, tagged="nccl" not in dist.get_backend_config())
+    transport.connect(device)
     return layout.roles[dist.get_rank()], transport.groups, transport
 
 
-def _flows(design: Design) -> Iterator[tuple[int, int, Op, int]]:
-    """Source, target, direction and stage of every flow of messages between ranks."""
-    for pipeline in range(design.layout.num_pipelines):
-        for turns in turns_of(design.lists, design.layout, pipeline=pipeline).values():
-            for turn in turns:
-                for message in turn.sends:
-                    if not message.is_local:
-                        yield message.source, message.target, message.op, message.stage
+def transport_of(design: Design, *, tagged: bool, distributed: Distributed = TORCH_DISTRIBUTED) -> DistributedTransport:
+    """The groups and pairs of a design over torch.distributed, or over what stands for it.
+
+    Parameters
+    ----------
+    tagged
+        Whether messages may overtake each other, as over gloo.
+    """
+    groups = groups_of(design.layout, design.tied)
+    pairs = () if tagged else _pairs(design)
+    return DistributedTransport(tagged=tagged, groups=groups, pairs=pairs, distributed=distributed)
+
+
+def _pairs(design: Design) -> list[tuple[int, int]]:
+    """Source and target of all messages between ranks, ascending."""
+    turns = (
+        own
+        for pipeline in range(design.layout.num_pipelines)
+        for own in turns_of(design.lists, design.layout, pipeline=pipeline).values()
+    )
+    sends = (message for own in turns for turn in own for message in turn.sends if not message.is_local)
+    return sorted({(message.source, message.target) for message in sends})
 
 
 def _forwards(lists: Sequence[Sequence[Action]]) -> list[list[Action]]:

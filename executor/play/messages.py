@@ -4,19 +4,23 @@ A *piece* is the part of a forward that one rank runs: samples [lo, hi) of its p
 activations of a piece, and later their gradients, travel in one message for each piece of the next
 stage that shares samples with it. Equal and unequal micro-batches, halved ones, and replicas with
 parts of their own are all intersections of such pieces.
+
+Sends and receives begin in an order that all ranks have in common: see :mod:`executor.play.order`.
 """
 
+import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from executor.play.layout import Layout, Role
+from executor.play.order import Moments, Step, moments_of
 from planner.simulator.schedules import Action, Op
 
-RECEIVES_AHEAD = 2
-"""Receives of each flow that are posted before they are needed: one arriving, one behind it."""
+DURATIONS = {Op.FORWARD: 1, Op.BACKWARD: 2, Op.INPUT_GRADIENT: 1, Op.WEIGHT_GRADIENT: 1}
+"""Of one sample, by the clock that orders messages: stages of a good plan take about alike."""
 
 
 class Piece(NamedTuple):
@@ -64,12 +68,15 @@ class Turn:
     pieces: tuple[Piece, ...]
     """One for a forward, those of the forwards that it undoes for a backward."""
     posts: Messages = ()
-    """Receives to post before it."""
+    """Receives to begin before it, which only the first turn of a rank has."""
     receives: Messages = ()
     """What it waits for, messages of the rank itself included."""
     releases: Messages = ()
     """Earlier sends that must have arrived by then, so that waiting for them costs nothing."""
     sends: Messages = ()
+    """What it computes for others, messages of the rank to itself included."""
+    begins: Messages = ()
+    """What begins when it is done, in the common order: its sends, and receives of later turns."""
 
 
 def turns_of(lists: Sequence[Sequence[Action]], layout: Layout, *, pipeline: int) -> dict[int, tuple[Turn, ...]]:
@@ -85,7 +92,8 @@ def turns_of(lists: Sequence[Sequence[Action]], layout: Layout, *, pipeline: int
     messages = tuple(_messages(plain, layout, pipeline))
     bare = {rank: _with_messages(turns, rank, messages) for rank, turns in plain.items()}
     done = {rank: _last_turns(turns) for rank, turns in bare.items()}
-    return {rank: tuple(_scheduled(rank, bare, done)) for rank in bare}
+    begun = _begun(bare, list(dict.fromkeys(layout.sharing_ranks(role) for role in roles)))
+    return {rank: tuple(_scheduled(rank, bare, done, begun[rank])) for rank in bare}
 
 
 def _turns(actions: Sequence[Action], layout: Layout, role: Role) -> Iterator[Turn]:
@@ -186,9 +194,48 @@ def _last_turns(turns: Sequence[Turn]) -> dict[int, int]:
     return {message.number: index for index, turn in enumerate(turns) for message in (*turn.receives, *turn.sends)}
 
 
-def _scheduled(rank: int, turns: Mapping[int, Sequence[Turn]], done: Mapping[int, Mapping[int, int]]) -> Iterator[Turn]:
-    """Add to each turn the receives to post before it and the sends to release after its receives."""
-    posts = _posts(turns[rank])
+def _begun(turns: Mapping[int, Sequence[Turn]], sharing: Sequence[tuple[int, ...]]) -> dict[int, list[list[Message]]]:
+    """What each rank begins before its first turn and after every one, in the common order.
+
+    Parameters
+    ----------
+    sharing
+        The ranks of every replica.
+    """
+    moments = moments_of([_steps([turns[rank] for rank in ranks]) for ranks in sharing])
+    ends = {rank: own for ranks, own in zip(sharing, moments.ends, strict=True) for rank in ranks}
+    return {rank: _placed(turns[rank], ends[rank], moments) for rank in turns}
+
+
+def _steps(shared: Sequence[Sequence[Turn]]) -> list[Step]:
+    """The turns of ranks that share a replica, which compute the same actions."""
+    return [
+        Step(
+            duration=(action.hi - action.lo) * DURATIONS[action.op],
+            takes=[message.number for turn in together for message in turn.receives],
+            gives=[message.number for turn in together for message in turn.sends],
+        )
+        for together in zip(*shared, strict=True)
+        for action in (together[0].action,)
+    ]
+
+
+def _placed(turns: Sequence[Turn], ends: Sequence[int], moments: Moments) -> list[list[Message]]:
+    """A rank's messages, by the number of turns that have ended when they set out."""
+    placed: list[list[Message]] = [[] for _ in range(len(turns) + 1)]
+    own = [message for turn in turns for message in (*turn.receives, *turn.sends) if not message.is_local]
+    for message in sorted(own, key=lambda message: (moments.leaving[message.number], message.number)):
+        placed[bisect.bisect_right(ends, moments.leaving[message.number])].append(message)
+    return placed
+
+
+def _scheduled(
+    rank: int,
+    turns: Mapping[int, Sequence[Turn]],
+    done: Mapping[int, Mapping[int, int]],
+    begun: Sequence[Sequence[Message]],
+) -> Iterator[Turn]:
+    """Add to each turn what begins before and after it, and the sends to release after its receives."""
     unreleased: dict[int, list[Message]] = defaultdict(list)
     for index, turn in enumerate(turns[rank]):
         releases: list[Message] = []
@@ -200,29 +247,9 @@ def _scheduled(rank: int, turns: Mapping[int, Sequence[Turn]], done: Mapping[int
         for message in turn.sends:
             if not message.is_local:
                 unreleased[message.target].append(message)
-        yield Turn(
-            action=turn.action,
-            pieces=turn.pieces,
-            posts=tuple(posts[index]),
-            receives=turn.receives,
+        yield replace(
+            turn,
+            posts=() if index else tuple(begun[0]),
             releases=tuple(releases),
-            sends=turn.sends,
+            begins=tuple(begun[index + 1]),
         )
-
-
-def _posts(turns: Sequence[Turn]) -> dict[int, list[Message]]:
-    """Receives by the turn before which they are posted: each flow is a fixed number of turns ahead."""
-    flows: dict[tuple[Op, int], list[int]] = defaultdict(list)
-    for index, turn in enumerate(turns):
-        for flow in dict.fromkeys((message.op, message.stage) for message in turn.receives if not message.is_local):
-            flows[flow].append(index)
-    posts: dict[int, list[Message]] = defaultdict(list)
-    for (op, stage), indices in flows.items():
-        for place, index in enumerate(indices):
-            early = indices[place - RECEIVES_AHEAD] if place >= RECEIVES_AHEAD else 0
-            posts[early] += [
-                message
-                for message in turns[index].receives
-                if (message.op, message.stage) == (op, stage) and not message.is_local
-            ]
-    return posts

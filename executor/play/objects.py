@@ -13,16 +13,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
+
 T = TypeVar("T")
 
 
-def broadcast(value: T, source: int) -> T:
+def broadcast(value: T, source: int, *, distributed: Distributed = TORCH_DISTRIBUTED) -> T:
     """What rank `source` gave."""
-    content = encoded(value) if dist.get_rank() == source else b""
-    size = torch.tensor([len(content)], device=_device())
-    dist.broadcast(size, source)
-    buffer = _padded(content, int(size))
-    dist.broadcast(buffer, source)
+    content = encoded(value) if distributed.get_rank() == source else b""
+    device = _device(distributed)
+    size = torch.tensor([len(content)], device=device)
+    distributed.broadcast(size, source)
+    buffer = _padded(content, int(size), device)
+    distributed.broadcast(buffer, source)
     return cast(T, decoded(_content(buffer)))
 
 
@@ -30,7 +33,7 @@ def gather(value: T, *, classes: Sequence[type] = ()) -> list[T] | None:
     """What every rank brings, by rank; None on all ranks but the first."""
     content = encoded(value)
     sizes = _sizes(content)
-    own = _padded(content, max(sizes))
+    own = _padded(content, max(sizes), _device())
     buffers = [torch.empty_like(own) for _ in sizes] if dist.get_rank() == 0 else None
     dist.gather(own, buffers)
     return None if buffers is None else _read(buffers, sizes, classes)
@@ -40,7 +43,7 @@ def gather_everywhere(value: T, *, classes: Sequence[type] = ()) -> list[T]:
     """What every rank brings, by rank, on all of them."""
     content = encoded(value)
     sizes = _sizes(content)
-    own = _padded(content, max(sizes))
+    own = _padded(content, max(sizes), _device())
     buffers = [torch.empty_like(own) for _ in sizes]
     dist.all_gather(buffers, own)
     return _read(buffers, sizes, classes)
@@ -78,19 +81,19 @@ def _sizes(content: bytes) -> list[int]:
     return [int(size) for size in every]
 
 
-def _padded(content: bytes, size: int) -> Tensor:
+def _padded(content: bytes, size: int, device: torch.device) -> Tensor:
     buffer = torch.zeros(size, dtype=torch.uint8)
     if content:
         buffer[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    return buffer.to(_device())
+    return buffer.to(device)
 
 
 def _content(buffer: Tensor) -> bytes:
     return buffer.cpu().numpy().tobytes()
 
 
-def _device() -> torch.device:
+def _device(distributed: Distributed = TORCH_DISTRIBUTED) -> torch.device:
     """Where tensors have to be to travel: NCCL alone takes those of GPUs only."""
-    if "cpu:" in str(dist.get_backend_config()) or not torch.cuda.is_available():
+    if "cpu:" in str(distributed.get_backend_config()) or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from executor.play.clock import Clock, Mark
+from executor.play.distributed import Pending
 from executor.play.messages import Message, Piece, Turn
 from executor.play.pace import Pace
 from executor.play.stage import StageModule, State
-from executor.play.transport import Pending, Transport
+from executor.play.transport import Transport
 from planner.core.errors import BadInputError
 from planner.simulator.schedules import Action, Op
 
@@ -59,8 +60,9 @@ class Feed(NamedTuple):
 class Player:
     """One rank's part of a pipeline.
 
-    Receives are posted ahead into slices of the tensors they are needed in. Sends are waited for when
-    something that the receiver did later has come back, and at the end, so that no wait costs time.
+    Sends and receives begin in the order that the turns give. Receives have their slices of the tensors that they
+    are needed in one turn before. Sends are waited for when something that the receiver did later has come back,
+    and at the end, so that no wait costs time.
 
     Parameters
     ----------
@@ -114,6 +116,8 @@ class Player:
         self._gradients: dict[Piece, Gradients] = {}
         """Of outputs, as they come; of inputs, from their backward until they are sent."""
         self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
+        self._leaving: dict[int, Sequence[Tensor]] = {}
+        """Parts that are computed and not yet sent, by the number of their message."""
         self._receiving: dict[int, list[Pending]] = {}
         self._sending: dict[int, tuple[list[Pending], Sequence[Tensor]]] = {}
         self._local: dict[int, Sequence[Tensor]] = {}
@@ -121,8 +125,10 @@ class Player:
     def _play(self, turn: Turn, feed: Feed) -> Played:
         self.action = turn.action
         ready = self._clock.mark()
+        self._expect(turn.posts)
         for message in turn.posts:
-            self._receiving[message.number] = self._transport.receive(message, self._slices(message))
+            self._begin(message)
+        self._expect([message for message in turn.begins if message not in turn.sends])
         for message in turn.receives:
             self._take(message)
         for message in turn.releases:
@@ -134,7 +140,9 @@ class Player:
         self._pace.finish(turn.action.op, turn.action.stage, turn.action.hi - turn.action.lo)
         end = self._clock.mark()
         for message in turn.sends:
-            self._send(message, leaving[message.sent])
+            self._pack(message, leaving[message.sent])
+        for message in turn.begins:
+            self._begin(message)
         return Played(turn.action, ready, start, end)
 
     def _compute(self, turn: Turn, feed: Feed) -> dict[Piece, Sequence[Tensor]]:
@@ -236,14 +244,27 @@ class Player:
         self.waiting_for = None
         self._pace.received(message)
 
-    def _send(self, message: Message, tensors: Sequence[Tensor]) -> None:
+    def _pack(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """Set aside what a message takes; one to the rank itself has arrived with that."""
         lo, hi = message.lo - message.sent.lo, message.hi - message.sent.lo
         parts = [tensor[lo:hi].contiguous() for tensor in tensors]
         if message.is_local:
             self._local[message.number] = parts
             return
         self._pace.sent(message)
-        self._sending[message.number] = (self._transport.send(message, parts), parts)
+        self._leaving[message.number] = parts
+
+    def _expect(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._transport.expect(message, self._slices(message))
+
+    def _begin(self, message: Message) -> None:
+        """Begin to send or to receive."""
+        if message.number in self._leaving:
+            parts = self._leaving.pop(message.number)
+            self._sending[message.number] = (self._transport.send(message, parts), parts)
+        else:
+            self._receiving[message.number] = self._transport.receive(message)
 
     def _release(self, number: int) -> None:
         for pending in self._sending.pop(number)[0]:

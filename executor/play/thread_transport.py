@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from executor.play.distributed import Pending
 from executor.play.messages import Message
-from executor.play.transport import Pending
 from planner.core.errors import StagecutError
 
 Key = tuple[int, int, int]
@@ -106,15 +106,21 @@ class ThreadTransport:
     def __init__(self, hub: Hub, rank: int) -> None:
         self._hub, self._rank = hub, rank
         self._numbers: dict[tuple[int, ...], itertools.count[int]] = defaultdict(itertools.count)
+        self._expected: dict[int, Sequence[Tensor]] = {}
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
         """See :class:`executor.play.transport.Transport`."""
         self._hub.put((message.source, message.target, message.number), Parcel.of(tensors))
         return []
 
-    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+    def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """See :class:`executor.play.transport.Transport`."""
-        return [_Receive(self._hub, (message.source, message.target, message.number), tensors)]
+        self._expected[message.number] = tensors
+
+    def receive(self, message: Message) -> list[Pending]:
+        """See :class:`executor.play.transport.Transport`."""
+        key = (message.source, message.target, message.number)
+        return [_Receive(self._hub, key, self._expected.pop(message.number))]
 
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
         """See :class:`executor.play.transport.Transport`; nobody writes before everybody has read."""

@@ -1,36 +1,39 @@
 """How ranks exchange tensors."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, cast
+from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol, cast
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from executor.play import objects
+from executor.play.distributed import TORCH_DISTRIBUTED, Distributed, Pending
 from executor.play.messages import Message
-from planner.simulator.schedules import Op
 
 MAX_TENSORS = 64
 """Of one message: the tensors of a state."""
 
 
-class Pending(Protocol):
-    """A send or receive under way."""
-
-    def wait(self) -> object:
-        """Return when it is done; on a GPU, when its stream can rely on it."""
-        ...
-
-
 class Transport(Protocol):
-    """What the player needs of its world; all ranks call the collective ones in the same order."""
+    """What the player needs of its world.
+
+    All ranks call the collective ones in the same order, and begin to send and to receive in the order of
+    :mod:`executor.play.order`.
+    """
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
         """Begin to send the tensors of a message, which stay as they are until it has arrived."""
         ...
 
-    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
-        """Begin to receive into these tensors."""
+    def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """Give the tensors that a message, which is received later, goes to."""
+        ...
+
+    def receive(self, message: Message) -> list[Pending]:
+        """Begin to receive what is expected."""
         ...
 
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
@@ -46,11 +49,30 @@ class Transport(Protocol):
         ...
 
 
+class _Place(NamedTuple):
+    """Where a message goes to."""
+
+    tensors: Sequence[Tensor]
+    free: torch.cuda.Event | None
+    """When the stream that computes is done with what was in that memory before; None: it has no streams."""
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> "_Place":
+        """Tensors just made on the current stream."""
+        if not any(tensor.is_cuda for tensor in tensors):
+            return cls(tensors, None)
+        event = torch.cuda.Event()
+        event.record()
+        return cls(tensors, event)
+
+
 class DistributedTransport:
     """Ranks are processes of `torch.distributed`.
 
-    Over gloo every message has a tag of its own. NCCL knows no tags: messages of one flow between two
-    ranks have a communicator of their own, on which both sides keep the order of the samples.
+    Over gloo every message has a tag of its own. NCCL knows no tags: there each ordered pair of ranks has a
+    communicator of its own, on which both begin the messages in the order that all ranks have in common
+    (:mod:`executor.play.order`). The tensors of a message are one batch, which is one kernel, and uses the
+    communicator of the group: a single send would make another one.
 
     Parameters
     ----------
@@ -58,57 +80,97 @@ class DistributedTransport:
         Whether messages may overtake each other, as over gloo.
     groups
         Every set of ranks that does something together, the same on all ranks.
-    flows
-        Every (source, target, op, stage) of a message, the same on all ranks; needed for NCCL only.
+    pairs
+        Every (source, target) of a message, the same on all ranks; needed for NCCL only.
     """
 
     def __init__(
-        self, *, tagged: bool, groups: Iterable[tuple[int, ...]], flows: Iterable[tuple[int, int, Op, int]]
+        self,
+        *,
+        tagged: bool,
+        groups: Iterable[tuple[int, ...]],
+        pairs: Iterable[tuple[int, int]],
+        distributed: Distributed = TORCH_DISTRIBUTED,
     ) -> None:
-        self._tagged = tagged
-        self.groups = {ranks: _group(ranks) for ranks in dict.fromkeys(groups)}
-        own = () if tagged else dict.fromkeys(flows)
-        self._flows = {flow: _own_group(sorted(flow[:2])) for flow in own}
+        self._dist, self._tagged = distributed, tagged
+        self.groups = {ranks: self._group(ranks) for ranks in dict.fromkeys(groups)}
+        own = () if tagged else dict.fromkeys(pairs)
+        self._pairs = {pair: self._dist.new_group(sorted(pair), backend="nccl") for pair in own}
+        self._expected: dict[int, _Place] = {}
+        self._received: dict[int, list[Pending]] = {}
+        self._aside: torch.cuda.Stream | None = None
+
+    def connect(self, device: torch.device) -> None:
+        """Use every communicator of NCCL once, in one order on all ranks, so that no later use has to set it up.
+
+        The first use of a communicator, and the first message between two ranks, hold up the host until the
+        other side is there. Waiting for each other in a circle is impossible: the first of them that is not yet
+        set up has nothing before it on any of its ranks.
+        """
+        if self._tagged:
+            return
+        rank = self._dist.get_rank()
+        number = torch.zeros(1, device=device)
+        for ranks, group in self.groups.items():
+            if rank in ranks:
+                self._dist.all_reduce(number, group=group)
+        for (source, target), group in self._pairs.items():
+            if rank in (source, target):
+                ends = (self._dist.isend, target) if rank == source else (self._dist.irecv, source)
+                for pending in self._dist.batch_isend_irecv([self._dist.P2POp(ends[0], number, ends[1], group)]):
+                    pending.wait()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
         """See :class:`Transport`."""
-        group, tag = self._way(message)
-        return [_pending(dist.isend(t, message.target, group=group, tag=tag + i)) for i, t in enumerate(tensors)]
+        return self._begin(self._dist.isend, message.target, message, tensors)
 
-    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+    def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """See :class:`Transport`; with tags nothing is in the way of receiving at once."""
+        if self._tagged:
+            self._received[message.number] = self._begin(self._dist.irecv, message.source, message, tensors)
+        else:
+            self._expected[message.number] = _Place.of(tensors)
+
+    def receive(self, message: Message) -> list[Pending]:
         """See :class:`Transport`."""
-        group, tag = self._way(message)
-        return [_pending(dist.irecv(t, message.source, group=group, tag=tag + i)) for i, t in enumerate(tensors)]
+        if self._tagged:
+            return self._received.pop(message.number)
+        place = self._expected.pop(message.number)
+        with self._behind(place.free):
+            return self._begin(self._dist.irecv, message.source, message, place.tensors)
 
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
         """See :class:`Transport`."""
         if len(ranks) > 1:
-            dist.all_reduce(tensor, group=self.groups[ranks])
+            self._dist.all_reduce(tensor, group=self.groups[ranks])
 
     def broadcast(self, value: object, source: int) -> object:
         """See :class:`Transport`."""
-        return objects.broadcast(value, source)
+        return objects.broadcast(value, source, distributed=self._dist)
 
     def barrier(self) -> None:
         """See :class:`Transport`."""
-        dist.barrier()
+        self._dist.barrier()
 
-    def _way(self, message: Message) -> tuple[dist.ProcessGroup | None, int]:
-        if self._tagged:
-            return None, message.number * MAX_TENSORS
-        return self._flows[message.source, message.target, message.op, message.stage], 0
+    def _behind(self, free: torch.cuda.Event | None) -> AbstractContextManager[object]:
+        """Have what begins now wait for an event only, and not for all work that the stream has been given since."""
+        if free is None:
+            return nullcontext()
+        self._aside = self._aside or torch.cuda.Stream()
+        self._aside.wait_event(free)
+        return torch.cuda.stream(self._aside)
 
+    def _begin(self, kind: Any, peer: int, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+        group = None if self._tagged else self._pairs[message.source, message.target]
+        tags = range(message.number * MAX_TENSORS, (message.number + 1) * MAX_TENSORS) if self._tagged else repeat(0)
+        batch = [self._dist.P2POp(kind, tensor, peer, group, tag) for tensor, tag in zip(tensors, tags, strict=False)]
+        return self._dist.batch_isend_irecv(batch) if batch else []
 
-def _group(ranks: Sequence[int]) -> dist.ProcessGroup:
-    everyone = dist.group.WORLD
-    return everyone if everyone and len(ranks) == everyone.size() else _own_group(ranks)
-
-
-def _own_group(ranks: Sequence[int]) -> dist.ProcessGroup:
-    """All ranks make every group; to those outside it is a number that they have no use for."""
-    return cast(dist.ProcessGroup, dist.new_group(list(ranks)))
-
-
-def _pending(work: Pending | None) -> Pending:
-    assert work is not None  # None is for ranks outside the group, which have no message to send
-    return work
+    def _group(self, ranks: Sequence[int]) -> dist.ProcessGroup:
+        """All ranks make every group; to those outside it is a number that they have no use for."""
+        everyone = self._dist.group.WORLD
+        if len(ranks) == everyone.size():
+            return cast(dist.ProcessGroup, everyone)
+        return cast(dist.ProcessGroup, self._dist.new_group(list(ranks)))

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from executor.play.distributed import Pending
 from executor.play.messages import Message
-from executor.play.transport import Pending, Transport
+from executor.play.transport import Transport
 from executor.run.whereabouts import Whereabouts
 from executor.run.world import World
 
@@ -25,10 +26,15 @@ class WatchedTransport:
         with self._whereabouts.waiting_for((message.target,)):
             return self._watched(self._transport.send(message, tensors), message.target)
 
-    def receive(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
+    def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """See :class:`Transport`."""
         with self._whereabouts.waiting_for((message.source,)):
-            return self._watched(self._transport.receive(message, tensors), message.source)
+            self._transport.expect(message, tensors)
+
+    def receive(self, message: Message) -> list[Pending]:
+        """See :class:`Transport`."""
+        with self._whereabouts.waiting_for((message.source,)):
+            return self._watched(self._transport.receive(message), message.source)
 
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
         """See :class:`Transport`."""

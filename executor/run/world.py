@@ -127,6 +127,8 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
         keep_freed_memory()
     if is_on_one_machine():
         os.environ.update(ONLY_LOOPBACK)
+    if name == "nccl":
+        os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")  # kernels start in the order that ranks agree on
     with whereabouts.waiting_for(range(world_size)):
         store = meeting_place(timeout)
         dist.init_process_group(
@@ -135,6 +137,7 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
             rank=rank,
             world_size=world_size,
             timeout=timeout,
+            device_id=chosen if name == "nccl" and chosen.type == "cuda" else None,  # sets groups up at once
         )
     return World(rank=rank, world_size=world_size, backend=name, device=chosen, whereabouts=whereabouts, store=store)
 

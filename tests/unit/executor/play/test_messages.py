@@ -1,10 +1,15 @@
 """What each rank receives and sends."""
 
+import itertools
 import random
 from collections import Counter
+from graphlib import TopologicalSorter
+
+import pytest
 
 from executor.play.layout import Layout
-from executor.play.messages import RECEIVES_AHEAD, Message, Turn, turns_of
+from executor.play.messages import Message, Turn, turns_of
+from executor.play.order import Step, moments_of
 from planner.core.manual_plan import plan_of
 from planner.simulator.schedules import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
@@ -50,17 +55,54 @@ def test_gradients_come_from_one_device_of_a_shared_replica() -> None:
     assert [len(sent(played[rank])) for rank in (1, 2)] == [1, 0]
 
 
-def test_receives_are_posted_a_fixed_number_of_turns_ahead() -> None:
-    """The first two at the start, each later one when the receive two before it is due."""
-    played = turns(plan_of((0, 1, 2), num_microbatches=6))[1]
-    forwards = [index for index, turn in enumerate(played) if turn.action.op is Op.FORWARD]
-    posted = {message.number: index for index, turn in enumerate(played) for message in turn.posts}
-    for place, index in enumerate(forwards):
-        (message,) = played[index].receives
-        assert posted[message.number] == (0 if place < RECEIVES_AHEAD else forwards[place - RECEIVES_AHEAD])
+def begun(own: tuple[Turn, ...]) -> list[list[Message]]:
+    """What a rank begins before its first turn and after each one."""
+    posts = [*(list(turn.posts) for turn in own), []]
+    return [[*before, *after] for before, after in zip([[], *(turn.begins for turn in own)], posts, strict=True)]
 
 
-def test_every_message_of_a_random_plan_is_sent_once_taken_once_and_posted_before() -> None:
+def test_a_receive_begins_before_the_action_during_which_its_message_sets_out() -> None:
+    """1F1B on two stages; F takes 2 and B 4, for micro-batches of two samples.
+
+    The first stage ends F F B F B B at 2, 4, 12, 14, 18 and 24, the second one F B F B F B at 4, 8, 10, 14, 16
+    and 20. So activations set out at 2, 4 and 14, gradients at 8, 14 and 20. At 14 a gradient and an activation
+    face each other: by number the gradient of micro-batch 1 is before the activations of micro-batch 2.
+    """
+    played = turns(plan_of((0, 1, 2), num_microbatches=3))
+    names = {rank: [[f"{m.op}{m.lo // 2}" for m in part] for part in begun(own)] for rank, own in played.items()}
+    assert [str(turn.action.op) for turn in played[0]] == ["F", "F", "B", "F", "B", "B"]
+    assert names[0] == [[], ["F0"], ["F1", "B0"], [], ["B1", "F2"], ["B2"], []]
+    assert names[1] == [["F0"], ["F1"], ["B0"], [], ["B1", "F2"], [], ["B2"]]
+
+
+def test_all_ranks_begin_messages_in_one_order() -> None:
+    """Turns and messages of all ranks, each behind the one before it on its rank, go round in no circle.
+
+    Ranks that share a replica have a turn in common: they meet in its collectives.
+    """
+    draw = random.Random(4)
+    for _ in range(60):
+        plan = random_plan(draw, num_layers=6, max_ranks=12)
+        layout = Layout.of(plan)
+        played = turns(plan)
+        sorter: TopologicalSorter[object] = TopologicalSorter()
+        for rank, own in played.items():
+            sharing = layout.sharing_ranks(layout.roles[rank])
+            turn_names = [(sharing, index) for index in range(len(own))]
+            line = [name for part, turn in zip(begun(own), [*turn_names, None], strict=True) for name in (*part, turn)]
+            for before, after in itertools.pairwise(line[:-1]):
+                sorter.add(after, before)
+        sorter.prepare()  # raises CycleError
+
+
+def test_turns_of_lists_that_wait_for_each_other_are_refused() -> None:
+    """The checker refuses them first; the clock would stand still."""
+    stuck = [Step(duration=1, takes=[0], gives=[1])], [Step(duration=1, takes=[1], gives=[0])]
+    with pytest.raises(ValueError, match="wait for each other"):
+        moments_of(stuck)
+
+
+def test_every_message_of_a_random_plan_is_sent_once_taken_once_and_begun_in_time() -> None:
     """Sends are released at most once, and only when the receiver has gone on and something has come back."""
     draw = random.Random(3)
     for _ in range(60):
@@ -71,15 +113,21 @@ def test_every_message_of_a_random_plan_is_sent_once_taken_once_and_posted_befor
         assert takes == sends
         assert set(takes.values()) <= {1}
         for own in played.values():
-            _check_posts(own)
+            _check_begun(own)
             _check_releases(own, played)
 
 
-def _check_posts(own: tuple[Turn, ...]) -> None:
-    posted: set[int] = set()
+def _check_begun(own: tuple[Turn, ...]) -> None:
+    """Receives before the turn that waits for them, sends behind the one that computes them, all once."""
+    seen: list[int] = []
     for turn in own:
-        posted |= {message.number for message in turn.posts}
-        assert {message.number for message in turn.receives if not message.is_local} <= posted
+        seen += [message.number for message in turn.posts]
+        assert {message.number for message in turn.receives if not message.is_local} <= set(seen)
+        assert not {message.number for message in turn.sends} & set(seen)
+        seen += [message.number for message in turn.begins]
+        assert {message.number for message in turn.sends if not message.is_local} <= set(seen)
+    both = [message for turn in own for message in (*turn.receives, *turn.sends) if not message.is_local]
+    assert sorted(seen) == sorted(message.number for message in both)
 
 
 def _check_releases(own: tuple[Turn, ...], played: dict[int, tuple[Turn, ...]]) -> None:
