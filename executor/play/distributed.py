@@ -22,13 +22,33 @@ class Distributed(Protocol):
     isend: Any
     irecv: Any
 
-    def get_rank(self) -> int: ...  # noqa: D102
-    def get_backend_config(self) -> str: ...  # noqa: D102
-    def new_group(self, ranks: list[int], *, backend: str | None = None) -> Any: ...  # noqa: D102
-    def batch_isend_irecv(self, p2p_op_list: list[Any]) -> list[Pending]: ...  # noqa: D102
-    def all_reduce(self, tensor: Tensor, *, group: Any) -> object: ...  # noqa: D102
-    def broadcast(self, tensor: Tensor, src: int) -> object: ...  # noqa: D102
-    def barrier(self) -> object: ...  # noqa: D102
+    def get_rank(self) -> int:
+        """See `torch.distributed`."""
+        ...
+
+    def get_backend_config(self) -> str:
+        """See `torch.distributed`."""
+        ...
+
+    def new_group(self, ranks: list[int], *, backend: str | None = None) -> Any:
+        """See `torch.distributed`."""
+        ...
+
+    def batch_isend_irecv(self, p2p_op_list: list[Any]) -> list[Pending]:
+        """See `torch.distributed`."""
+        ...
+
+    def all_reduce(self, tensor: Tensor, *, group: Any) -> object:
+        """See `torch.distributed`."""
+        ...
+
+    def broadcast(self, tensor: Tensor, src: int) -> object:
+        """See `torch.distributed`."""
+        ...
+
+    def barrier(self) -> object:
+        """See `torch.distributed`."""
+        ...
 
 
 TORCH_DISTRIBUTED = cast(Distributed, dist)

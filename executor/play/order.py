@@ -1,21 +1,21 @@
 """One order for all that the ranks of a pipeline do with each other, in which nobody can wait forever.
 
-Under NCCL a send is done when it has been received, operations of a communicator run one after another, and
-kernels of unlike communicators may be held up by each other: they share the device's launch queues and its
-multiprocessors. So ranks must agree on an order. Here it is that of a clock which runs while the lists are played
-once with actions of round durations: an action stands at the moment of its end, a message at the moment at which the
-action that it comes from ends, right behind it. Devices that share a replica end their actions together.
+Under NCCL a send may last until it is received, operations of a communicator run one after another, and those of
+several communicators may hold up each other: they share the launch queues and multiprocessors of the device. So ranks
+have to agree on an order. Here it is that of a clock which runs while the lists are played once, with actions of
+whole durations and messages of none: an action stands at the moment of its end, a message behind the action that it
+comes from, at that moment. Devices that share a replica act together, for they meet in collectives meanwhile.
 
-Every rank begins its own part of that order, in that order. It extends whatever must come first: actions of a rank
-end one after another, a message comes behind its action, and the action that takes it ends later than it begins.
+Every rank begins its own part of that order, in that order. It extends whatever has to come first: actions of a rank
+end one after another, a message stands behind its action, and the action that takes it ends later than it begins.
+Sums of gradients, the optimizer and all that follows come behind it, in an order of their own that ranks agree on.
 
-Nobody waits forever then, however much of its own order a rank has to keep to (each operation behind all earlier
-ones, at worst). Take the first thing of the common order that is unfinished. All that its ranks have begun before it
-is finished: nothing holds it up there, nothing keeps them from beginning it, and what it needs came before it. So it
-goes on to its end.
+Then nobody waits forever, even if every operation of a rank had to wait for all those before it. Take the first
+thing in the common order that is unfinished: on each of its ranks all that was begun before it is finished, so that
+nothing holds up the host or the device there; its ranks begin it, and what it needs came before it. So it ends.
 
-Why the end of an action and not its start: a receive stands before the action during which its message sets out, so
-that transfers run beside computation.
+An action stands at its end, and not at its start, so that receives begin before the action during which their messages
+set out: transfers run beside computation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def moments_of(players: Sequence[Sequence[Step]]) -> Moments:
     Raises
     ------
     ValueError
-        If players wait for each other forever.
+        If they wait for each other forever.
     """
     ends: list[list[int]] = [[] for _ in players]
     leaving: dict[int, int] = {}
