@@ -1,5 +1,7 @@
 """What the ranks of a run have in common."""
 
+import os
+
 import pytest
 
 pytest.importorskip("torch")
@@ -50,3 +52,19 @@ def test_a_rank_must_be_told_where_the_first_one_is(monkeypatch):
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     with pytest.raises(BadInputError, match="MASTER_ADDR and MASTER_PORT"):
         join_world(device="cpu")
+
+
+def test_nccl_is_told_its_device_and_to_start_kernels_in_order(monkeypatch):
+    """Without a GPU: what torch would be asked for on a host that has one."""
+    asked = {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: asked.update(options, backend=backend))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "")
+    monkeypatch.delenv("NCCL_LAUNCH_ORDER_IMPLICIT")  # and with that taken back behind the test
+    join_world(backend="nccl")
+    assert (asked["backend"], asked["device_id"]) == ("cpu:gloo,cuda:nccl", torch.device("cuda", 0))
+    assert os.environ["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"
