@@ -187,7 +187,8 @@ def _join(design: Design, device: torch.device) -> tuple[Role, Groups, Transport
         )
     if not dist.is_initialized():
         return layout.roles[0], {}, Hub(1).transport(0)
-    transport = transport_of(design, tagged="nccl" not in dist.get_backend_config())
+    tagged = device.type != "cuda" or "nccl" not in dist.get_backend_config()
+    transport = transport_of(design, tagged=tagged)
     transport.connect(device)
     return layout.roles[dist.get_rank()], transport.groups, transport
 
