@@ -16,7 +16,6 @@ from executor.play.clock import clock_for
 from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
 from executor.play.gradients import GradientSync, groups_of
 from executor.play.layout import Layout, Role
-from executor.play.memory import MemoryMeter
 from executor.play.messages import turns_of
 from executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
 from executor.play.pace import FullSpeed, Pace
@@ -143,7 +142,6 @@ def assemble(
     alone
         Held while the rank computes; None: it may compute beside others.
     """
-    memory = MemoryMeter(device)
     stages = build_stages(design.chain, design.plan, role, seed=design.training.seed, device=device)
     _share_layers(design, role, stages, groups=groups, device=device)
     parameters = _named(stages, share_tied(design.chain, stages))
@@ -167,7 +165,6 @@ def assemble(
         tied=design.tied,
         clock=clock_for(device),
         pace=pace,
-        memory=memory,
         alone=alone or nullcontext(),
         autocast=design.training.autocast,
         check_batches=design.training.check_batches,

@@ -19,7 +19,6 @@ from executor.play.clock import Clock, Mark
 from executor.play.finite import Place, look_again, places_of_losses
 from executor.play.gradients import GradientSync, TiedWeights
 from executor.play.layout import Layout, Role
-from executor.play.memory import MemoryMeter
 from executor.play.messages import Turn
 from executor.play.pace import Pace
 from executor.play.player import Feed, Player, Signature, signature_of
@@ -63,7 +62,6 @@ class Pipeline:
     """Of all ranks: weights that stages on different device groups have in common."""
     clock: Clock
     pace: Pace
-    memory: MemoryMeter
     alone: AbstractContextManager[object]
     """Held while the rank computes."""
     autocast: torch.dtype | None = None
@@ -111,7 +109,6 @@ class Pipeline:
             start_s=start_s,
             end_s=end_s,
             loss=loss,
-            peak_memory_bytes=self.memory.peak_bytes(),
         )
         return loss
 

@@ -1,11 +1,12 @@
 """Bytes of tensors: those that a forward keeps, and those that live for a moment."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -15,7 +16,7 @@ Storages = dict[int, torch.UntypedStorage]
 
 def storages(tensors: Iterable[Tensor]) -> Storages:
     """What holds these tensors, each once."""
-    found = (tensor.untyped_storage() for tensor in tensors)
+    found = (plain.untyped_storage() for tensor in tensors for plain in _plain(tensor))
     return {storage.data_ptr(): storage for storage in found if storage.nbytes() > 0}
 
 
@@ -44,9 +45,13 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self, *, present: Storages, passed_over: Storages) -> None:
         TorchDispatchMode.__init__(self)
-        self._alive = {address: (StorageWeakRef(each), each.nbytes()) for address, each in present.items()}
         self._passed_over = frozenset(passed_over)
-        self._start_bytes = sum(num_bytes for _, num_bytes in self._alive.values())
+        self._alive: dict[int, tuple[ref[torch.UntypedStorage], int]] = {}
+        self._live_bytes = 0
+        for storage in present.values():
+            self._see(storage)
+        self.start_bytes = self._live_bytes
+        """Of what was present."""
         self.peak_bytes = 0
         """On top of what was there at the start."""
 
@@ -58,11 +63,39 @@ class LiveBytes(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        self._alive = {address: entry for address, entry in self._alive.items() if not entry[0].expired()}
-        made = storages(leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
-        for address, storage in made.items():
-            if address not in self._passed_over:
-                self._alive[address] = (StorageWeakRef(storage), storage.nbytes())
-        live_bytes = sum(num_bytes for _, num_bytes in self._alive.values())
-        self.peak_bytes = max(self.peak_bytes, live_bytes - self._start_bytes)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                for tensor in _plain(leaf):
+                    self._see(tensor.untyped_storage())
+        self.peak_bytes = max(self.peak_bytes, self._live_bytes - self.start_bytes)
         return result
+
+    def _see(self, storage: torch.UntypedStorage) -> None:
+        address, num_bytes = storage.data_ptr(), storage.nbytes()
+        known = self._alive.get(address)
+        if (
+            num_bytes == 0
+            or address in self._passed_over
+            or (known and known[0]() is storage and known[1] == num_bytes)
+        ):
+            return
+        if known:
+            self._live_bytes -= known[1]
+        self._alive[address] = ref(storage, partial(self._forget, address)), num_bytes
+        self._live_bytes += num_bytes
+
+    def _forget(self, address: int, gone: "ref[torch.UntypedStorage]") -> None:
+        known = self._alive.get(address)
+        if known is not None and known[0] is gone:
+            self._live_bytes -= self._alive.pop(address)[1]
+
+
+def _plain(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors inside one that wraps others, such as a DTensor; else itself."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    inner = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+    for each in inner:
+        if isinstance(each, Tensor):
+            yield from _plain(each)

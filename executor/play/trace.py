@@ -45,4 +45,4 @@ class StepTrace:
     memory_pass_s: float | None = None
     """The longer of two fixed passes over memory, before and after the step; None where it is not looked at."""
     peak_memory_bytes: float | None = None
-    """High-water mark since the pipeline was built; None where it cannot be known."""
+    """High-water mark of a step that was not timed; None where none was looked at."""

@@ -10,6 +10,7 @@ from executor.play.batch import Batch
 from executor.play.trace import StepTrace
 from executor.run.options import RunOptions
 from executor.run.outcome import Observer, Outcome, outcome_of
+from executor.run.step_memory import step_peak_bytes
 from executor.team import Team
 from planner.core.checks import require
 from planner.core.run_record import RunMode
@@ -38,6 +39,11 @@ def run_together(plan_file: PlanFile, options: RunOptions, *, observer: Observer
     for step in range(options.warmup + options.num_steps):
         steps.append(_step(team, batch))
         observer(step, steps[-1][0])
+    peaks_bytes = team.each(lambda pipeline: step_peak_bytes(pipeline, batch, shares_device=True))
+    steps = [
+        [replace(trace, peak_memory_bytes=peak) for trace, peak in zip(step, peaks_bytes, strict=True)]
+        for step in steps
+    ]
     return outcome_of(plan_file, steps, options=options, layout=first.layout, device=team.device, started=started)
 
 

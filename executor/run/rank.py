@@ -17,7 +17,9 @@ from executor.run.faults import describe
 from executor.run.options import RunOptions, build_pipeline
 from executor.run.outcome import Observer, Outcome, outcome_of
 from executor.run.rank_process import end_rank
+from executor.run.step_memory import step_peak_bytes
 from executor.run.world import World, join_world
+from planner.core.run_record import RunMode
 from planner.io.plan_file import PlanFile
 
 
@@ -66,7 +68,8 @@ def train(
 ) -> Outcome | None:
     """Train, and bring the times of all ranks together.
 
-    Every step has the same random samples, so that the loss falls. The ranks begin each step together.
+    Every step has the same random samples, so that the loss falls. The ranks begin each step together. One more,
+    after those that are timed, tells how much memory is used, except in dilated mode.
 
     Returns
     -------
@@ -85,6 +88,9 @@ def train(
         if step >= options.warmup and isinstance(pipeline.pace, Dilation):
             overruns_s.append(pipeline.pace.overrun_s)
         observer(step, traces[-1])
+    if options.mode is RunMode.REAL:
+        peak_bytes = step_peak_bytes(pipeline, batch)
+        traces = [replace(trace, peak_memory_bytes=peak_bytes) for trace in traces]
     gathered = world.gather((traces, max(overruns_s)), classes=(StepTrace, Span))
     if gathered is None:
         return None

@@ -10,7 +10,7 @@ from planner.report.text_table import print_table
 
 NOTES = {
     RunMode.DILATED: "dilated: actions and messages were held to the times of the plan; "
-    "this checks schedule, order and runtime, not how fast the devices are",
+    "this checks schedule, order and runtime, not how fast the devices are; memory is measured in real mode only",
 }
 
 

@@ -200,6 +200,27 @@ def test_check_passes_where_a_single_process_gives_the_same(one_stage, alone, la
     assert check_step(one_stage, _options(layers), alone).passed is passed
 
 
+def test_check_before_a_run_leaves_the_measured_memory_as_it_is(one_stage, alone):
+    """It holds another copy of the model in float64; what is counted are the tensors of the run, to the byte."""
+    from executor.run.comparison import check_step
+    from executor.run.options import build_pipeline
+    from executor.run.rank import train
+
+    def memory_bytes():
+        options = _options("chain")
+        pipeline, batch = build_pipeline(one_stage, options, alone)
+        outcome = train(
+            pipeline, batch, plan_file=one_stage, options=options, world=alone, observer=lambda _step, _trace: None
+        )
+        return outcome.record.stages[0].measured.memory_bytes
+
+    before = memory_bytes()
+    assert check_step(one_stage, _options("chain"), alone).passed
+    assert memory_bytes() == before
+    # Six layers of 8 x 8 + 8 numbers: weights, gradients and two states of AdamW, of 4 bytes each.
+    assert before > 6 * 72 * 16
+
+
 def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
     from executor.run.comparison import check_step
 
