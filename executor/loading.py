@@ -119,7 +119,7 @@ def load(  # noqa: PLR0913
         pace=pace(role) if pace else FullSpeed(),
     )
     pipeline.start_alike()
-    _draw_apart(design, role)
+    _draw_apart(design, role, transport)
     return pipeline
 
 
@@ -224,11 +224,16 @@ def _own_device() -> torch.device:
     return torch.device("cpu")
 
 
-def _draw_apart(design: Design, role: Role) -> None:
-    """Dropout masks of their own for every replica and stage; devices that share a replica draw alike."""
+def _draw_apart(design: Design, role: Role, transport: Transport) -> None:
+    """Dropout masks of their own for every replica and stage; devices that share a replica draw alike.
+
+    All take the seed of rank 0: users may give one for each rank.
+    """
     layout: Layout = design.layout
     first = layout.rank_of(role.pipeline, role.stages[0], replica=role.replica, tensor_rank=0)
-    torch.manual_seed((design.training.seed + 1) * SEED_STRIDE - 1 - first)
+    seed = transport.broadcast(design.training.seed, 0)
+    assert isinstance(seed, int)
+    torch.manual_seed((seed + 1) * SEED_STRIDE - 1 - first)
 
 
 def _share_layers(

@@ -156,6 +156,10 @@ class Pipeline:
             )
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 
+    def forget_players(self) -> None:
+        """Leave behind whatever a call that failed had under way."""
+        self._players.clear()
+
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """The rank's parameters by their global names; tied ones once, under their owner's name."""
         return {name: parameter for own in self.parameters.values() for name, parameter in own.items()}

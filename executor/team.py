@@ -85,10 +85,17 @@ class Team:
         return self.each(lambda pipeline: pipeline.evaluate(batch))[0]
 
     def each(self, work: Callable[[Pipeline], Answer]) -> list[Answer]:
-        """Do something on all ranks at once; the first fault of one of them is raised when all have stopped."""
+        """Do something on all ranks at once; the first fault of one of them is raised when all have stopped.
+
+        The team may be told to do something else then.
+        """
         with ThreadPoolExecutor(len(self.pipelines), thread_name_prefix="rank") as pool:
             futures = [pool.submit(self._run, work, pipeline) for pipeline in self.pipelines]
         faults = [fault for future in futures if (fault := future.exception())]
+        if faults:
+            self._hub.mend()
+            for pipeline in self.pipelines:
+                pipeline.forget_players()
         for fault in sorted(faults, key=lambda fault: isinstance(fault, TeamBrokenError)):
             raise fault
         return [future.result() for future in futures]

@@ -60,6 +60,8 @@ class Hub:
         self._changed = threading.Condition()
         self._mail: dict[Key, Parcel] = {}
         self._rounds: dict[tuple[tuple[int, ...], int], dict[int, object]] = defaultdict(dict)
+        self._numbers: dict[tuple[int, tuple[int, ...]], itertools.count[int]] = defaultdict(itertools.count)
+        """Of the meetings of some ranks that a rank has come to."""
         self._broken = False
 
     def transport(self, rank: int) -> "ThreadTransport":
@@ -71,6 +73,14 @@ class Hub:
         with self._changed:
             self._broken = True
             self._changed.notify_all()
+
+    def mend(self) -> None:
+        """Begin anew, once all have stopped."""
+        with self._changed:
+            self._mail.clear()
+            self._rounds.clear()
+            self._numbers.clear()
+            self._broken = False
 
     def put(self, key: Key, parcel: Parcel) -> None:
         """Leave a message."""
@@ -84,9 +94,10 @@ class Hub:
             self._wait(lambda: key in self._mail)
             return self._mail.pop(key)
 
-    def meet(self, rank: int, ranks: tuple[int, ...], number: int, value: object) -> list[object]:
-        """Bring a value to a meeting of some ranks; wait for all of theirs, in the order of `ranks`."""
+    def meet(self, rank: int, ranks: tuple[int, ...], value: object) -> list[object]:
+        """Bring a value to the next meeting of some ranks; wait for all of theirs, in the order of `ranks`."""
         with self._changed:
+            number = next(self._numbers[rank, ranks])
             brought = self._rounds[ranks, number]
             brought[rank] = value
             self._changed.notify_all()
@@ -105,7 +116,6 @@ class ThreadTransport:
 
     def __init__(self, hub: Hub, rank: int) -> None:
         self._hub, self._rank = hub, rank
-        self._numbers: dict[tuple[int, ...], itertools.count[int]] = defaultdict(itertools.count)
         self._expected: dict[int, Sequence[Tensor]] = {}
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
@@ -140,7 +150,7 @@ class ThreadTransport:
         self._meet(self._hub.everyone, None)
 
     def _meet(self, ranks: tuple[int, ...], value: object) -> list[object]:
-        return self._hub.meet(self._rank, ranks, next(self._numbers[ranks]), value)
+        return self._hub.meet(self._rank, ranks, value)
 
 
 class _Receive(NamedTuple):

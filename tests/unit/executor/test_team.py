@@ -89,6 +89,26 @@ def test_a_fault_of_one_rank_is_raised_and_nobody_hangs() -> None:
         team.step(batch(8))
 
 
+def test_a_team_goes_on_after_a_fault() -> None:
+    """The second stage fails once; then the losses are those of a team that never did."""
+
+    class FailingOnce(nn.Module):
+        left = 1
+
+        def forward(self, state: torch.Tensor) -> torch.Tensor:
+            if self.training and self.left:
+                self.left -= 1
+                raise ValueError("no such luck")
+            return state
+
+    teams = [
+        Team(plan_of((0, 2, 4)), [*layers(2), nn.Tanh(), last], training()) for last in (FailingOnce(), nn.Identity())
+    ]
+    with pytest.raises(ValueError, match="no such luck"):
+        teams[0].step(batch(8))
+    assert [teams[0].step(batch(8)) for _ in range(2)] == [teams[1].step(batch(8)) for _ in range(2)]
+
+
 def test_a_batch_of_another_size_is_refused() -> None:
     """The plan has 4 micro-batches of 2."""
     team = Team(plan_of((0, 2, 4)), layers(), training())
