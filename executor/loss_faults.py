@@ -11,7 +11,7 @@ from executor.run.faults import LossError
 if TYPE_CHECKING:
     from executor.pipeline import Pipeline
 
-REMEDY = "try a smaller learning rate, or another precision; check_finite=False lets the training go on"
+REMEDY = "try a smaller learning rate, or another precision"
 
 
 def loss_fault(pipeline: "Pipeline", what: str, found: Sequence[Place]) -> LossError:
