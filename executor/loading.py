@@ -23,6 +23,7 @@ from executor.play.stage import StageModule
 from executor.play.tensor_parallel import share_layer
 from executor.play.thread_transport import Hub
 from executor.play.transport import DistributedTransport, Transport
+from executor.run.script_faults import tell_faults
 from executor.run.watched_transport import WatchedTransport
 from executor.run.world import World
 from planner.core.errors import BadInputError
@@ -97,6 +98,8 @@ def load(  # noqa: PLR0913
         If the layers are not the plan's, the number of ranks is not that of its devices, the action
         lists cannot be played, or there is no loss.
     """
+    if world is None:
+        tell_faults()
     training = Training(
         loss_fn=loss_fn,
         optimizer=optimizer,

@@ -99,7 +99,7 @@ def main() -> None:
         train(options, world)
         world.leave()
     except Exception as fault:
-        end_rank(describe(fault, rank=world.rank), world.whereabouts)
+        end_rank(describe(fault, rank=world.rank), world.whereabouts, store=world.store)
 
 
 if __name__ == "__main__":

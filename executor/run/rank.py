@@ -38,10 +38,9 @@ def run_rank(
         Called on rank 0 with what came of the run.
     """
     layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
-    whereabouts, pipeline = None, None
+    world, pipeline = None, None
     try:
         world = join_world(device=None if options.device == "auto" else options.device, timeout_s=options.timeout_s)
-        whereabouts = world.whereabouts
         check = check_step(plan_file, options, world) if options.check else None
         pipeline, batch = build_pipeline(plan_file, options, world)
         outcome = train(pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer)
@@ -54,7 +53,8 @@ def run_rank(
         player = None if pipeline is None else pipeline.player
         action = None if player is None else player.action
         names = [str(role) for role in layout.roles]
-        end_rank(describe(fault, role, action=action, rank=rank), whereabouts, names=names)
+        whereabouts, store = (None, None) if world is None else (world.whereabouts, world.store)
+        end_rank(describe(fault, role, action=action, rank=rank), whereabouts, names=names, store=store)
 
 
 def train(

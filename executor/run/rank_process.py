@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from executor.run.claims import is_first_to_tell
 from executor.run.faults import (
     FOLDER,
     OWN,
@@ -23,6 +24,9 @@ from executor.run.verdict import told
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError, StagecutError
 from planner.core.visible import visible_lines
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 LAUNCHER = "STAGECUT_LAUNCHER"
 """Environment variable: process id of the launcher."""
@@ -66,7 +70,13 @@ def former_fault() -> str | None:
     return told(own[0]) if own else "a rank died"
 
 
-def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None, *, names: Sequence[str] = ()) -> NoReturn:
+def end_rank(
+    report: ErrorReport,
+    whereabouts: Whereabouts | None = None,
+    *,
+    names: Sequence[str] = (),
+    store: "dist.Store | None" = None,  # type: ignore[name-defined]
+) -> NoReturn:
     """Leave a report, for the launcher where there is one, on stderr elsewhere; and end without waiting for anybody.
 
     Parameters
@@ -76,11 +86,13 @@ def end_rank(report: ErrorReport, whereabouts: Whereabouts | None = None, *, nam
         nothing else, and its launcher would wait for it.
     names
         What to call each rank, by rank; `rank 3` by default.
+    store
+        That all ranks have in common, so that one of them tells what all have seen.
     """
     folder = os.environ.get(FOLDER)
     if folder is not None:
         write_report(Path(folder), report, attempt=attempt_number())
-    else:
+    elif is_first_to_tell(report, store):
         sys.stderr.write(f"Error: {visible_lines(told(report, names))}\n")
     if whereabouts is not None and report.kind is FaultKind.HUNG:
         for rank in report.to_blame:

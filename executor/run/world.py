@@ -20,6 +20,7 @@ from executor.run.loopback import ONLY_LOOPBACK
 from executor.run.meeting_place import meeting_place
 from executor.run.rank_process import is_on_one_machine
 from executor.run.run_folder import run_folder
+from executor.run.script_faults import tell_faults
 from executor.run.whereabouts import Whereabouts
 from planner.core.errors import BadInputError
 
@@ -98,8 +99,8 @@ class World:
 def join_world(*, backend: str | None = None, device: str | None = None, timeout_s: float = TIMEOUT_S) -> World:
     """Start torch.distributed; the one place that does.
 
-    Every attempt of a run that is started again has keys of its own in the store: gloo would find the
-    addresses of the attempt before otherwise. A process that was not started as a rank is a world of one.
+    A process that was not started as a rank is a world of one. Faults that end a rank are told once a run from here
+    on: see :func:`executor.run.script_faults.tell_faults`.
 
     Parameters
     ----------
@@ -117,6 +118,7 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
     WaitError
         If others do not come in time.
     """
+    tell_faults()
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device)
     name = backend or ("nccl" if chosen.type == "cuda" and world_size > 1 else "gloo")
@@ -139,6 +141,7 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
             timeout=timeout,
             device_id=chosen if name == "nccl" and chosen.type == "cuda" else None,  # sets groups up at once
         )
+    tell_faults(store)
     return World(rank=rank, world_size=world_size, backend=name, device=chosen, whereabouts=whereabouts, store=store)
 
 

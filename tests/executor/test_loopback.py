@@ -13,14 +13,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from planner.cli.main import main
 from tests.executor.namespaces import two_hosts
 from tests.executor.sockets import descendants, listeners
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 ROOT = Path(__file__).parents[2]
-TINY = ROOT / "examples" / "tiny"
 STUB = Path(__file__).with_name("rank_stub.py")
 LAYERS = "tests.executor.tiny_layers:chain"
 WATCHDOG_S = 60
@@ -116,31 +114,11 @@ def test_another_host_reaches_no_port_of_a_run(tmp_path, started):
         launcher.wait(WATCHDOG_S)
 
 
-@pytest.fixture
-def plan_path(tmp_path, run_main):
-    """The tiny problem with one device of each kind."""
-    cluster, path = tmp_path / "cluster.yaml", tmp_path / "plan.json"
-    cluster.write_text((TINY / "cluster.yaml").read_text().replace("count: 2", "count: 1"))
-    files = ("--model", TINY / "profile.yaml", "--cluster", cluster, "--job", TINY / "job.yaml")
-    run_main("solve", *files, "--quiet", "-o", path)
-    return path
-
-
-@pytest.fixture
-def run_main():
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(list(map(str, arguments)))
-        assert ended.value.code in (0, None)
-
-    return run
-
-
-def test_plan_run_listens_on_loopback_only_while_it_trains(plan_path, started, tmp_path):
+def test_plan_run_listens_on_loopback_only_while_it_trains(two_stages, started, tmp_path):
     """Checked first, and dilated: groups for sums, and a folder that the ranks share."""
     options = ("--mode", "dilated", "--check", "--steps", "1000000", "--warmup", "0", "--layers", LAYERS)
     history = ("--history", str(tmp_path / "runs.jsonl"))
-    launcher = started([sys.executable, "-m", "planner.cli.main", "run", str(plan_path), *options, *history])
+    launcher = started([sys.executable, "-m", "planner.cli.main", "run", str(two_stages), *options, *history])
     assert launcher.stderr.readline().startswith("step 1 of")
     ranks = descendants(launcher.pid)
     assert len(ranks) == NUM_RANKS

@@ -1,0 +1,22 @@
+"""A script of somebody's own as one rank: `python -m executor.run.script train.py [arguments]`."""
+
+import runpy
+import sys
+from pathlib import Path
+
+from executor.run.rank_process import become_rank
+
+
+def main() -> None:
+    """Run the script as Python would, after becoming a rank."""
+    become_rank()
+    from executor.run.script_faults import tell_faults
+
+    tell_faults()
+    del sys.argv[0]
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
