@@ -34,14 +34,13 @@ def solve(devices: str, folder: Path, options: argparse.Namespace) -> Path:
     return path
 
 
-def start(plan: Path, folder: Path, options: argparse.Namespace, *, num_devices: int) -> subprocess.Popen[str]:
+def start(plan: Path, folder: Path, options: argparse.Namespace) -> subprocess.Popen[str]:
     """Start the training of a plan, one process for each device."""
-    ranks = f"--standalone --nproc-per-node {num_devices}"
     steps = f"--steps {options.steps} --save-every {options.save_every}"
-    arguments = f"{ranks} {HERE / 'train.py'} --plan {plan} --folder {folder} {steps}".split()
-    say(f"torchrun {' '.join(arguments)}")
+    arguments = f"-m executor {plan} {HERE / 'train.py'} --plan {plan} --folder {folder} {steps}".split()
+    say(f"python {' '.join(arguments)}")
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *arguments],
+        [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={"OMP_NUM_THREADS": "1", **os.environ},
@@ -49,16 +48,16 @@ def start(plan: Path, folder: Path, options: argparse.Namespace, *, num_devices:
     )
 
 
-def run(plan: Path, folder: Path, options: argparse.Namespace, *, num_devices: int) -> None:
+def run(plan: Path, folder: Path, options: argparse.Namespace) -> None:
     """Train to the end."""
-    training = start(plan, folder, options, num_devices=num_devices)
+    training = start(plan, folder, options)
     training.communicate()
     check(training.returncode == 0, f"the training ended with code {training.returncode}")
 
 
 def run_and_kill(plan: Path, folder: Path, options: argparse.Namespace) -> None:
     """Train on three devices, and kill the second one after some steps."""
-    training = start(plan, folder, options, num_devices=3)
+    training = start(plan, folder, options)
     assert training.stdout is not None
     victim = next(int(found[1]) for line in training.stdout if (found := PROCESS.search(line)))
     while len(losses_in(folder)) < options.kill_after:
@@ -131,8 +130,8 @@ def main() -> None:
         killed = losses_in(interrupted)
         newest = max(path.name for path in interrupted.glob("step-*"))
         two = solve("two_devices", folder, options)
-        run(two, interrupted, options, num_devices=2)
-        run(three, folder / "uninterrupted", options, num_devices=3)
+        run(two, interrupted, options)
+        run(three, folder / "uninterrupted", options)
         compare(
             losses_in(folder / "uninterrupted"),
             killed,

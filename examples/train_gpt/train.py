@@ -1,4 +1,4 @@
-"""Train a small GPT on a text: `torchrun --nproc-per-node DEVICES train.py --plan plan.json --folder run`.
+"""Train a small GPT on a text: `python -m executor plan.json train.py --plan plan.json --folder run`.
 
 One process for each device of the plan. Started again, under the same plan or another one, it goes on
 from its latest checkpoint.
