@@ -25,7 +25,7 @@ def meeting_place(timeout: timedelta) -> dist.Store:  # type: ignore[name-define
     Raises
     ------
     BadInputError
-        If a rank was not told where the first one is.
+        If a rank was not told where the first one is, or its port is taken.
     """
     if not is_rank():
         return dist.HashStore()  # type: ignore[attr-defined]
@@ -48,7 +48,10 @@ def _torchruns(timeout: timedelta) -> dist.Store:  # type: ignore[name-defined]
         return _tcp_store(host, int(port), timeout, is_master=os.environ["RANK"] == "0")
     if os.environ["RANK"] != "0":
         return _tcp_store(_LOOPBACK, int(port), timeout)
-    listening = socket.create_server((_LOOPBACK, int(port)))  # torch would listen on all interfaces
+    try:
+        listening = socket.create_server((_LOOPBACK, int(port)))  # torch would listen on all interfaces
+    except (OSError, OverflowError) as fault:
+        raise BadInputError(f"MASTER_PORT {port} cannot be used: {fault}; name another") from None
     return _tcp_store(_LOOPBACK, int(port), timeout, is_master=True, master_listen_fd=listening.detach())
 
 
