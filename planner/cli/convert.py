@@ -1,5 +1,6 @@
 """`plan convert`: other planners' files in, plans for training frameworks out."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from planner.simulator.schedules import plan_actions
 TARGETS = ("megatron", "torchtitan", "deepspeed")
 OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
+OF_OWN_PROFILES = ("source", "name", "max_layers")
+"""Those of them that a profile of ours leaves open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +100,29 @@ def command(
     """Read another planner's profile, or write a plan for a training framework.
 
     Without --to, FILE is a profile of Piper, PipeDream or DAPPLE, a workload of dnn-partitioning, or
-    tables of layer times, one file for each kind of GPU; it becomes a profile for `plan solve`.
+    tables of layer times, one file for each kind of GPU; it becomes a profile for `plan solve`. A
+    profile of stagecut itself may be given to merge its layers.
     With --to, FILE is a plan of `plan solve`.
     """
     writing = _Writing(output=output, schedule_csv=schedule_csv, force=force, quiet=quiet)
-    if target is None:
-        _read_profile(files, reading, writing, as_json=as_json)
-        return
     given = [name for name in OF_READING if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if target is None:
+        _read_profile(files, reading, writing, given, as_json=as_json)
+        return
     if given:
-        options = ", ".join("--from" if name == "source" else f"--{name.replace('_', '-')}" for name in given)
-        raise click.UsageError(f"{options}: for profiles that are read; leave out with --to")
+        raise click.UsageError(f"{_options(given)}: for profiles that are read; leave out with --to")
     if len(files) > 1:
         raise click.UsageError("--to writes one plan; name one file")
     _write_plan(files[0], target, writing, as_json=as_json)
 
 
-def _read_profile(files: tuple[str, ...], reading: Reading, writing: _Writing, *, as_json: bool) -> None:
+def _options(parameters: Iterable[str]) -> str:
+    return ", ".join("--from" if name == "source" else f"--{name.replace('_', '-')}" for name in parameters)
+
+
+def _read_profile(
+    files: tuple[str, ...], reading: Reading, writing: _Writing, given: Sequence[str], *, as_json: bool
+) -> None:
     if writing.output is None:
         raise click.UsageError("name the profile to write with -o, or with --to the framework to write a plan for")
     if writing.schedule_csv is not None:
@@ -122,6 +131,11 @@ def _read_profile(files: tuple[str, ...], reading: Reading, writing: _Writing, *
     stated = None if reading.source is None else Format(reading.source)
     opened = [open_foreign(path, stated) for path in files]
     kind = stated or opened[0].format
+    without_effect = [name for name in given if name not in OF_OWN_PROFILES]
+    if kind is Format.PROFILE and without_effect:
+        raise click.UsageError(
+            f"{_options(without_effect)}: {files[0]} is a profile of stagecut, which says that itself"
+        )
     choices = reading.choices(files, kind)
     conversion = convert(opened, kind, choices, bytes_from=reading.bytes_profile())
     writing.write(writing.output, readable_text(to_tree(conversion.profile), profile_of, path=writing.output))

@@ -83,7 +83,11 @@ def reading_options(command: Command) -> Command:
             type=click.Choice([str(word) for word in Format]),
             help="Format of the files.  [default: what they look like]",
         ),
-        click.option("--name", type=name, help="What to call the model.  [default: the file's name, or its folder's]"),
+        click.option(
+            "--name",
+            type=name,
+            help="What to call the model.  [default: a profile's own, the file's name, or its folder's]",
+        ),
         click.option(
             "--device-type",
             type=name,
@@ -124,7 +128,7 @@ def reading_options(command: Command) -> Command:
             "--max-layers",
             type=click.IntRange(1, MAX_COUNT),
             metavar="N",
-            help="Merge neighbours of a graph until there are no more layers.",
+            help="Merge neighbours of a graph, or layers of a profile, until there are no more layers.",
         ),
     )
     return option_group(command, options, argument="reading", build=Reading)
@@ -135,6 +139,8 @@ def _device_type(path: str, kind: Format) -> str:
 
 
 def _model_name(path: str, kind: Format) -> str:
+    if kind is Format.PROFILE:
+        return ""
     return str(kind) if kind is Format.LAYER_TABLES else _meaningful_name(path)
 
 

@@ -15,7 +15,7 @@ from planner.report.summary import SCHEMA
 def print_conversion(conversion: Converted, kind: Format) -> None:
     """A few lines for people."""
     profile = conversion.profile
-    nodes = f"{conversion.num_nodes} nodes of {kind}"
+    nodes = f"{conversion.num_nodes} {'layers of a profile' if kind is Format.PROFILE else f'nodes of {kind}'}"
     edges = f", {len(profile.skip_edges)} skip edges" if profile.skip_edges else ""
     click.echo(f"{profile.name}: {profile.num_layers} layers from {nodes}{edges}")
     parameters = f"{count_label(profile.num_params)} parameters in {profile.precision}"

@@ -26,15 +26,21 @@ def is_profile(argument: str) -> bool:
     return is_file_name(argument) or is_measured(argument)
 
 
-def load_profile(path: str, *, sequence_length: int | None) -> ModelProfile:
+def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
     """A model profile as the file holds it, or a measured one of the catalogue.
+
+    Parameters
+    ----------
+    to_plan
+        See :func:`planner.io.profile.read_profile`.
 
     Raises
     ------
     BadInputError
         If there is none, the file has faults, or it states another sequence length than the one asked for.
     """
-    model = read_profile(_measured(path) if is_measured(path) and not is_file_name(path) else path)
+    file = _measured(path) if is_measured(path) and not is_file_name(path) else path
+    model = read_profile(file, to_plan=to_plan)
     if sequence_length not in (None, model.sequence_length):
         stated = "no number of" if model.sequence_length is None else str(model.sequence_length)
         rule = f"states {stated} tokens per sample, --sequence-length asks for {sequence_length}"

@@ -54,7 +54,7 @@ class ProblemChoices:
             With every fault of the first input that has any.
         """
         if is_profile(self.model):
-            model = load_profile(self.model, sequence_length=self.sequence_length)
+            model = load_profile(self.model, sequence_length=self.sequence_length, to_plan=True)
             job = self._job(default_precision=model.precision)
         else:
             job = self._job(default_precision=Precision.FP16)

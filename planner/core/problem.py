@@ -14,6 +14,12 @@ MAX_MICROBATCHES = 100_000
 """The simulator plays every one of them."""
 LARGE_BATCH_RULE = f"at most {MAX_MICROBATCHES:,} of the smallest micro-batches (allow larger ones only)"
 
+MAX_LAYERS = 1_000
+LONG_CHAIN_RULE = (
+    f"at most {MAX_LAYERS:,}, for what a search keeps grows with their square "
+    f"(merge neighbours: plan convert PROFILE --max-layers {MAX_LAYERS} -o FILE)"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
@@ -36,9 +42,9 @@ class Problem:
     Raises
     ------
     BadInputError
-        If the model was profiled for another precision than the job's, if an iteration would have too
-        many micro-batches, or if a device type of the cluster can neither be looked up in the model's
-        measured times nor estimated.
+        If the model was profiled for another precision than the job's, if it has too many layers or an
+        iteration would have too many micro-batches, or if a device type of the cluster can neither be
+        looked up in the model's measured times nor estimated.
     """
 
     model: ModelProfile
@@ -46,6 +52,8 @@ class Problem:
     job: Job
 
     def __post_init__(self) -> None:
+        num_layers = self.model.num_layers
+        require(num_layers <= MAX_LAYERS, f"model {self.model.name!r}", "layers", LONG_CHAIN_RULE, num_layers)
         require(
             self.model.precision is self.job.precision,
             f"model {self.model.name!r}",

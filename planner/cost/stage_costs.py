@@ -41,21 +41,21 @@ class _Prefixes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bytes:
-    """Bytes per device for one degree of tensor parallelism: prefix sums (L + 1,), maxima (L + 1, L + 1)."""
+    """Bytes per device for one degree of tensor parallelism: prefix sums (L + 1,), maxima."""
 
     params: Floats
     """A number of parameters, not of bytes."""
     saved: Floats
     input: Floats
-    largest_saved: Floats
-    largest_working: Floats
+    largest_saved: "RangeMaxima"
+    largest_working: "RangeMaxima"
 
 
 class StageCostModel:
     """Stage costs of one problem, for one pipeline on its share of the cluster.
 
-    Every additive quantity is a difference of prefix sums over the layers, every peak a table over
-    all intervals; both are computed once.
+    Every additive quantity is a difference of prefix sums over the layers, every peak is the
+    maximum over a run of them; both are computed once.
     """
 
     def __init__(self, problem: Problem, share: Share, cluster: Cluster) -> None:
@@ -93,9 +93,9 @@ class StageCostModel:
         backward_s = times.backward_s[stop] - times.backward_s[start]
         params = sizes.params[stop] - sizes.params[start]
         saved_prefix = sizes.input if recompute else sizes.saved
-        working_bytes = sizes.largest_working[start, stop]
+        working_bytes = sizes.largest_working(start, stop)
         if recompute:
-            working_bytes = working_bytes + sizes.largest_saved[start, stop]
+            working_bytes = working_bytes + sizes.largest_saved(start, stop)
         optimizer, holders = self._problem.job.optimizer, self._state_holders(placement)
         touched_bytes = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
         held_bytes = optimizer.weight_bytes + optimizer.gradient_bytes + optimizer.state_bytes / holders
@@ -173,8 +173,8 @@ class StageCostModel:
                 params=_prefix_sums(params_bytes / divisor / model.precision.num_bytes),
                 saved=_prefix_sums(saved_bytes),
                 input=_prefix_sums(model.boundary_bytes()[:-1] / divisor),
-                largest_saved=_range_maxima(saved_bytes),
-                largest_working=_range_maxima(np.array([layer.working_bytes for layer in model.layers]) / divisor),
+                largest_saved=RangeMaxima(saved_bytes),
+                largest_working=RangeMaxima(np.array([layer.working_bytes for layer in model.layers]) / divisor),
             )
         return self._bytes[degree]
 
@@ -183,11 +183,29 @@ def _prefix_sums(values: ArrayLike) -> Floats:
     return np.concatenate(([0.0], np.cumsum(np.asarray(values, dtype=float))))
 
 
-def _range_maxima(values: ArrayLike) -> Floats:
-    """Entry [i, j] is the maximum of values[i:j], zero where that is empty."""
-    items = np.asarray(values, dtype=float)
-    size = len(items)
-    table = np.zeros((size + 1, size + 1))
-    for start in range(size):
-        table[start, start + 1 :] = np.maximum.accumulate(items[start:])
-    return table
+class RangeMaxima:
+    """Largest value of any run of layers, from those of all runs whose length is a power of two: O(L log L) numbers.
+
+    Parameters
+    ----------
+    values
+        Not negative, shape (L,).
+    """
+
+    def __init__(self, values: ArrayLike) -> None:
+        row = np.append(np.asarray(values, dtype=float), 0.0)
+        rows, half = [np.zeros(len(row)), row], 1
+        while 2 * half < len(row):
+            row = np.maximum(row, np.append(row[half:], np.zeros(half)))
+            rows.append(row)
+            half *= 2
+        self._rows = np.array(rows)
+        # Row k + 1 holds runs of 2**k values; two of them, perhaps overlapping, cover any run of fewer than twice that.
+        self._row = np.frexp(np.arange(len(row)))[1]
+        self._length = np.where(self._row > 0, 1 << np.maximum(self._row - 1, 0), 0)
+
+    def __call__(self, start: Ints, stop: Ints) -> Floats:
+        """Maximum of values[start:stop], zero where that is empty, shape (n,)."""
+        row, length = self._row[stop - start], self._length[stop - start]
+        maxima: Floats = np.maximum(self._rows[row, start], self._rows[row, stop - length])
+        return maxima

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
+from planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from planner.io.canonical import Tree, TreeValue
 from planner.io.complaints import Complaints, nearest, shorten
 from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
@@ -87,15 +88,30 @@ class ProfileFile(FileEntry):
     """Tensors that pass by at least one boundary besides the chain."""
 
 
-def read_profile(path: str | Path) -> ModelProfile:
+def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
     """Read a model profile; times are put in order of device type and size.
+
+    Parameters
+    ----------
+    to_plan
+        Whether to stop at a chain that is too long to be planned, before its layers are read.
 
     Raises
     ------
     BadInputError
         With every fault of the file.
     """
-    return profile_of(read_document(path))
+    document = read_document(path)
+    if to_plan:
+        _refuse_long_chain(document)
+    return profile_of(document)
+
+
+def _refuse_long_chain(document: Document) -> None:
+    layers = document.root.at("layers")
+    num_layers = len(document.root.items("layers"))
+    if layers is not None and num_layers > MAX_LAYERS:
+        document.complaints.stop(layers.line, f"layers: must be {LONG_CHAIN_RULE}, got {num_layers:,}")
 
 
 def profile_of(document: Document) -> ModelProfile:

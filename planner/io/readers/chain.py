@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
-from planner.core.visible import visible
 from planner.io.readers.merging import Group, coarser_groups, merged_groups
+from planner.io.readers.naming import names_of_runs
 from planner.io.readers.ordering import smallest_order
 from planner.io.readers.task_graph import TaskGraph
-
-MAX_NAME = 100
 
 
 def chain_of(
@@ -34,7 +32,8 @@ def chain_of(
     layer_of = {node: layer for layer, group in enumerate(groups) for node in group}
     outputs, skips = _crossings(graph, layer_of)
     owned, copied = _weights(graph, layer_of)
-    names = _names(graph, groups)
+    ends = [(graph.nodes[group[0]].name, graph.nodes[group[-1]].name, len(group)) for group in groups]
+    names = names_of_runs(ends)
     return ModelProfile(
         name=graph.name,
         layers=tuple(
@@ -110,18 +109,3 @@ def _weights(graph: TaskGraph, layer_of: dict[int, int]) -> tuple[dict[int, floa
         for layer in others:
             copied[layer] = copied.get(layer, 0.0) + weights.num_bytes
     return owned, copied
-
-
-def _names(graph: TaskGraph, groups: Sequence[Group]) -> list[str]:
-    """A name for each layer, from its nodes, with a number where it would repeat."""
-    taken: set[str] = set()
-    names = []
-    for group in groups:
-        first, last = graph.nodes[group[0]].name, graph.nodes[group[-1]].name
-        stem = visible(first if len(group) == 1 else f"{first}..{last}")[: MAX_NAME - 8] or "layer"
-        number = 1
-        while (name := stem if number == 1 else f"{stem}-{number}") in taken:
-            number += 1
-        taken.add(name)
-        names.append(name)
-    return names

@@ -9,6 +9,7 @@ from planner.core.model import ModelProfile
 from planner.io.readers.conversion import Choices, Converted, TimeUnit
 from planner.io.readers.dnn_partitioning import read_dnn_partitioning
 from planner.io.readers.layer_tables import read_layer_tables
+from planner.io.readers.own_profile import read_own_profile
 from planner.io.readers.pipedream import looks_like_pipedream, read_pipedream
 from planner.io.readers.piper import read_piper
 from planner.io.text import read_text
@@ -16,12 +17,13 @@ from planner.io.tree import Document, parse_document
 
 
 class Format(StrEnum):
-    """A kind of file of another planner."""
+    """A kind of file of another planner, or a profile of ours."""
 
     PIPER = "piper"
     PIPEDREAM = "pipedream"
     DNN_PARTITIONING = "dnn-partitioning"
     LAYER_TABLES = "layer-tables"
+    PROFILE = "profile"
 
 
 TIME_UNITS = {
@@ -29,6 +31,7 @@ TIME_UNITS = {
     Format.PIPEDREAM: TimeUnit.MILLISECONDS,
     Format.DNN_PARTITIONING: TimeUnit.MILLISECONDS,
     Format.LAYER_TABLES: TimeUnit.SECONDS,
+    Format.PROFILE: TimeUnit.SECONDS,
 }
 """Of the authors' own files, unless the user knows better."""
 
@@ -59,6 +62,8 @@ class ForeignFile:
             return Format.PIPER
         if any(node.at("fpgaLatency") is not None for node in nodes):
             return Format.DNN_PARTITIONING
+        if root.items("layers"):
+            return Format.PROFILE
         if any(key.isdecimal() for key in root.keys()):  # noqa: SIM118 - a method of the tree
             return Format.LAYER_TABLES
         known = ", ".join(Format)
@@ -115,5 +120,9 @@ def convert(
     documents = [file.document or parse_document(file.text, file=file.path) for file in files]
     if kind is Format.LAYER_TABLES:
         return read_layer_tables(documents, choices, bytes_from=bytes_from)
-    read = {Format.PIPER: read_piper, Format.DNN_PARTITIONING: read_dnn_partitioning}[kind]
+    read = {
+        Format.PIPER: read_piper,
+        Format.DNN_PARTITIONING: read_dnn_partitioning,
+        Format.PROFILE: read_own_profile,
+    }[kind]
     return read(documents[0], choices[0])

@@ -12,7 +12,8 @@ Two rules:
   worse, though: of 10 + (4 + 5) + 10 s, two stages take 19 and 10 s in place of 14 and 15.
 """
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from planner.io.readers.task_graph import TaskGraph
@@ -31,13 +32,50 @@ def merged_groups(graph: TaskGraph, order: tuple[int, ...]) -> tuple[Group, ...]
 
 def coarser_groups(graph: TaskGraph, groups: tuple[Group, ...], most: int) -> tuple[Group, ...]:
     """No more than so many layers: the two neighbours that take the least time together become one, again and again."""
-    found = list(groups)
     seconds = [sum(graph.nodes[node].seconds for node in group) for group in groups]
-    while len(found) > max(1, most):
-        first = min(range(len(found) - 1), key=lambda index: seconds[index] + seconds[index + 1])
-        found[first : first + 2] = [found[first] + found[first + 1]]
-        seconds[first : first + 2] = [seconds[first] + seconds[first + 1]]
-    return tuple(found)
+    runs = coarser_runs(seconds, most)
+    return tuple(tuple(node for index in run for node in groups[index]) for run in runs)
+
+
+def coarser_runs(
+    seconds: Sequence[float], most: int, *, alike: Callable[[int], bool] = lambda _boundary: True
+) -> list[range]:
+    """At most so many runs of layers: the two neighbours that take the least time together become one, again and again.
+
+    Parameters
+    ----------
+    seconds
+        Of each layer.
+    alike
+        Whether the layers at either side of an inner boundary may well be one; the others follow in the end.
+    """
+    stop = list(range(1, len(seconds) + 1))
+    before = list(range(-1, len(seconds) - 1))
+    total = list(seconds)
+    num_runs = len(seconds)
+
+    def pair(first: int, second: int) -> tuple[bool, float, int, int, int]:
+        return not alike(second), total[first] + total[second], first, second, stop[second]
+
+    pairs = [pair(second - 1, second) for second in range(1, len(seconds))]
+    heapq.heapify(pairs)
+    while num_runs > max(1, most):
+        *_, first, second, end = heapq.heappop(pairs)
+        # A pair is out of date once either of its runs has grown or is gone.
+        if stop[first] != second or stop[second] != end or before[second] != first:
+            continue
+        stop[first], total[first] = end, total[first] + total[second]
+        before[second] = -1
+        num_runs -= 1
+        if end < len(seconds):
+            before[end] = first
+            heapq.heappush(pairs, pair(first, end))
+        if before[first] >= 0:
+            heapq.heappush(pairs, pair(before[first], first))
+    starts = [0]
+    while stop[starts[-1]] < len(seconds):
+        starts.append(stop[starts[-1]])
+    return [range(start, stop[start]) for start in starts]
 
 
 def _kept_among_idle(graph: TaskGraph, order: tuple[int, ...], crossing: Sequence[float]) -> list[int]:

@@ -1,0 +1,27 @@
+"""A profile of ours, read to be made coarser."""
+
+from dataclasses import replace
+
+from planner.io.profile import profile_of
+from planner.io.readers.coarsening import coarsened, lost_times
+from planner.io.readers.conversion import Choices, Converted
+from planner.io.tree import Document
+
+
+def read_own_profile(document: Document, choices: Choices) -> Converted:
+    """The profile with no more layers than asked for, under the name asked for.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    profile = profile_of(document)
+    coarse = profile if choices.max_layers is None else coarsened(profile, choices.max_layers)
+    notes = tuple(
+        f"no common micro-batch size of merged layers was measured on {device_type}: its times are left out"
+        for device_type in lost_times(profile, coarse)
+    )
+    return Converted(
+        profile=replace(coarse, name=choices.name or profile.name), num_nodes=profile.num_layers, notes=notes
+    )
