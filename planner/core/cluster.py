@@ -1,6 +1,7 @@
 """Servers, their devices and the links between them."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
@@ -257,9 +258,7 @@ class Cluster:
     def host_names(self, server_class: int) -> tuple[str, ...]:
         """Names of the hosts of one class: the class name, numbered where there are several."""
         server = self.servers[server_class]
-        if server.count == 1:
-            return (server.name,)
-        return tuple(f"{server.name}-{index}" for index in range(server.count))
+        return _host_names(server.name, server.count)
 
     def devices(self) -> tuple[Device, ...]:
         """Every device, by class, host, island."""
@@ -297,6 +296,11 @@ class Cluster:
             if set(override.servers) == pair:
                 return override.link
         return self.network
+
+
+@lru_cache(maxsize=256)
+def _host_names(server: str, count: int) -> tuple[str, ...]:
+    return (server,) if count == 1 else tuple(f"{server}-{index}" for index in range(count))
 
 
 def _island_of_slot(server: Server) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ class CostModel:
         own = {device.name: device for device in self.cluster.devices()}
         if self.share == WHOLE:
             return own
-        names = self.pipeline_names[0]
+        names = device_names(self.problem.cluster, self.share, 0)
         return {names[name]: device for name, device in own.items()}
 
     def _stage_of(self, stage: Stage, hosting: Hosting) -> StageCosts:

@@ -8,30 +8,53 @@ over the pipeline. Where nothing fits, half as many groups are tried, down to a 
 best variant by simulation is returned.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
 from planner.core.placement import Placement
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
-from planner.core.schedule import Schedule
+from planner.core.schedule import Schedule, warmup_depths
+from planner.cost.cost_model import CostModel
+from planner.network.intervals import fit_stages
 from planner.network.layout import Layout, assemble, layout_on
 from planner.network.seating import Seat, seats_host_by_host
 from planner.solvers.interleaved_shapes import Shape, interleaved_plan, shapes_of
 from planner.solvers.search import Search
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """The even split of one variant that fits in memory."""
+
+    floor_s: float
+    """No plan with these stages is faster."""
+    plan: Callable[[], Plan | None]
+    """Puts it together, which takes its time where there are thousands of pipelines."""
+
+
 def solve(problem: Problem, search: Search) -> Result:
     """The best even split over the variants; proves nothing.
 
-    Plans are simulated in the order of their lower bounds, while these are below the best time.
+    Plans are put together in the order of a floor, and simulated where their lower bounds are below the best time.
     """
-    plans = list[Plan]()
+    splits = list[_Split]()
     for variant in problem.variants:
-        plan = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_plan)(search, variant)
-        if plan is not None:
-            plans.append(plan)
+        split = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_split)(search, variant)
+        if split is not None:
+            splits.append(split)
         if search.out_of_budget:
             break
-    search.offer_by_bound(plans)
+    for split in sorted(splits, key=lambda split: split.floor_s):
+        if split.floor_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
+            break
+        plan = split.plan()
+        if plan is not None:
+            search.offer_by_bound([plan])
     return search.result("even", proves=False)
 
 
@@ -44,7 +67,7 @@ def _even_stops(num_layers: int, num_stages: int) -> list[int]:
     return [stage * num_layers // num_stages for stage in range(1, num_stages + 1)]
 
 
-def _even_plan(search: Search, variant: Variant) -> Plan | None:
+def _even_split(search: Search, variant: Variant) -> _Split | None:
     problem, costs = search.problem, search.costs.of(variant.share)
     num_layers, classes = problem.model.num_layers, range(len(costs.cluster.servers))
     choices = [
@@ -57,14 +80,36 @@ def _even_plan(search: Search, variant: Variant) -> Plan | None:
     most = num_layers
     while most > 0 and not search.out_of_budget:
         for seats in choices:
-            plan = assemble(costs, variant, even_layout(num_layers, seats[:most]))
-            if plan is not None:
-                return plan
+            floor_s = _floor_s(costs, variant, seats[:most])
+            if floor_s is not None:
+                layout = even_layout(num_layers, seats[:most])
+                return _Split(floor_s=floor_s, plan=partial(assemble, costs, variant, layout))
         most = min(most, max(map(len, choices), default=0)) // 2
     return None
 
 
-def _even_chunks(search: Search, variant: Variant) -> Plan | None:
+def _floor_s(costs: CostModel, variant: Variant, seats: tuple[Seat, ...]) -> float | None:
+    """The largest busy row of the even split on these seats, transfers aside; None if a stage does not fit.
+
+    Before its first micro-batch and after its last one, a stage waits for those before it: sum of their F and B.
+    """
+    num_stages = len(seats)
+    stop = np.array(_even_stops(costs.problem.model.num_layers, num_stages))
+    start = np.append(0, stop[:-1])
+    depth = np.array(warmup_depths(variant.schedule, num_stages, variant.num_microbatches))
+    on: dict[Placement, list[int]] = {}
+    for stage, seat in enumerate(seats):
+        on.setdefault(seat.placement, []).append(stage)
+    work_s = np.zeros(num_stages)
+    for placement, stages in on.items():
+        fitting = fit_stages(costs, variant, placement, start[stages], stop[stages], depth[stages])
+        if not fitting.fits.all():
+            return None
+        work_s[stages] = fitting.forward_s + fitting.backward_s
+    return float((np.cumsum(work_s) + (variant.num_microbatches - 1) * work_s).max())
+
+
+def _even_chunks(search: Search, variant: Variant) -> _Split | None:
     costs, num_layers = search.costs.of(variant.share), search.problem.model.num_layers
     shapes = sorted(shapes_of(costs, variant), key=_plainest_first)
     most = num_layers
@@ -73,9 +118,13 @@ def _even_chunks(search: Search, variant: Variant) -> Plan | None:
         for shape in _largest_of_each(fewer):
             plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
             if plan is not None:
-                return plan
+                return _known(plan)
         most = min(most, max((shape.num_groups for shape in fewer), default=0)) // 2
     return None
+
+
+def _known(plan: Plan) -> _Split:
+    return _Split(floor_s=0.0, plan=lambda: plan)
 
 
 def _plainest_first(shape: Shape) -> tuple[int, ...]:
