@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.faults`."""
+        ctx.meta[STARTED_S] = time.perf_counter()
         # The commands tell it in their own words; python's -W goes before this.
         warnings.simplefilter("ignore", FaultWarning, append=True)
         try:
@@ -75,3 +77,12 @@ class LazyGroup(click.Group):
 
 VERBOSE = "planner.cli.verbose"
 """Key of the context under which the option -v is kept."""
+STARTED_S = "planner.cli.started_s"
+"""Key of the context under which the clock is kept as it stood when the command began."""
+
+
+def seconds_since_start(context: click.Context) -> float:
+    """How long the command has been running."""
+    started_s = context.meta[STARTED_S]
+    assert isinstance(started_s, float)
+    return time.perf_counter() - started_s

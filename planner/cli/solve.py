@@ -19,8 +19,9 @@ from planner.cli.prediction import Played, plan_file_of, play, provenance_tree
 from planner.cli.problem_options import ProblemChoices, problem_options
 from planner.cli.problem_view import print_problem, problem_summary
 from planner.cli.search_options import option_values, search_options, solver_option
+from planner.cli.time_budget import TimeBudget
 from planner.core.problem import Problem
-from planner.core.result import Result, Status
+from planner.core.result import Result
 from planner.io.plan_file import PlanFile, Provenance, provenance_of, to_tree
 from planner.report.progress import progress
 from planner.report.summary import SCHEMA, result_summary
@@ -29,7 +30,6 @@ from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run, solver_for
 
 EVEN = "even"
-EVEN_TIME_LIMIT_S = 10.0
 
 
 @click.command(
@@ -71,18 +71,30 @@ def command(
     if dry_run:
         _show_problem(problem, as_json=as_json)
         return
+    context = click.get_current_context()
     name = solver_for(solver, problem, rows=options.rows)
+    budget = TimeBudget(context, options.time_limit_s, pictures, compares=name != EVEN)
     provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet) as observer:
             result = run_cancellable(
-                lambda: run(problem, name, options, observer=observer, cancelled=cancelled), cancelled, quiet=quiet
+                lambda: run(
+                    problem,
+                    name,
+                    options,
+                    observer=observer,
+                    cancelled=cancelled,
+                    spent_s=budget.spent_s,
+                    answer_s=budget.answer_s,
+                ),
+                cancelled,
+                quiet=quiet,
             )
         answer = Answer(
             problem=problem,
             result=result,
             played=None if result.plan is None else play(problem, result.plan),
-            even_split_s=_even_split_s(problem, result, cancelled),
+            even_split_s=_even_split_s(problem, result, budget, cancelled),
             provenance=provenance,
         )
         tell_fault(result)
@@ -92,7 +104,7 @@ def command(
             answer.print_as_json() if as_json else answer.print_for_people()
     if not quiet:
         announce(written)
-    click.get_current_context().exit(EXIT_CODES[result.status])
+    context.exit(EXIT_CODES[result.status])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +168,15 @@ class Answer:
         )
 
 
-def _even_split_s(problem: Problem, result: Result, cancelled: threading.Event) -> float | None:
-    """Time of what people do by hand, for comparison; None where there is nothing to compare."""
-    if result.plan is None or result.solver == EVEN or cancelled.is_set():
+def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:
+    """Time of what people do by hand, for comparison; None where there is nothing to compare, or no time to do so."""
+    if result.plan is None or not budget.compares or cancelled.is_set():
         return None
-    even = run(problem, EVEN, SolveOptions(time_limit_s=EVEN_TIME_LIMIT_S), cancelled=cancelled)
-    if even.status is Status.INTERRUPTED or even.fault is not None:
+    seconds = budget.even_split_s(result.plan)
+    if seconds <= 0:
+        return None
+    even = run(problem, EVEN, SolveOptions(time_limit_s=seconds), cancelled=cancelled)
+    if even.stopped_by is not None:
         return None
     return math.inf if even.objective_s is None else even.objective_s
 

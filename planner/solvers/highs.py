@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.core.errors import StagecutError
 from planner.cost.plan_costs import Floats, Ints
+from planner.solvers.interruption import uninterrupted
 from planner.solvers.options import StopCheck
 
 
@@ -89,6 +90,7 @@ def run_highs(highs: highspy.Highs, *, threads: int) -> None:
     highs.run()
 
 
+@uninterrupted()
 def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
     """Solve a linear program by interior point, without crossover: its duals are central.
 
@@ -111,6 +113,7 @@ def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck
     )
 
 
+@uninterrupted()
 def solve_integer(
     program: LinearProgram,
     *,

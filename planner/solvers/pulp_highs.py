@@ -5,6 +5,7 @@ from typing import Any
 import pulp
 
 from planner.solvers.highs import run_highs
+from planner.solvers.interruption import uninterrupted
 from planner.solvers.search import Search
 
 LONGEST_S = 1e7
@@ -21,11 +22,19 @@ EXACT = {
 
 
 class _Engine(pulp.HiGHS):  # type: ignore[misc]
-    """PuLP's own, but that the number of threads does not depend on who has called HiGHS before."""
+    """PuLP's own, on as many threads as it is told, whoever has called HiGHS before, and within the limits."""
+
+    def __init__(self, search: Search, **options: object) -> None:
+        super().__init__(**options)
+        self._search = search
 
     def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
-        """Run it; PuLP reads the answer."""
-        run_highs(lp.solverModel, threads=self.threads)
+        """Run it, which calls back and lets no exception through; PuLP reads the answer."""
+        # Seconds went by since the engine was made: PuLP hands the program over row by row.
+        _, seconds = lp.solverModel.getOptionValue("time_limit")
+        lp.solverModel.setOptionValue("time_limit", min(seconds, self._search.seconds_left, LONGEST_S))
+        with uninterrupted():
+            run_highs(lp.solverModel, threads=self.threads)
 
 
 def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "off") -> pulp.LpSolver:
@@ -44,9 +53,10 @@ def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "
     """
 
     def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:
-        data_in.user_interrupt = search.cancelled
+        data_in.user_interrupt = search.out_of_budget
 
     return _Engine(
+        search,
         # Callbacks never fire while the output is off.
         msg=True,
         log_to_console=False,

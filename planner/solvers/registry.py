@@ -12,6 +12,7 @@ from planner.core.plan import Plan
 from planner.core.problem import Problem
 from planner.core.result import Result
 from planner.core.schedule import Schedule
+from planner.solvers.interruption import interruptible
 from planner.solvers.options import RowChoice, SolveOptions
 from planner.solvers.search import Observer, Search
 
@@ -83,6 +84,8 @@ def run(
     observer: Observer | None = None,
     cancelled: threading.Event | None = None,
     start: Plan | None = None,
+    spent_s: float = 0.0,
+    answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
 ) -> Result:
     """Solve a problem with the named solver.
 
@@ -97,6 +100,10 @@ def run(
         Set by the caller, from any thread, to stop the search; the best plan is kept.
     start
         A plan to begin from; passed over where it is none of the search space.
+    spent_s
+        Of the time limit, before this call.
+    answer_s
+        How long the caller will take to tell of a plan, which the time limit is to hold as well.
 
     Raises
     ------
@@ -105,13 +112,17 @@ def run(
         for something that this system does not have.
     """
     solve = load(solver_name)
-    search = Search(problem, options, observer=observer, cancelled=cancelled)
-    result: Result | None = None
-    with search.surviving():
+    search = Search(problem, options, observer=observer, cancelled=cancelled, spent_s=spent_s, answer_s=answer_s)
+
+    def work() -> Result:
         if start is not None:
             search.begin_from(start)
-        result = solve(problem, search)
-    return search.result(solver_name, proves=True) if result is None else result
+        return solve(problem, search)
+
+    result: Result | None = None
+    with search.surviving():
+        result = interruptible(work, search.patience_s)
+    return result or search.result(solver_name, proves=True)
 
 
 def _unknown(solver_name: str) -> str:

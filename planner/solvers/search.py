@@ -29,12 +29,18 @@ from planner.cost.plan_costs import PlanCosts
 from planner.simulator.bounds import lower_bound
 from planner.simulator.engine import iteration_times
 from planner.simulator.slicing import as_stated, paying_count
+from planner.solvers.interruption import uninterrupted
 from planner.solvers.options import SolveOptions, StopCheck
 from planner.solvers.resident_memory import MemoryWatch
 from planner.solvers.step_clock import StepClock
 
 ROUNDING = 5e-10
 """Relative error up to which two times count as equal: sums of the same terms in another order."""
+
+MARGIN, LARGEST_MARGIN_S = 0.1, 0.1
+"""Of the time there is, and in seconds: so long before its end solvers are asked to stop, to return by then."""
+MOST_ANSWER = 0.5
+"""Share of the time there is that may be kept for the answer."""
 
 Observer = Callable[[HistoryPoint], None]
 
@@ -48,6 +54,10 @@ class Search:
         Called with every improvement of plan or bound.
     cancelled
         Set by the caller, from any thread, to stop the search; the best plan is kept.
+    spent_s
+        Of the time limit, before the search began.
+    answer_s
+        How long the caller will take to tell of a plan, which the time limit is to hold as well.
 
     Raises
     ------
@@ -62,6 +72,8 @@ class Search:
         *,
         observer: Observer | None = None,
         cancelled: threading.Event | None = None,
+        spent_s: float = 0.0,
+        answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
     ) -> None:
         self.problem = problem
         self.options = options
@@ -77,14 +89,21 @@ class Search:
         self._ran_out_of_memory = False
         self._fault: Fault | None = None
         self._started = time.perf_counter()
+        self._limit_s = math.inf if options.time_limit_s is None else max(0.0, options.time_limit_s - spent_s)
+        self._answer_s, self._kept_for_answer_s = answer_s, 0.0
         self._history: list[HistoryPoint] = []
         self._counts: dict[str, int] = {}
         self._clock = StepClock()
 
-    def offer(self, plans: Sequence[Plan]) -> list[float]:
+    def offer(self, plans: Sequence[Plan], own_objective: OwnObjective | None = None) -> list[float]:
         """Simulate plans as the job slices them, keep the best, return their iteration times in order.
 
         Under `auto` a plan that cannot become the best one, however sliced, is timed without slicing.
+
+        Parameters
+        ----------
+        own_objective
+            What the planner of these plans minimises, kept with the plan.
         """
         plans = [as_stated(self.problem, plan) for plan in plans]
         with self.step("simulation"):
@@ -94,9 +113,14 @@ class Search:
         for index, plan in enumerate(plans):
             sliced, times[index] = self._sliced(plan, numbers[index], times[index])
             if times[index] < self.best_s:
-                self.best_plan, self.best_s = sliced, times[index]
-                self._record()
+                self._keep(sliced, times[index], own_objective)
         return times
+
+    def _keep(self, plan: Plan, seconds: float, own_objective: OwnObjective | None) -> None:
+        with uninterrupted():
+            self.best_plan, self.best_s, self._own_objective = plan, seconds, own_objective
+            self._kept_for_answer_s = self._answer_s(plan)
+            self._record()
 
     def _sliced(self, plan: Plan, numbers: PlanCosts, seconds: float) -> tuple[Plan, float]:
         """The plan with as many micro-batches halved as pay, where the job leaves that open, and its time."""
@@ -110,10 +134,7 @@ class Search:
 
     def offer_with(self, plan: Plan, own_objective: OwnObjective) -> float:
         """Simulate a plan of a planner that minimises something else, and keep what it minimises with the plan."""
-        best_plan = self.best_plan
-        (seconds,) = self.offer([plan])
-        if self.best_plan is not best_plan:
-            self._own_objective = own_objective
+        (seconds,) = self.offer([plan], own_objective)
         return seconds
 
     def offer_by_bound(
@@ -144,9 +165,10 @@ class Search:
     def raise_bound(self, bound_s: float) -> None:
         """Note a proof that no plan is faster; never lowers the bound."""
         if bound_s > self.bound_s:
-            self.bound_s = bound_s
-            if math.isfinite(bound_s) or self.best_plan is not None:
-                self._record()
+            with uninterrupted():
+                self.bound_s = bound_s
+                if math.isfinite(bound_s) or self.best_plan is not None:
+                    self._record()
 
     def count(self, what: str, how_many: int = 1) -> None:
         """Add to a counter shown with the result."""
@@ -163,14 +185,34 @@ class Search:
 
     @property
     def seconds_left(self) -> float:
-        """Until the time limit; infinite without one, never negative."""
-        limit = self.options.time_limit_s
-        return math.inf if limit is None else max(0.0, limit - self.seconds)
+        """Until the search is to stop because of the time limit; infinite without one, never negative."""
+        return max(0.0, self._until_limit_s - self._margin_s)
+
+    @property
+    def _until_limit_s(self) -> float:
+        """Until the search must have stopped."""
+        return self._limit_s - min(self._kept_for_answer_s, MOST_ANSWER * self._limit_s) - self.seconds
+
+    @property
+    def _margin_s(self) -> float:
+        return min(MARGIN * self._limit_s, LARGEST_MARGIN_S)
+
+    def patience_s(self) -> float | None:
+        """How long a solver may still take to return; None while there is no reason to stop."""
+        match self.stop_cause:
+            case None:
+                return None
+            case StopCause.TIME:
+                return max(0.0, self._until_limit_s)
+            case StopCause.USER | StopCause.FAULT:
+                return LARGEST_MARGIN_S
+            case StopCause.MEMORY:
+                return 0.0
 
     def stop_after(self, seconds: float) -> StopCheck:
-        """A check that says stop once cancelled, or that many seconds from now."""
+        """A check that says stop once the budget is spent, or that many seconds from now."""
         deadline_s = self.seconds + seconds
-        return lambda: self.cancelled or self._too_much_memory or self.seconds > deadline_s
+        return lambda: self.out_of_budget or self.seconds > deadline_s
 
     @property
     def cancelled(self) -> bool:
@@ -265,7 +307,7 @@ class Search:
         )
 
     def _status(self, *, proves: bool, exhausted: bool, cause: StopCause | None) -> Status:
-        if self.best_plan is None and exhausted:
+        if self.best_plan is None and (exhausted or self.bound_s == math.inf):
             return Status.INFEASIBLE
         if proves and self.closed:
             return Status.OPTIMAL

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,3 +162,39 @@ def test_planner_of_a_paper_never_beats_the_known_optimum(name, known):
     if result.plan is not None:
         assert faults(CostModel(known.problem), result.plan) == ()
         assert result.objective_s >= known.optimum_s
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """Solvers that never look at their budget, registered beside ours."""
+    for name in ("solve_without_end", "proves_that_there_is_no_plan"):
+        monkeypatch.setitem(SOLVERS, name, f"tests.unit.solvers.busy_solver:{name}")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "cause"),
+    [
+        ({"time_limit_s": 0.2}, Status.FEASIBLE, StopCause.TIME),
+        ({"time_limit_s": None, "memory_limit_bytes": 1.0}, Status.NO_PLAN, StopCause.MEMORY),
+    ],
+)
+def test_a_solver_that_ignores_its_limits_is_ended_with_what_it_has(endless, options, status, cause):
+    """Where there is no memory from the start, it has nothing."""
+    result = run(CATALOGUE[0].problem, "solve_without_end", SolveOptions(**options))
+    assert (result.status, result.stopped_by) == (status, cause)
+    assert (result.plan is None) == (status is Status.NO_PLAN)
+    assert result.bound_s == (None if result.plan is None else pytest.approx(0.5 * result.objective_s))
+
+
+def test_a_solver_that_ignores_ctrl_c_is_ended_with_what_it_has(endless):
+    """Cancelled by the observer, at the first plan."""
+    cancelled = threading.Event()
+    options = SolveOptions(time_limit_s=None)
+    problem = CATALOGUE[0].problem
+    result = run(problem, "solve_without_end", options, observer=lambda _: cancelled.set(), cancelled=cancelled)
+    assert (result.status, result.plan is None) == (Status.INTERRUPTED, False)
+
+
+def test_a_proof_that_there_is_no_plan_outlives_the_interruption(endless):
+    result = run(CATALOGUE[0].problem, "proves_that_there_is_no_plan", SolveOptions(time_limit_s=0.2))
+    assert (result.status, result.plan) == (Status.INFEASIBLE, None)

@@ -279,3 +279,40 @@ def test_budget_ends_with_the_time_limit():
     assert search(time_limit_s=1e-9).seconds_left == 0.0
     assert search(time_limit_s=None).seconds_left == math.inf
     assert not search(time_limit_s=None).out_of_budget
+
+
+def test_a_search_is_to_stop_a_little_before_the_limit():
+    """A tenth of it, and no more than a tenth of a second, so that it returns by the limit."""
+    assert 999.0 < search(time_limit_s=1000.0).seconds_left <= 999.9
+    assert search(time_limit_s=0.5).seconds_left <= 0.45
+    assert search(time_limit_s=None).seconds_left == math.inf
+
+
+def test_time_spent_before_a_search_counts():
+    record = Search(PROBLEM, SolveOptions(time_limit_s=1000.0), spent_s=600.0)
+    assert 399.0 < record.seconds_left <= 399.9
+    assert Search(PROBLEM, SolveOptions(time_limit_s=1000.0), spent_s=1000.0).stop_cause is StopCause.TIME
+
+
+@pytest.mark.parametrize(("answer_s", "left_s"), [(100.0, 899.9), (700.0, 499.9)])
+def test_time_for_the_answer_is_kept_once_there_is_one(answer_s, left_s):
+    """As much as the caller asks for, but no more than half of the limit."""
+    record = Search(PROBLEM, SolveOptions(time_limit_s=1000.0), answer_s=lambda plan: answer_s)
+    assert record.seconds_left > 999.0
+    record.offer([ON_FIRST])
+    assert left_s - 1 < record.seconds_left <= left_s
+
+
+def test_patience_ends_with_the_limit():
+    """None within the budget; then a tenth of a second after a cancellation, none at all where memory runs out."""
+    event = threading.Event()
+    assert search(cancelled=event).patience_s() is None
+    assert Search(PROBLEM, SolveOptions(time_limit_s=1000.0), spent_s=1001.0).patience_s() == 0.0
+    assert search(memory_limit_bytes=1.0).patience_s() == 0.0
+    event.set()
+    assert search(cancelled=event).patience_s() == 0.1
+
+
+def test_checks_of_steps_end_with_the_whole_budget():
+    assert Search(PROBLEM, SolveOptions(time_limit_s=1.0), spent_s=1.0).stop_after(1000.0)()
+    assert not search(time_limit_s=1000.0).stop_after(100.0)()
