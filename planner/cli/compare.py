@@ -10,6 +10,7 @@ import click
 from planner.cli.answers import DIFFERS, EXIT_CODES, print_shortages, tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
+from planner.cli.lazy_group import seconds_since_start
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import words_of
 from planner.cli.outputs import print_json
@@ -69,9 +70,11 @@ def command(
     plan is faster than some time, and another has such a plan.
     """
     problem = choices.problem()
+    # Every solver has the same time, and all together as long as the limits say, reading included.
+    spent_s = seconds_since_start(click.get_current_context()) / len(solvers)
     with stop_requests() as cancelled:
         outcomes = run_cancellable(
-            lambda: _run_all(problem, solvers, options, cancelled, quiet=quiet), cancelled, quiet=quiet
+            lambda: _run_all(problem, solvers, options, cancelled, spent_s=spent_s, quiet=quiet), cancelled, quiet=quiet
         )
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
         conflict = contradiction(results)
@@ -85,7 +88,13 @@ def command(
 
 
 def _run_all(
-    problem: Problem, solvers: Sequence[str], options: SolveOptions, cancelled: threading.Event, *, quiet: bool
+    problem: Problem,
+    solvers: Sequence[str],
+    options: SolveOptions,
+    cancelled: threading.Event,
+    *,
+    spent_s: float,
+    quiet: bool,
 ) -> list[Outcome]:
     """Outcomes in the order of the names, as far as there was no Ctrl-C."""
     outcomes: list[Outcome] = []
@@ -94,7 +103,7 @@ def _run_all(
             break
         try:
             with progress(sys.stderr, quiet=quiet, solver=name) as observer:
-                outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled))
+                outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled, spent_s=spent_s))
         except UnsupportedError as fault:
             outcomes.append(Refusal(solver=name, reason=str(fault)))
     return outcomes

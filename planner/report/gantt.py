@@ -26,6 +26,9 @@ FONT_PT, DIGIT_PT = 6.5, 4.2
 """Numbers in boxes, and the width of one digit."""
 EDGE_PT = 2.0
 """Boxes narrower than this get no outline: it would cover them."""
+EDGE_WIDTH_PT = 0.6
+MOST_BOXES = 2000
+"""Of one kind, that are drawn one by one; a hatch is drawn anew for each, and more take seconds."""
 BUBBLE_COLOUR = "#DDDDDD"
 
 
@@ -98,7 +101,8 @@ def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -
 
 def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> None:
     """All spans of one kind as one collection of rectangles."""
-    from matplotlib.collections import PolyCollection
+    from matplotlib.collections import PathCollection, PolyCollection
+    from matplotlib.path import Path
 
     chosen = _shown(timeline, kind)
     if not len(chosen):
@@ -107,15 +111,14 @@ def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> 
     top, bottom = row - BAR / 2, row + BAR / 2
     corners = np.stack([np.column_stack(pair) for pair in ((left, top), (right, top), (right, bottom), (left, bottom))])
     width_pt = (right - left) / timeline.iteration_s * WIDTH_IN * 72
-    boxes = PolyCollection(
-        list(np.swapaxes(corners, 0, 1)),
-        facecolor=look.colour,
-        edgecolor="white",
-        linewidth=np.where(width_pt >= EDGE_PT, 0.6, 0.0),
-        hatch=look.hatch,
-        label=look.name,
-        zorder=2,
-    )
+    edges_pt = np.where(width_pt >= EDGE_PT, EDGE_WIDTH_PT, 0.0)
+    polygons = np.swapaxes(corners, 0, 1)
+    boxes: PathCollection | PolyCollection
+    if len(polygons) <= MOST_BOXES:
+        boxes = PolyCollection(list(polygons), linewidth=edges_pt)
+    else:
+        boxes = PathCollection([Path.make_compound_path_from_polys(polygons)], linewidth=float(np.median(edges_pt)))
+    boxes.set(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=look.name, zorder=2)
     axes.add_collection(boxes, autolim=False)
 
 

@@ -61,6 +61,16 @@ def test_narrow_boxes_stay_without_numbers(costs):
     assert len(axes.texts) == 0
 
 
+def test_boxes_of_thousands_are_drawn_as_one(costs):
+    """Two stages with 1,500 micro-batches: 3,000 rectangles of four corners and a closing one for each kind."""
+    variant = dataclasses.replace(costs.variant, num_microbatches=1500)
+    _, axes = draw_gantt(simulate(dataclasses.replace(costs, variant=variant)))
+    drawn = {item.get_label(): item for item in axes.collections if item.get_label() in {"forward", "backward"}}
+    assert {label: len(item.get_paths()) for label, item in drawn.items()} == {"forward": 1, "backward": 1}
+    assert {len(item.get_paths()[0].vertices) for item in drawn.values()} == {3000 * 5}
+    assert drawn["backward"].get_hatch()
+
+
 def test_iteration_of_no_time_can_be_drawn(costs):
     still = dataclasses.replace(
         costs, forward_s=np.zeros(2), backward_s=np.zeros(2), transfer_s=np.zeros(1), update_s=np.zeros(2)
