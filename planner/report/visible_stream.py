@@ -1,5 +1,6 @@
 """Streams to people, on which hidden characters are seen."""
 
+import codecs
 import io
 import sys
 from collections.abc import Iterable, Iterator
@@ -26,8 +27,8 @@ class VisibleStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"buffer", "detach"}:  # a way around
-            raise AttributeError(name)
+        if name == "buffer" and codecs.lookup(self.below.encoding or "utf-8").name == "ascii":
+            raise AttributeError(name)  # click would go this way round to write more than ASCII
         return getattr(self.below, name)
 
 

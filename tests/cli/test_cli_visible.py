@@ -3,6 +3,8 @@
 import io
 import itertools
 import json
+import os
+import subprocess
 import sys
 import unicodedata
 import warnings
@@ -14,7 +16,8 @@ from runs import RUN
 
 from planner.io.run_record import to_tree
 
-FOREIGN = Path(__file__).parents[1] / "regression" / "data" / "foreign"
+ROOT = Path(__file__).parents[2]
+FOREIGN = ROOT / "tests" / "regression" / "data" / "foreign"
 HIDDEN = "a\u202e\u2066\u200b\u200d\ufeff\u2060\u061c\U000e0041\u115f\ufe0fz"
 """Directions, no width, a tag, a filler, a variation selector: names may hold them."""
 HOSTILE = HIDDEN + "\x1b[31m\x07\x9b\x7f\r\nError: forged\u2028Error: forged\x85Error: forged"
@@ -241,3 +244,23 @@ def test_on_a_terminal_too(plan, hidden_files, monkeypatch):
     assert main(arguments, standalone_mode=False) in (0, None)
     assert "\x1b[" in stderr.getvalue()
     assert not set(HIDDEN[1:-1]) & set(stdout.getvalue() + stderr.getvalue())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_streams_of_any_encoding_hide_nothing(tmp_path, encoding):
+    """A file of its own: click looks behind streams that say they are ASCII."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "planner.cli.main", "models", "show", f"ü{HIDDEN}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert done.returncode == 3
+    assert b"a\\u202e\\u2066" in done.stderr
+    assert done.stderr.decode(encoding).removesuffix("\n").isprintable()
+
+
+def test_shells_complete_commands():
+    environment = {**os.environ, "_PLAN_COMPLETE": "bash_complete", "COMP_WORDS": "plan so", "COMP_CWORD": "1"}
+    code = "from planner.cli.main import main; main(prog_name='plan')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("plain,solve\n", "")
