@@ -5,7 +5,8 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -70,11 +71,12 @@ def run_processes(work: Callable[..., T], size: int, *arguments: object) -> list
         If a process raised anything else, or died: which one, and why.
     """
     context = multiprocessing.get_context("spawn")
-    barrier, finished = context.Barrier(size), context.Value("i", 0)
-    companies = [Company(rank=rank, size=size, barrier=barrier, finished=finished) for rank in range(size)]
     started: list[tuple[SpawnProcess, Connection]] = []
     try:
-        started.extend(_start(context, work, company, arguments) for company in companies)
+        with _terminal_unheard():  # Python starts a process of its own with the first barrier
+            barrier, finished = context.Barrier(size), context.Value("i", 0)
+            companies = [Company(rank=rank, size=size, barrier=barrier, finished=finished) for rank in range(size)]
+            started.extend(_start(context, work, company, arguments) for company in companies)
         return _collect(started)
     finally:
         _stop([process for process, _ in started])
@@ -88,6 +90,19 @@ def _start(
     process.start()
     sender.close()
     return process, receiver
+
+
+@contextmanager
+def _terminal_unheard() -> Iterator[None]:
+    """Processes started meanwhile never hear of Ctrl-C or of the end of the terminal, not even while they import.
+
+    This one hears of it afterwards, and ends them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _collect(started: list[tuple[SpawnProcess, Connection]]) -> list[Any]:
@@ -126,8 +141,6 @@ def _stop(processes: list[SpawnProcess]) -> None:
 
 
 def _child(sender: Connection, work: Callable[..., object], company: Company, arguments: tuple[object, ...]) -> None:
-    """Ctrl-C is for the process that started this one: it says what happened, and ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         sender.send((work(company, *arguments), None, None))

@@ -97,8 +97,9 @@ def end_rank(
     if whereabouts is not None and report.kind is FaultKind.HUNG:
         for rank in report.to_blame:
             _kill(whereabouts.pid_of(rank))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # one that takes nothing any more may be what the report is about
+            stream.flush()
     os._exit(_EXIT_CODES.get(report.kind, StagecutError.exit_code))
 
 

@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from planner.cli.faults import INTERRUPTED, tell_internal_fault
+from planner.cli.faults import tell_internal_fault
+from planner.cli.interruptions import INTERRUPTED
 from planner.cli.option_groups import is_verbose
 from planner.cli.problem_view import num_groups
 from planner.core.problem import Problem

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from planner.cli.example import example
+from planner.cli.files import InputFile, OutputFile
 from planner.cli.option_groups import general_options
-from planner.cli.outputs import announce, print_json
+from planner.cli.outputs import announce, print_json, write_file
 from planner.cli.run_view import print_lines, spread_tree
 from planner.core.errors import BadInputError
 from planner.core.run_record import ErrorSpread, RunMode, RunRecord
@@ -19,7 +20,7 @@ from planner.io.canonical import sha256_of
 from planner.io.profile import profile_of, read_profile, to_tree
 from planner.io.readable import readable_text
 from planner.io.run_history import read_runs
-from planner.io.write import check_writable, write_text
+from planner.io.write import check_writable
 from planner.report.calibration_table import calibration_lines, factor_table
 from planner.report.summary import SCHEMA
 from planner.report.text_table import print_table
@@ -44,16 +45,16 @@ class Choice:
 
 
 @click.command("calibrate", epilog=example("plan calibrate runs.jsonl --profile profile.json -o calibrated.json"))
-@click.argument("path", metavar="RUNS", type=click.Path(path_type=Path))
+@click.argument("path", metavar="RUNS", type=InputFile())
 @click.option(
     "--profile",
     "profile_path",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     metavar="FILE",
     required=True,
     help="The profile that the plans were made with.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the corrected profile.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the corrected profile.")
 @click.option("--contaminated", is_flag=True, help="Take runs of which no step was clean as well.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @general_options
@@ -78,7 +79,7 @@ def command(
         raise BadInputError(f"{path}: no run to calibrate {profile_path} with; {left}")
     calibration = calibrate(profile, choice.used)
     if output is not None:
-        write_text(output, readable_text(to_tree(calibration.profile), profile_of, path=output), force=force)
+        write_file(output, readable_text(to_tree(calibration.profile), profile_of, path=output), force=force)
         announce([output])
     if as_json:
         print_json(_summary(calibration, choice))

@@ -11,7 +11,8 @@ from planner.cli.answers import DIFFERS, EXIT_CODES
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.certificate_checks import BOUND, Unchecked
 from planner.cli.example import example
-from planner.cli.faults import INTERRUPTED
+from planner.cli.files import InputFile
+from planner.cli.interruptions import INTERRUPTED
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import time_limit
 from planner.cli.outputs import print_json
@@ -33,7 +34,7 @@ PROOF_CODES = {
 
 
 @click.command("check", epilog=example("plan check plan.json", "plan check plan.json --prove --time-limit 300"))
-@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PLAN", type=InputFile())
 @click.option("--prove", is_flag=True, help="Prove the bound again, or find a plan that refutes it.")
 @click.option(
     "--time-limit",
@@ -83,7 +84,6 @@ def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float, *, quiet: bool
                 cancelled=cancelled,
             ),
             cancelled,
-            quiet=quiet,
         )
 
 

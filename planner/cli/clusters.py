@@ -7,9 +7,10 @@ import click
 
 from models import build_cluster, cluster_names, describe_cluster
 from planner.cli.example import example
+from planner.cli.files import NameOrFile
 from planner.cli.inputs import is_file_name, load_cluster
 from planner.cli.option_groups import general_options
-from planner.cli.outputs import print_json
+from planner.cli.outputs import print_json, print_text
 from planner.core.cluster import AllReduceTable, Cluster, Link
 from planner.core.units import format_seconds
 from planner.core.visible import visible
@@ -38,7 +39,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 @command.command(
     "show", epilog=example("plan clusters show hetpipe-16", "plan clusters show hetpipe-16 --json > my-cluster.json")
 )
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", type=NameOrFile())
 @general_options
 def show(name: str, *, as_json: bool) -> None:
     """Show the figures of one cluster, each with its source.
@@ -47,7 +48,7 @@ def show(name: str, *, as_json: bool) -> None:
     """
     cluster = load_cluster(name)
     if as_json:
-        click.echo(format_json(to_tree(cluster)), nl=False)
+        print_text(format_json(to_tree(cluster)))
         return
     if not is_file_name(name):
         click.echo(f"{describe_cluster(name)}\n")

@@ -74,7 +74,7 @@ def command(
     spent_s = seconds_since_start(click.get_current_context()) / len(solvers)
     with stop_requests() as cancelled:
         outcomes = run_cancellable(
-            lambda: _run_all(problem, solvers, options, cancelled, spent_s=spent_s, quiet=quiet), cancelled, quiet=quiet
+            lambda: _run_all(problem, solvers, options, cancelled, spent_s=spent_s, quiet=quiet), cancelled
         )
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
         conflict = contradiction(results)

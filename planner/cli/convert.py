@@ -10,9 +10,9 @@ from click.core import ParameterSource
 from planner.cli.convert_options import Reading, reading_options
 from planner.cli.convert_view import answer, print_conversion
 from planner.cli.example import example
+from planner.cli.files import InputFile, OutputFile
 from planner.cli.option_groups import general_options
-from planner.cli.outputs import announce, print_json
-from planner.core.errors import OutputError
+from planner.cli.outputs import announce, print_json, print_text, write_file
 from planner.core.plan import Plan
 from planner.core.visible import visible
 from planner.io.canonical import format_json
@@ -20,7 +20,7 @@ from planner.io.plan_file import PlanFile, read_plan_file
 from planner.io.profile import profile_of, to_tree
 from planner.io.readable import readable_text
 from planner.io.readers.formats import Format, convert, open_foreign
-from planner.io.write import check_writable, write_text
+from planner.io.write import check_writable
 from planner.io.writers.deepspeed import deepspeed_tree
 from planner.io.writers.megatron import megatron_arguments
 from planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
@@ -45,15 +45,13 @@ class _Writing:
 
     def check(self) -> None:
         """Complain now of what could not be written later."""
-        paths = [path for path in (self.output, self.schedule_csv) if path is not None]
-        for path in paths:
-            check_writable(path, force=self.force)
-        if len({path.resolve() for path in paths}) < len(paths):
-            raise OutputError(f"{paths[0]}: is named for two outputs; name another file")
+        for path in (self.output, self.schedule_csv):
+            if path is not None:
+                check_writable(path, force=self.force)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file, and say so."""
-        write_text(path, text, force=self.force)
+        write_file(path, text, force=self.force)
         if not self.quiet:
             announce([path])
 
@@ -65,19 +63,19 @@ class _Writing:
         "plan convert plan.json --to megatron",
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=InputFile(str))
 @reading_options
 @click.option("--to", "target", type=click.Choice(TARGETS), help="Write a plan for this framework.")
 @click.option(
     "--schedule-csv",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="FILE",
     help="For torchtitan, write the order of the actions as well, and use it.",
 )
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="FILE",
     help="The file to write; a plan for a framework goes to stdout without it.",
 )
@@ -163,7 +161,7 @@ def _write_plan(path: str, target: str, writing: _Writing, *, as_json: bool) -> 
         paths = {key: None if file is None else str(file) for key, file in written.items()}
         print_json({"schema": SCHEMA, "plan": path, "target": target, "text": text, **paths})
     elif writing.output is None:
-        click.echo(text, nl=False)
+        print_text(text)
 
 
 def _plan_text(plan_file: PlanFile, target: str, schedule_csv: Path | None) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.files import NameOrFile
 from planner.cli.inputs import catalogue_model, is_profile, load_profile
 from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import MAX_COUNT, name
@@ -122,7 +123,9 @@ def reading_options(command: Command) -> Command:
             metavar="BYTES_PER_S",
             help="At which dnn-partitioning counted the cost of edges without a size.",
         ),
-        click.option("--bytes-from", metavar="NAME|FILE", help="Profile of the same model, for layer tables."),
+        click.option(
+            "--bytes-from", type=NameOrFile(), metavar="NAME|FILE", help="Profile of the same model, for layer tables."
+        ),
         click.option("--keep-nodes", is_flag=True, help="Make every node of a graph a layer of its own."),
         click.option(
             "--max-layers",

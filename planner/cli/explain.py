@@ -11,7 +11,8 @@ import click
 from planner.cli.answers import tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
-from planner.cli.faults import INTERRUPTED
+from planner.cli.files import InputFile
+from planner.cli.interruptions import INTERRUPTED
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import words_of
 from planner.cli.outputs import print_json
@@ -47,7 +48,7 @@ UNCHANGED = "nothing more"
 
 
 @click.command("explain", epilog=example("plan explain plan.json", "plan explain plan.json --what-if server,nic"))
-@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PLAN", type=InputFile())
 @click.option(
     "--what-if",
     "units",
@@ -79,7 +80,7 @@ def command(
     with stop_requests() as cancelled:
         inquiry = Inquiry(plan_file=plan_file, played=played, solver=solver, options=options, cancelled=cancelled)
         chosen = tuple(Unit(unit) for unit in units)
-        outcomes = run_cancellable(lambda: list(inquiry.outcomes(chosen, quiet=quiet)), cancelled, quiet=quiet)
+        outcomes = run_cancellable(lambda: list(inquiry.outcomes(chosen, quiet=quiet)), cancelled)
         explanation = Explanation(
             path=path,
             plan_file=plan_file,

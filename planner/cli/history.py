@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from planner.cli.example import example
+from planner.cli.files import InputFile
 from planner.cli.option_groups import general_options
 from planner.cli.outputs import print_json
 from planner.cli.run_view import print_lines, spread_tree
@@ -18,7 +19,7 @@ from planner.report.text_table import print_table
 
 
 @click.command("history", epilog=example("plan history", "plan history runs.jsonl --json"))
-@click.argument("path", metavar="[FILE]", type=click.Path(path_type=Path), default=DEFAULT_HISTORY)
+@click.argument("path", metavar="[FILE]", type=InputFile(), default=DEFAULT_HISTORY)
 @general_options
 def command(path: Path, *, as_json: bool) -> None:
     """Show how good predictions were, run by run.

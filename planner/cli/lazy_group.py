@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import sys
 import time
 import warnings
 from collections.abc import Mapping
@@ -10,9 +11,8 @@ from typing import Any
 
 import click
 
-from planner.cli.cancellable import terminated_like_interrupted
 from planner.cli.faults import exit_code_of
-from planner.core.errors import FaultWarning
+from planner.core.errors import FaultWarning, StagecutError
 from planner.report.visible_stream import visible_streams
 
 
@@ -59,9 +59,12 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """See :meth:`click.Command.main`; whatever is printed hides nothing."""
+        """See :meth:`click.Command.main`; whatever is printed hides nothing, and a help is always written."""
         with visible_streams():
-            return super().main(*args, **kwargs)
+            try:
+                return super().main(*args, **kwargs)
+            except StagecutError as fault:
+                sys.exit(exit_code_of(fault, verbose=False))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.faults`."""
@@ -69,8 +72,7 @@ class LazyGroup(click.Group):
         # The commands tell it in their own words; python's -W goes before this.
         warnings.simplefilter("ignore", FaultWarning, append=True)
         try:
-            with terminated_like_interrupted():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except (Exception, KeyboardInterrupt) as fault:
             ctx.exit(exit_code_of(fault, verbose=ctx.meta.get(VERBOSE, False)))
 

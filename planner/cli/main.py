@@ -1,5 +1,10 @@
 """The command `plan`: its subcommands by name, each imported when it is used."""
 
+if __name__ == "__main__":  # signals are to be handled before the imports below
+    from planner.cli import entry
+
+    entry.main()
+
 import click
 
 import planner
@@ -49,9 +54,5 @@ def main() -> None:
 
     Exit codes: 0 done, 1 internal fault, 2 usage, 3 bad input, 4 no plan fits,
     5 no plan found in the time given, 6 check or compare found a difference,
-    130 interrupted.
+    130 interrupted, 141 nobody read the answer to its end.
     """
-
-
-if __name__ == "__main__":
-    main()

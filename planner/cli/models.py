@@ -6,10 +6,11 @@ import click
 
 from models import build_model, describe_model, measured_names, model_names
 from planner.cli.example import example
+from planner.cli.files import NameOrFile
 from planner.cli.inputs import catalogue_model, is_file_name, is_profile, load_profile
 from planner.cli.option_groups import general_options
 from planner.cli.option_types import MAX_COUNT
-from planner.cli.outputs import print_json
+from planner.cli.outputs import print_json, print_text
 from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
 from planner.core.precision import Precision
@@ -36,7 +37,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 
 
 @command.command("show", epilog=example("plan models show gpt2-xl", "plan models show gpt2-xl --json > my-model.json"))
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", type=NameOrFile())
 @click.option(
     "--precision",
     type=click.Choice([str(precision) for precision in Precision]),
@@ -56,7 +57,7 @@ def show(name: str, precision: str | None, sequence_length: int | None, *, as_js
     else:
         model = catalogue_model(name, precision=Precision(precision or Precision.FP16), sequence_length=sequence_length)
     if as_json:
-        click.echo(format_json(to_tree(model)), nl=False)
+        print_text(format_json(to_tree(model)))
         return
     tokens = "" if model.sequence_length is None else f", {model.sequence_length} tokens per sample"
     parameters = f"{count_label(model.num_params)} parameters in {model.precision}"

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
+from planner.cli.cancellable import held
+from planner.cli.files import OutputFile
 from planner.cli.option_groups import Command, option_group
-from planner.core.errors import OutputError
 from planner.core.plan import Plan
 from planner.core.result import Result
 from planner.core.visible import visible
 from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, to_tree
-from planner.io.write import check_writable, write_bytes, write_text
+from planner.io.write import check_writable, write_bytes
 from planner.report.convergence import convergence_bytes
 from planner.report.gantt import gantt_bytes
 from planner.report.images import image_format
@@ -52,18 +53,15 @@ class Pictures:
         Raises
         ------
         BadInputError
-            If a file cannot be written, or is named twice.
+            If a file cannot be written.
         """
         if self.gantt is not None:
             image_format(self.gantt, what=GANTT)
         if convergence is not None:
             image_format(convergence, what=CONVERGENCE)
-        paths = [path for path in (*others, self.trace, self.gantt, convergence) if path is not None]
-        for path in paths:
-            check_writable(path, force=self.force)
-        for index, path in enumerate(paths):
-            if path.resolve() in [other.resolve() for other in paths[:index]]:
-                raise OutputError(f"{path}: is named for two outputs; name another file")
+        for path in (*others, self.trace, self.gantt, convergence):
+            if path is not None:
+                check_writable(path, force=self.force)
 
     def seconds(self, plan: Plan) -> float:
         """About how long it takes to play a plan and to draw it, for a time limit to be kept."""
@@ -77,16 +75,16 @@ class Pictures:
         labels = stage_labels(plan)
         if self.trace is not None:
             text = json.dumps(trace(timeline, stage_labels=labels), separators=(",", ":"), allow_nan=False)
-            write_text(self.trace, text + "\n", force=self.force)
+            write_file(self.trace, text + "\n", force=self.force)
         if self.gantt is not None:
             chart = gantt_bytes(timeline, image_format(self.gantt, what=GANTT), stage_labels=labels, title=title)
-            write_bytes(self.gantt, chart, force=self.force)
+            write_file(self.gantt, chart, force=self.force)
         return tuple(path for path in (self.trace, self.gantt) if path is not None)
 
 
 def picture_options(command: Command) -> Command:
     """Give a command --trace, --gantt and --force, as its argument `pictures`."""
-    path = click.Path(path_type=Path)
+    path = OutputFile()
     options = (
         click.option("--trace", type=path, metavar="FILE", help="Write a trace of one iteration for ui.perfetto.dev."),
         click.option("--gantt", type=path, metavar="FILE", help="Write a Gantt chart as .png or .svg."),
@@ -97,13 +95,19 @@ def picture_options(command: Command) -> Command:
 
 def write_plan_file(path: Path, content: PlanFile, *, force: bool) -> None:
     """Write a plan file: nothing in it depends on the clock."""
-    write_text(path, format_json(to_tree(content)), force=force)
+    write_file(path, format_json(to_tree(content)), force=force)
 
 
 def write_convergence(path: Path, result: Result, *, title: str, force: bool) -> None:
     """Write the chart of a search."""
     chart = convergence_bytes(result, image_format(path, what=CONVERGENCE), title=title)
-    write_bytes(path, chart, force=force)
+    write_file(path, chart, force=force)
+
+
+def write_file(path: Path, content: str | bytes, *, force: bool) -> None:
+    """Write a file whole, whatever signals come meanwhile; see :func:`planner.io.write.write_bytes`."""
+    with held():
+        write_bytes(path, content.encode() if isinstance(content, str) else content, force=force)
 
 
 def announce(paths: Sequence[Path]) -> None:
@@ -114,7 +118,13 @@ def announce(paths: Sequence[Path]) -> None:
 
 def print_json(tree: Mapping[str, object]) -> None:
     """Print one JSON object; what is unknown or unlimited becomes null, as JSON has no other numbers."""
-    click.echo(json.dumps(_finite(tree), indent=2, sort_keys=True, allow_nan=False))
+    print_text(json.dumps(_finite(tree), indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print an answer that is of no use in parts, whole whatever signals come meanwhile."""
+    with held():
+        click.echo(text, nl=False)
 
 
 def _finite(value: object) -> object:

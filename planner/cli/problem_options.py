@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.files import InputFile, NameOrFile
 from planner.cli.inputs import catalogue_model, is_profile, load_cluster, load_profile
 from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import MAX_COUNT, counts, counts_or_auto, slices, words_of
@@ -114,12 +115,24 @@ def _chosen(given: tuple[int, ...] | None, stated: tuple[int, ...] | None) -> tu
 def problem_options(command: Command) -> Command:
     """Give a command the options of a problem, as its argument `choices`."""
     options = (
-        click.option("--model", required=True, metavar="NAME|FILE", help="Model of the catalogue, or a profile file."),
-        click.option("--cluster", required=True, metavar="NAME|FILE", help="Cluster of the catalogue, or a file."),
+        click.option(
+            "--model",
+            type=NameOrFile(),
+            required=True,
+            metavar="NAME|FILE",
+            help="Model of the catalogue, or a profile file.",
+        ),
+        click.option(
+            "--cluster",
+            type=NameOrFile(),
+            required=True,
+            metavar="NAME|FILE",
+            help="Cluster of the catalogue, or a file.",
+        ),
         click.option("--global-batch", type=click.IntRange(max=MAX_COUNT), metavar="N", help="Samples per iteration."),
         click.option(
             "--job",
-            type=click.Path(path_type=Path),
+            type=InputFile(),
             metavar="FILE",
             help="Job file; the options below go before what it says.",
         ),

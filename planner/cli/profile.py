@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.cancellable import unwound
 from planner.cli.device_options import DeviceChoices, device_options
 from planner.cli.example import example
 from planner.cli.inputs import load_profile
@@ -12,7 +13,7 @@ from planner.cli.option_groups import general_options
 from planner.cli.option_types import MAX_COUNT, memory_size
 from planner.cli.option_types import name as option_name
 from planner.cli.outputs import print_json
-from planner.cli.profile_options import ModelChoices, OutputFile, model_options, output_options
+from planner.cli.profile_options import MeasurementFile, ModelChoices, model_options, output_options
 from planner.cli.profile_view import links_answer, model_answer, print_links, print_model
 from planner.core.errors import BadInputError
 from planner.core.model import ModelProfile
@@ -48,7 +49,7 @@ def command(*, as_json: bool) -> None:
 @output_options(content="The profile to write.")
 @general_options
 def model(
-    name: str | None, choices: ModelChoices, devices: DeviceChoices, outputs: OutputFile, *, as_json: bool
+    name: str | None, choices: ModelChoices, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
 ) -> None:
     """Measure times and bytes of every layer of a model, into a profile.
 
@@ -62,7 +63,8 @@ def model(
     from executor.measure.profile_model import profile_model
 
     others = _profile_to_add_to(choices, what)
-    measurement = profile_model(what)
+    with unwound():
+        measurement = profile_model(what)
     if others is None:
         analytic = what.source.analytic_profile(what.precision)
         profile = measured_profile(measurement, precision=what.precision, analytic=analytic)
@@ -94,7 +96,7 @@ def model(
 @output_options(content="The cluster file to write.")
 @general_options
 def links(
-    largest: float, params: int, name: str, devices: DeviceChoices, outputs: OutputFile, *, as_json: bool
+    largest: float, params: int, name: str, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
 ) -> None:
     """Measure devices and the links between them, into a cluster file.
 
@@ -119,7 +121,8 @@ def links(
         num_params=params,
         matrix_side=MATRIX_SIDE[device],
     )
-    found = profile_links(what)
+    with unwound():
+        found = profile_links(what)
     if found is None:  # not the first rank of torchrun
         return
     cluster = measured_cluster(found, what, name=name)

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 
+from planner.cli.files import ModuleFunction, NameOrFile, OutputFile
 from planner.cli.option_groups import Command, option_group
 from planner.cli.option_types import MAX_COUNT, counts
-from planner.cli.outputs import announce
+from planner.cli.outputs import announce, write_file
 from planner.core.precision import Precision
 from planner.io.canonical import Tree
 from planner.io.readable import readable_text
 from planner.io.tree import Document
-from planner.io.write import check_writable, write_text
+from planner.io.write import check_writable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputFile:
+class MeasurementFile:
     """The file that a measurement is written to."""
 
     output: Path
@@ -37,7 +38,7 @@ class OutputFile:
 
     def write(self, tree: Tree, read: Callable[[Document], object]) -> None:
         """Write it such that `read` takes it, and say so."""
-        write_text(self.output, readable_text(tree, read, path=self.output), force=self.force)
+        write_file(self.output, readable_text(tree, read, path=self.output), force=self.force)
         if not self.quiet:
             announce([self.output])
 
@@ -60,11 +61,11 @@ class ModelChoices:
 def output_options(*, content: str) -> Callable[[Command], Command]:
     """Give a command -o, --force and --quiet, as its argument `outputs`."""
     options = (
-        click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help=content),
+        click.option("-o", "--output", type=OutputFile(), required=True, metavar="FILE", help=content),
         click.option("--force", is_flag=True, help="Overwrite a file that exists."),
         click.option("--quiet", is_flag=True, help="Nothing on stderr but errors."),
     )
-    return functools.partial(option_group, options=options, argument="outputs", build=OutputFile)
+    return functools.partial(option_group, options=options, argument="outputs", build=MeasurementFile)
 
 
 def model_options(command: Command) -> Command:
@@ -72,7 +73,10 @@ def model_options(command: Command) -> Command:
     at_least_one = click.IntRange(1, MAX_COUNT)
     options = (
         click.option(
-            "--layers", metavar="MODULE:FUNCTION", help="Function that gives a ModuleChain or a list of modules."
+            "--layers",
+            type=ModuleFunction(),
+            metavar="MODULE:FUNCTION",
+            help="Function that gives a ModuleChain or a list of modules.",
         ),
         click.option("--sample-shape", type=_shape, metavar="3,32,32", help="Of one input of a list of modules."),
         click.option("--sequence-length", type=at_least_one, metavar="TOKENS", help="Tokens of one sample."),
@@ -102,7 +106,9 @@ def model_options(command: Command) -> Command:
             metavar="N",
             help="Rounds that do not count.",
         ),
-        click.option("--add-to", metavar="FILE", help="A profile of these layers to add the times to."),
+        click.option(
+            "--add-to", type=NameOrFile(), metavar="FILE", help="A profile of these layers to add the times to."
+        ),
     )
     return option_group(command, options, argument="choices", build=ModelChoices)
 

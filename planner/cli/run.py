@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.cancellable import held, held_silently, unwound
 from planner.cli.example import example
+from planner.cli.files import InputFile, OutputFile
 from planner.cli.option_groups import Command, general_options, is_verbose, option_group
 from planner.cli.option_types import time_limit
-from planner.cli.outputs import announce, print_json
+from planner.cli.outputs import announce, print_json, write_file
 from planner.cli.prediction import play
 from planner.cli.repeatable import RepeatableCommand, own_arguments
 from planner.cli.run_choices import RunChoices, run_options
 from planner.cli.run_view import print_run
+from planner.cli.streams import ClosedPipeError
 from planner.core.errors import BadInputError
 from planner.core.run_record import RunRecord
 from planner.core.visible import visible
@@ -27,7 +30,7 @@ from planner.io.canonical import format_json
 from planner.io.plan_file import PlanFile, read_plan_file
 from planner.io.run_history import DEFAULT_HISTORY, append_run, check_appendable
 from planner.io.run_record import to_tree
-from planner.io.write import check_writable, write_text
+from planner.io.write import check_writable
 from planner.report.labels import seconds_label, stage_labels
 from planner.report.run_tables import check_label
 from planner.report.run_trace import run_trace
@@ -64,17 +67,18 @@ class RunOutputs:
     def write(self, outcome: "Outcome", plan_file: PlanFile) -> tuple[Path, ...]:
         """Write all that was asked for; the files written."""
         if self.output is not None:
-            write_text(self.output, format_json(to_tree(outcome.record)), force=self.force)
+            write_file(self.output, format_json(to_tree(outcome.record)), force=self.force)
         if self.trace is not None:
-            write_text(self.trace, _trace_text(outcome, plan_file), force=self.force)
+            write_file(self.trace, _trace_text(outcome, plan_file), force=self.force)
         if self.history is not None:
-            append_run(self.history, outcome.record)
+            with held():
+                append_run(self.history, outcome.record)
         return tuple(path for path in (self.output, self.trace, self.history) if path is not None)
 
 
 def output_options(command: Command) -> Command:
     """Give a command -o, --trace, --history and --force, as its argument `outputs`."""
-    path = click.Path(path_type=Path)
+    path = OutputFile()
     options = (
         click.option("-o", "--output", type=path, metavar="FILE", help="Write the record of the run."),
         click.option(
@@ -93,7 +97,7 @@ def output_options(command: Command) -> Command:
     cls=RepeatableCommand,
     epilog=example("plan run plan.json --steps 20 --check", "plan run plan.json --mode dilated --trace run.json"),
 )
-@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PLAN", type=InputFile())
 @run_options
 @click.option(
     "--timeout", type=time_limit, metavar="SECONDS", default="120", help="Of one rank for another.  [default: 120]"
@@ -152,14 +156,20 @@ def _launch(plan_file: PlanFile, choices: RunChoices, *, timeout_s: float, max_r
     layout = check_run(plan_file, options)
     for warning in () if quiet else warnings(layout, options):
         click.echo(f"note: {visible(warning)}", err=True)
-    launch(
-        ["-m", "planner.cli.main", "run", *own_arguments()],
-        num_ranks=layout.world_size,
-        names=[str(role) for role in layout.roles],
-        max_restarts=max_restarts,
-        timeout_s=timeout_s,
-        verbose=is_verbose(),
-    )
+    try:
+        with unwound():
+            launch(
+                ["-m", "planner.cli.main", "run", *own_arguments()],
+                num_ranks=layout.world_size,
+                names=[str(role) for role in layout.roles],
+                max_restarts=max_restarts,
+                timeout_s=timeout_s,
+                verbose=is_verbose(),
+            )
+    except BadInputError as fault:
+        if not fault.complaints:  # nor had the rank that wrote the answer anything to say
+            raise ClosedPipeError from None
+        raise
 
 
 def _be_rank(
@@ -175,8 +185,14 @@ def _be_rank(
         plan_file,
         choices.options(timeout_s),
         observer=_steps_told(num_steps) if not quiet else lambda _step, _trace: None,
-        finish=lambda outcome: _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json),
+        finish=lambda outcome: _tell_as_rank(outcome, plan_file, outputs, quiet=quiet, as_json=as_json),
     )
+
+
+def _tell_as_rank(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, *, quiet: bool, as_json: bool) -> None:
+    """As :func:`_tell`; a rank dies of signals, but not now. Whoever started it tells of them."""
+    with held_silently():
+        _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json)
 
 
 def _be_all_ranks(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.files import ModuleFunction
 from planner.cli.option_groups import Command, option_group
 from planner.cli.search_options import LARGEST_SEED
 from planner.core.run_record import RunMode
@@ -69,7 +70,10 @@ def run_options(command: Command) -> Command:
         ),
         click.option("--check", is_flag=True, help="Compare a step with a single process, in float64."),
         click.option(
-            "--layers", metavar="MODULE:FUNCTION", help="The model's layers, where it is not of the catalogue."
+            "--layers",
+            type=ModuleFunction(),
+            metavar="MODULE:FUNCTION",
+            help="The model's layers, where it is not of the catalogue.",
         ),
         click.option("--seed", type=seed, default=0, show_default=True, help="Of weights and samples."),
         click.option("--learning-rate", type=float, default=1e-3, show_default=True, help="Of the job's optimizer."),

@@ -4,6 +4,7 @@ import click
 
 from planner.cli.example import example
 from planner.cli.option_groups import general_options
+from planner.cli.outputs import print_text
 from planner.io.canonical import format_json
 from planner.io.schema import KINDS, json_schema
 
@@ -17,4 +18,4 @@ def command(kind: str, *, as_json: bool) -> None:
     The answer is JSON with or without --json.
     """
     del as_json
-    click.echo(format_json(json_schema(kind)), nl=False)
+    print_text(format_json(json_schema(kind)))

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from planner.cli.example import example
+from planner.cli.files import InputFile
 from planner.cli.option_groups import general_options
 from planner.cli.outputs import Pictures, announce, picture_options, print_json
 from planner.cli.plan_view import print_numbers, print_plan
@@ -17,7 +18,7 @@ from planner.report.text_table import print_table
 
 
 @click.command("simulate", epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png"))
-@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PLAN", type=InputFile())
 @picture_options
 @general_options
 def command(path: Path, pictures: Pictures, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 from planner.cli.answers import EXIT_CODES, print_shortages, tell_fault
 from planner.cli.cancellable import run_cancellable, stop_requests
 from planner.cli.example import example
+from planner.cli.files import OutputFile
 from planner.cli.option_groups import general_options, is_verbose
 from planner.cli.outputs import Pictures, announce, picture_options, print_json, write_convergence, write_plan_file
 from planner.cli.plan_view import print_numbers, print_plan
@@ -39,11 +40,11 @@ EVEN = "even"
 @problem_options
 @solver_option
 @search_options()
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan file.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the plan file.")
 @picture_options
 @click.option(
     "--convergence",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="FILE",
     help="Write a chart of best time and bound over the search as .png or .svg.",
 )
@@ -88,7 +89,6 @@ def command(
                     answer_s=budget.answer_s,
                 ),
                 cancelled,
-                quiet=quiet,
             )
         answer = Answer(
             problem=problem,

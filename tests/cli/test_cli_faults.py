@@ -1,6 +1,5 @@
 """Faults of our own, and Ctrl-C."""
 
-import errno
 import os
 import signal
 import subprocess
@@ -39,7 +38,6 @@ def failing_group(fault):
         (StagecutError("broken"), 1, "Error: broken\n"),
         (BadInputError("first", "second"), 3, "Error: first\nError: second\n"),
         (OutputError("full"), 3, "Error: full\n"),
-        (OSError(errno.ENOSPC, "disk full"), 3, "Error: stdout: cannot be written: disk full\n"),
         (KeyboardInterrupt(), 130, "Error: interrupted\n"),
         (
             ValueError("what\nnow"),
@@ -63,11 +61,6 @@ def test_verbose_shows_where_an_internal_fault_happened(capsys):
     except ValueError as fault:
         assert exit_code_of(fault, verbose=True) == 1
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_closed_pipe_is_left_to_click():
-    with pytest.raises(BrokenPipeError):
-        exit_code_of(BrokenPipeError(32, "closed"), verbose=False)
 
 
 def test_work_returns_its_value_and_raises_its_fault():
@@ -113,8 +106,7 @@ def test_second_signal_ends_the_program_at_once():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 130
-    assert "Error: interrupted" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == "interrupted: stopping with what there is so far; again to abort at once\n"
 
 
 def test_interrupted_search_prints_and_writes_its_best_plan(plan, tmp_path):

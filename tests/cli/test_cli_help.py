@@ -65,7 +65,7 @@ def test_summary_known_without_import_is_the_first_sentence_of_the_help(name):
     assert f"`plan {name}`](#plan-{name}) | {summary.rstrip('.').lower()[0]}" in PAGE
 
 
-@pytest.mark.parametrize("code", ["0", "1", "2", "3", "4", "5", "6", "130"])
+@pytest.mark.parametrize("code", ["0", "1", "2", "3", "4", "5", "6", "130", "141"])
 def test_exit_codes_are_on_the_page_and_in_the_help(plan, code):
     assert f"\n| {code} | " in PAGE
     assert re.search(rf"\b{code}\s+[a-z]", plan("--help").stdout)

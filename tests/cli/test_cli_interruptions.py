@@ -1,5 +1,6 @@
-"""Ctrl-C and SIGTERM at chosen moments: a legal plan file or none, and a clear word about it."""
+"""Ctrl-C and its like at chosen moments: exit code 130 and one line; plan file and answer are whole or missing."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,26 +11,88 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, sys, threading
-from planner.cli.main import main
+from planner.cli.entry import main
 
-function, number = sys.argv.pop(1), int(sys.argv.pop(1))
+function, numbers = sys.argv.pop(1), [int(number) for number in sys.argv.pop(1).split(",")]
 
 def signal_at(frame, event, _argument):
     if event == "call" and frame.f_code.co_name == function:
         sys.setprofile(None)
         threading.setprofile(None)
-        os.kill(os.getpid(), number)
+        for number in numbers:
+            os.killpg(0, number)
 
 threading.setprofile(signal_at)
 sys.setprofile(signal_at)
-main(prog_name="plan")
+main()
 """
-"""Runs the command line, and sends a signal to itself when the named function is called for the first time."""
+"""Runs the program, and signals its process group, as a terminal does, when the named function is first called."""
 
 
-def interrupted(function, number, *arguments):
-    command = [sys.executable, "-c", SCRIPT, function, str(int(number)), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+def interrupted(function, numbers, *arguments, ignored=None):
+    """Send one signal, or several in a row."""
+    numbers = ",".join(str(int(number)) for number in (numbers if isinstance(numbers, tuple) else (numbers,)))
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, function, numbers, *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        start_new_session=True,
+        preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),
+    )
+
+
+LINE = "Error: interrupted\n"
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        ("open_streams", signal.SIGINT),
+        ("exec_module", signal.SIGTERM),
+        ("get_command", signal.SIGINT),
+        ("build_cluster", signal.SIGHUP),
+        ("build_cluster", ALL),
+    ],
+)
+def test_any_moment_ends_with_one_line_and_no_answer(function, numbers):
+    """Imports among them: `exec_module` is what runs a module."""
+    done = interrupted(function, numbers, "clusters", "--json")
+    assert (done.returncode, done.stderr, done.stdout) == (130, LINE, "")
+
+
+@pytest.mark.parametrize("numbers", [signal.SIGINT, signal.SIGTERM, ALL])
+@pytest.mark.parametrize("function", ["echo", "_end"])
+def test_answer_that_is_on_its_way_is_written_whole(function, numbers):
+    done = interrupted(function, numbers, "clusters", "--json")
+    assert (done.returncode, done.stderr) == (130, LINE)
+    assert "clusters" in json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("numbers", [signal.SIGHUP, ALL])
+def test_search_prints_one_line_however_many_signals_there_are(tiny, numbers):
+    done = interrupted("_record", numbers, "solve", *tiny, "--json", "--quiet")
+    assert done.returncode == 130
+    assert len(done.stderr.splitlines()) == 1
+    assert "interrupted" in done.stderr
+    assert not done.stdout or json.loads(done.stdout)["plan"] is not None
+
+
+def test_signal_that_nohup_ignores_is_ignored():
+    done = interrupted("build_cluster", signal.SIGHUP, "clusters", "--json", ignored=signal.SIGHUP)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("numbers", [signal.SIGHUP, ALL])
+def test_processes_that_measure_say_nothing_of_their_own(tmp_path, numbers):
+    """The signals reach them while they import torch, and the tracker of their semaphores as well."""
+    pytest.importorskip("torch")
+    what = ("model", "gpt-mini", "--processes", "2", "--quiet", "-o", tmp_path / "profile.json")
+    done = interrupted("_collect", numbers, "profile", *what)
+    assert (done.returncode, done.stderr, done.stdout) == (130, LINE, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

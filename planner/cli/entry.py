@@ -1,0 +1,51 @@
+"""The program `plan` from its first line to its last.
+
+Signals are handled before anything heavy is imported, and until the process is gone: the interpreter takes
+some hundredths of a second to end, in which a signal kills it.
+"""
+
+import os
+import signal
+import sys
+
+from planner.cli.interruptions import INTERRUPTED, INTERRUPTIONS
+
+
+def main() -> None:
+    """Run the command line of this process, and end it."""
+    if {"RANK", "WORLD_SIZE"} <= os.environ.keys():  # one of several processes: whoever started them tells
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    else:
+        INTERRUPTIONS.listen()
+    from planner.cli.streams import open_streams
+
+    open_streams()
+    _end(_exit_code())
+
+
+def _exit_code() -> int:
+    from planner.cli.main import main as plan
+
+    try:
+        plan.main(prog_name="plan")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _end(code: int) -> None:
+    """Write what is left, and go."""
+    import atexit
+
+    from planner.cli.faults import exit_code_of
+    from planner.core.errors import OutputError
+
+    try:
+        sys.stdout.flush()
+    except OutputError as fault:
+        code = code or exit_code_of(fault, verbose=False)
+    sys.stderr.flush()
+    atexit._run_exitfuncs()
+    if INTERRUPTIONS.first_s is not None or code == INTERRUPTED:
+        INTERRUPTIONS.leave()
+    os._exit(code)
