@@ -1,25 +1,32 @@
 """PipeDream: the slowest stage as short as possible, level by level of the network.
 
-Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019. The
+Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019; formulas as
+in the authors' published program (`optimizer_graph_hierarchical.py`), which differ from the paper's. The
 devices are seen as nested levels: devices in a server, then servers, each level with links of one speed.
 
-**Objective**, as we understand it: the time between two minibatches in the steady state, which is that of the slowest
-stage, or of the slowest transfer of activations and gradients. With a_i the activations at boundary i, w the
-weights of a stage, and m components of a level (devices, or servers) whose links have bandwidth beta,
+**Objective**: the time between two minibatches in the steady state, which is that of the slowest stage, or of
+the slowest transfer of activations and gradients. With a_j the activations at boundary j (none at the end of
+the model), w the weights of layers [i, j), and m components of a level (devices, or servers) whose links have
+bandwidth beta,
 
-    A(i, j, m) = min over cuts s and m' of  max( A(i, s, m - m'), 2 a_s / beta, T(s, j, m') ),  or T(i, j, m) uncut,
-    T(i, j, m) = 1/m max( A'(i, j), 2 (m - 1) |w| / beta ),
+    A(i, j, m) = min over cuts s and m' of  max( A(i, s, m - m'), T(s, j, m'), 2 a_s / (beta m'), 2 a_j / (beta m') ),
+                 or uncut  1/m ( A'(i, j) + 4 (m - 1)/m |w| / (beta n) ),
+    T(s, j, m) = 1/m ( A'(s, j) + 4 (m - 1)/m |w| / beta ),
 
-where A' is A of the level below on one whole component, and on a single device the forwards and backwards of
-layers [i, j): m replicas compute m minibatches at once, and all-reduce their gradients meanwhile.
+where A' is A of the level below on one whole component, n the components of that level, and on a single device A' is
+the forwards and backwards of layers [i, j): m replicas compute m minibatches at once, then sum their gradients. (The
+paper takes the larger of computation and sum in place of both together, 2 (m - 1) |w|, and whole transfers.)
+
+This is what the program minimises with `--activation_compression_ratio 1`, without which it counts no transfers,
+and `--use_fewer_machines`.
 
 **Search**: a dynamic program over (i, j, m) for each level, the inner one first.
 
 Approximated here:
 
 - Plans run as synchronous `1f1b`, where the paper's pipeline never drains and keeps several versions of the
-  weights. A minibatch is our micro-batch, and m replicas split each; their T is kept, with its 1/m, and with an
-  all-reduce for every micro-batch, where a synchronous iteration has one in all.
+  weights. A minibatch is our micro-batch, and m replicas split each; their T is kept, with its 1/m, and with a
+  sum of gradients for every micro-batch, where a synchronous iteration has one in all.
 - A stage of several servers holds one stage on all their devices. The paper could also replicate a pipeline inside a
   server over some of the servers; here a host has its own run of stages, so this is left out but for the whole
   plan: several identical pipelines, one on every server, or one on every device.
@@ -27,7 +34,7 @@ Approximated here:
 - Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
   the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits. Stages that do not fit
   recompute if the job allows it.
-- Links are the slowest of the cluster, with their latencies.
+- Links are the slowest of the cluster; latencies count nothing.
 - The micro-batch size is tried, not given; the simulator picks among the plans of all sizes.
 """
 
@@ -100,10 +107,11 @@ def _of_all_pipelines(problem: Problem, whole: UniformCluster, part: UniformClus
     """T of the levels above a pipeline, which is replicated over all their components."""
     weight_bytes = _weight_bytes(problem)[:1, -1:]
     seconds = np.full((1, 1), slowest_s)
-    if part.devices_per_server < whole.devices_per_server:
-        seconds = replicated_s(seconds, weight_bytes, whole.inside, whole.devices_per_server)
+    size = whole.devices_per_server
+    if part.devices_per_server < size:
+        seconds = replicated_s(seconds, weight_bytes, whole.inside, size)
     if part.num_servers < whole.num_servers:
-        seconds = replicated_s(seconds, weight_bytes, whole.between, whole.num_servers)
+        seconds = replicated_s(seconds, weight_bytes / size, whole.between, whole.num_servers)
     return float(seconds[0, 0])
 
 
@@ -137,7 +145,7 @@ class Part:
 def _stages(server: "Level", servers: "Level") -> Iterator[Part]:
     """The stages of the best pipeline in order, with their devices."""
     size = server.most
-    for part in servers.parts(0, len(server.transfer_s) - 1):
+    for part in servers.parts(0, server.best_s.shape[-1] - 1):
         if part.num_components > 1:
             yield Part(start=part.start, stop=part.stop, num_components=part.num_components * size, opens=True)
             continue
@@ -150,10 +158,10 @@ def _stages(server: "Level", servers: "Level") -> Iterator[Part]:
 class Level:
     """The recursion for components of one level, solved."""
 
-    stage_s: Mapping[int, Floats]
-    """T of one part [i, j) by its number of components, shape (L + 1, L + 1); infinite where not allowed."""
-    transfer_s: Floats
-    """There and back over each boundary, shape (L + 1,)."""
+    whole_s: Mapping[int, Floats]
+    """Of layers [i, j) uncut by the number of components, shape (L + 1, L + 1); infinite where not allowed."""
+    last_s: Mapping[int, Floats]
+    """The same of the part behind a cut: T, or the longer of the transfers at its ends."""
     can_span: Callable[[int, int], bool]
     """Whether one part can take the components [first, last)."""
     best_s: Floats
@@ -177,43 +185,43 @@ class Level:
     def _last_part(self, start: int, stop: int, most: int) -> tuple[int, int]:
         """First layer and number of components of the last part, where all `most` components are needed."""
         best_s = self.best_s[most, start, stop]
-        for number, stage_s in self.stage_s.items():
+        for number, last_s in self.last_s.items():
             if number > most or not self.can_span(most - number, most):
                 continue
-            if stage_s[start, stop] == best_s:
+            if self.whole_s[number][start, stop] == best_s:
                 return start, number
-            before_s = np.maximum(self.best_s[most - number, start], self.transfer_s)
-            cuts = np.flatnonzero(np.maximum(before_s, stage_s[:, stop]) == best_s)
+            before_s = self.best_s[most - number, start]
+            cuts = np.flatnonzero(np.maximum(before_s, last_s[:, stop]) == best_s)
             if len(cuts):
                 return int(cuts[0]), number
         raise AssertionError("no part attains the best value")
 
 
 def solved_level(
-    stage_s: Mapping[int, Floats],
-    transfer_s: Floats,
+    whole_s: Mapping[int, Floats],
+    last_s: Mapping[int, Floats],
     most: int,
     *,
     starts: int,
+    num_layers: int,
     can_span: Callable[[int, int], bool] = lambda first, last: True,
 ) -> Level:
     """A of all layers [i, j) with i below `starts`, on up to `most` components; see :class:`Level`."""
-    num_boundaries = len(transfer_s)
-    best_s = np.full((most + 1, starts, num_boundaries), np.inf)
+    best_s = np.full((most + 1, starts, num_layers + 1), np.inf)
     for used in range(1, most + 1):
         table_s = best_s[used]
         table_s[:] = best_s[used - 1]
-        for number, last_s in stage_s.items():
+        for number, part_s in last_s.items():
             if number <= used and can_span(used - number, used):
-                np.minimum(table_s, last_s[:starts], out=table_s)
-                _cut_once_more(table_s, best_s[used - number], last_s, transfer_s)
-    return Level(stage_s=stage_s, transfer_s=transfer_s, can_span=can_span, best_s=best_s)
+                np.minimum(table_s, whole_s[number][:starts], out=table_s)
+                _cut_once_more(table_s, best_s[used - number], part_s)
+    return Level(whole_s=whole_s, last_s=last_s, can_span=can_span, best_s=best_s)
 
 
-def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats, transfer_s: Floats) -> None:
+def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
     """Lower `table_s` to the best of layers [i, s) as before and one part [s, j), for every cut s."""
-    for cut in range(1, len(transfer_s) - 1):
-        front_s = np.maximum(before_s[:cut, cut], transfer_s[cut])
+    for cut in range(1, len(last_s) - 1):
+        front_s = before_s[:cut, cut]
         if np.isfinite(front_s).any():
             ends_s = table_s[:cut, cut + 1 :]
             np.minimum(ends_s, np.maximum.outer(front_s, last_s[cut, cut + 1 :]), out=ends_s)
@@ -222,40 +230,48 @@ def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats, transfer_s
 def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tuple[Level, Level]:
     """The devices of a server, and the servers, for stages that fit with so many micro-batches in flight."""
     problem, size = uniform.costs.problem, uniform.devices_per_server
+    num_layers = problem.model.num_layers
     weight_bytes = _weight_bytes(problem)
-    compute_s = _compute_s(variant, uniform, in_flight=in_flight)
-    within_s = {
-        number: replicated_s(compute_s[number], weight_bytes, uniform.inside, min(number, size)) for number in compute_s
-    }
     message_bytes = variant.micro_batch * problem.model.boundary_bytes()
-    server = solved_level(
-        {number: seconds for number, seconds in within_s.items() if number <= size},
-        2 * uniform.inside.transfer_s(message_bytes),
-        size,
-        starts=problem.model.num_layers,
-    )
-    one_server_s = np.vstack([server.best_s[-1], np.full(len(message_bytes), np.inf)])
-    several_s = {
-        number // size: replicated_s(seconds, weight_bytes, uniform.between, number // size)
-        for number, seconds in within_s.items()
-        if number > size
+    inner_s = _compute_s(variant, uniform, in_flight=in_flight)
+    within_s = {
+        number: replicated_s(seconds, weight_bytes, uniform.inside, min(number, size))
+        for number, seconds in inner_s.items()
     }
+    parts_s = {number: seconds for number, seconds in within_s.items() if number <= size}
+    inner_cut_s = _behind_a_cut(parts_s, uniform.inside, message_bytes)
+    server = solved_level(parts_s, inner_cut_s, size, starts=num_layers, num_layers=num_layers)
+    one_s = np.vstack([server.best_s[-1], np.full(len(message_bytes), np.inf)])
+    each_s = {1: one_s} | {number // size: seconds for number, seconds in within_s.items() if number > size}
+    whole_s, cut_s = (
+        {number: replicated_s(each_s[number], summed, uniform.between, number) for number in each_s}
+        for summed in (weight_bytes / size, weight_bytes)
+    )
     servers = solved_level(
-        {1: one_server_s} | several_s,
-        2 * uniform.between.transfer_s(message_bytes),
+        whole_s,
+        _behind_a_cut(cut_s, uniform.between, message_bytes),
         uniform.num_servers,
         starts=1,
+        num_layers=num_layers,
         can_span=uniform.are_alike,
     )
     return server, servers
 
 
 def replicated_s(inner_s: Floats, weight_bytes: Floats, link: Link, num_replicas: int) -> Floats:
-    """T: 1/m max( inner, 2 (m - 1) |w| / bandwidth ), elementwise."""
-    if num_replicas == 1:
-        return inner_s
-    seconds: Floats = np.maximum(inner_s, 2 * (num_replicas - 1) * link.transfer_s(weight_bytes)) / num_replicas
+    """1/m ( inner + 4 (m - 1)/m |w| / bandwidth ), elementwise."""
+    sync_s = 4 * (num_replicas - 1) / num_replicas * weight_bytes / link.large_message_bytes_per_s
+    seconds: Floats = (inner_s + sync_s) / num_replicas
     return seconds
+
+
+def _behind_a_cut(part_s: Mapping[int, Floats], link: Link, message_bytes: Floats) -> dict[int, Floats]:
+    """Parts that receive over their first boundary and send over their last one, there and back, on all components."""
+    found = dict[int, Floats]()
+    for number, seconds in part_s.items():
+        transfer_s = 2 * message_bytes / (link.large_message_bytes_per_s * number)
+        found[number] = np.maximum(seconds, np.maximum.outer(transfer_s, transfer_s))
+    return found
 
 
 def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> dict[int, Floats]:

@@ -12,10 +12,11 @@ parallelism). With N micro-batches per iteration its load, in seconds per micro-
 where w are the bytes of a layer's weights, p its seconds and *bandwidth* is the same between any two
 devices. The time per sample is the largest load of a stage over the samples of a micro-batch. A
 stage keeps y = ceil(s / d) micro-batches, s the replicas of this and all later stages together, and
-the sum over S of a y + b must fit in memory.
+the sum over S of a y + b must fit in memory. Edges are those with exactly one end in S; what passes a stage by
+costs it nothing. b has what a layer needs while it runs, so that adds up over the layers too, as if all ran at once.
 
 **Inner choice.** Each layer has configurations with different p, a and b, here with and without
-recomputation. The fastest one is taken everywhere; then the layers that free most bytes for each
+recomputation. The fastest one is taken everywhere; then the layers that free most of their a y + b for each
 second they lose are swapped, one after another, until the stage fits.
 
 **Recursion** over the downsets D of the model's graph, which in a chain are its suffixes, devices k
@@ -32,8 +33,8 @@ Approximated here:
 - A replica computes its part of each micro-batch, b / d samples, so p / d and a are those of that many
   samples. In Piper a replica takes every d-th micro-batch, so d divides N. y is Piper's, but never
   above N.
-- All-reduces among the t devices are part of p, from our cost model, and so is the memory. Working
-  memory is that of the largest layer of the stage, on top of the sums.
+- All-reduces among the t devices are part of p, from our cost model, which gives a and b of single layers too. A
+  tensor that several later layers read is one edge, to the last of them; Piper has an edge for each.
 - In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where y
   is less than what our schedule keeps and the plan does not fit, Piper is told of less memory.
 - A stage has part of a server or several whole ones, the latter only where all servers are alike;
@@ -52,6 +53,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.core.job import Recompute
+from planner.core.model import ModelProfile
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
@@ -199,6 +201,12 @@ class Chain:
         """Those with one start."""
         return slice(int(self._first[start]), int(self._first[start + 1]))
 
+    def sums(self, values: Floats) -> Floats:
+        """Over the layers of each stage, of L values, shape (n,)."""
+        prefix = np.concatenate(([0.0], np.cumsum(values)))
+        sums: Floats = prefix[self.stop] - prefix[self.start]
+        return sums
+
     def least(self, values: Ints) -> Ints:
         """The least of n values for each start, shape (L,)."""
         least: Ints = np.minimum.reduceat(values, self._first[:-1])
@@ -213,9 +221,11 @@ class Option:
     ) -> None:
         self.group = group
         self._variant, self._uniform, self._chain, self._limit_bytes = variant, uniform, chain, memory_bytes
-        self._plain, self._again = (self._costs(chain.start, chain.stop, recompute=mode) for mode in (False, True))
+        layers = np.arange(uniform.costs.problem.model.num_layers)
+        self._plain, self._again = (
+            Configuration(self._costs(layers, layers + 1, recompute=mode)) for mode in (False, True)
+        )
         self._communication_s = self._communication()
-        self._swaps = self._configurations()
         self._loads: dict[int, Floats] = {}
 
     def load_s(self, replicas: int) -> Floats:
@@ -233,17 +243,14 @@ class Option:
 
     def _compute_s(self, kept: int) -> Floats:
         """Sum of p over the layers, each in the configuration chosen where so many micro-batches are kept."""
-        plain, again, depth = self._plain, self._again, np.array(kept)
-        plain_s, policy = plain.forward_s + plain.backward_s, self._uniform.costs.problem.job.recompute
-        fits = plain.memory_bytes(depth) <= self._limit_bytes
-        if policy is Recompute.ALWAYS:
-            fits = again.memory_bytes(depth) <= self._limit_bytes
-            return np.where(fits, again.forward_s + again.backward_s, np.inf)
-        if policy is Recompute.NEVER or fits.all():
-            return np.where(fits, plain_s, np.inf)
-        excess_bytes = plain.static_bytes + kept * plain.saved_bytes + again.working_bytes - self._limit_bytes
-        lost_s = self._swaps.lost_s(self._chain, excess_bytes / kept)
-        return np.where(fits, plain_s, plain_s + lost_s)
+        policy, chain = self._uniform.costs.problem.job.recompute, self._chain
+        first = self._again if policy is Recompute.ALWAYS else self._plain
+        first_s, excess_bytes = chain.sums(first.seconds), chain.sums(first.bytes(kept)) - self._limit_bytes
+        fits = excess_bytes <= 0
+        if policy is not Recompute.AUTO or fits.all():
+            return np.where(fits, first_s, np.inf)
+        swaps = Swaps(self._again.seconds - first.seconds, first.bytes(kept) - self._again.bytes(kept))
+        return np.where(fits, first_s, first_s + swaps.lost_s(chain, excess_bytes))
 
     def _costs(self, start: Ints, stop: Ints, *, recompute: bool) -> StageCosts:
         size = self._variant.micro_batch
@@ -253,8 +260,7 @@ class Option:
         """Activations and gradients over both ends, and the summing of gradients spread over the micro-batches."""
         variant, uniform, chain = self._variant, self._uniform, self._chain
         model, job = uniform.costs.problem.model, uniform.costs.problem.job
-        crossing = model.boundary_bytes()
-        cut_bytes = 2 * variant.micro_batch * (crossing[chain.start] + crossing[chain.stop]) / self.group.replicas
+        cut_bytes = 2 * variant.micro_batch * _cut_bytes(model, chain) / self.group.replicas
         layer_bytes = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
         params = np.cumsum([0.0, *layer_bytes / parts(model, self.group.tensor_parallel) / model.precision.num_bytes])
         weights_bytes = (params[chain.stop] - params[chain.start]) * job.optimizer.gradient_bytes
@@ -264,11 +270,18 @@ class Option:
         seconds: Floats = (cut_bytes + sync_bytes) / min(way.large_message_bytes_per_s for way in ways)
         return seconds
 
-    def _configurations(self) -> "Swaps":
-        start = np.arange(self._uniform.costs.problem.model.num_layers)
-        plain, again = (self._costs(start, start + 1, recompute=mode) for mode in (False, True))
-        lost_s = again.forward_s + again.backward_s - plain.forward_s - plain.backward_s
-        return Swaps(lost_s, plain.saved_bytes - again.saved_bytes)
+
+class Configuration:
+    """One way to run every layer: p, a and b, each of shape (L,)."""
+
+    def __init__(self, costs: StageCosts) -> None:
+        self.seconds = costs.forward_s + costs.backward_s
+        self._kept_bytes, self._fixed_bytes = costs.saved_bytes, costs.static_bytes + costs.working_bytes
+
+    def bytes(self, kept: int) -> Floats:
+        """The sum a y + b with so many micro-batches kept."""
+        sizes: Floats = kept * self._kept_bytes + self._fixed_bytes
+        return sizes
 
 
 class Swaps:
@@ -277,7 +290,7 @@ class Swaps:
     Parameters
     ----------
     lost_s, freed_bytes
-        Of each layer and for each micro-batch, shape (L,).
+        Of each layer, shape (L,).
     """
 
     def __init__(self, lost_s: Floats, freed_bytes: Floats) -> None:
@@ -299,6 +312,16 @@ class Swaps:
             low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
         enough = _between(self._freed_bytes, high, chain) >= needed_bytes
         return np.where(enough, _between(self._lost_s, high, chain), np.inf)
+
+
+def _cut_bytes(model: ModelProfile, chain: Chain) -> Floats:
+    """Bytes per sample of the edges with exactly one end in each stage, shape (n,)."""
+    outputs = np.array([0.0, *(layer.output_bytes for layer in model.layers[:-1]), 0.0])
+    cut: Floats = outputs[chain.start] + outputs[chain.stop]
+    for edge in model.skip_edges:
+        ends = [(chain.start <= layer) & (layer < chain.stop) for layer in (edge.source, edge.target)]
+        cut = cut + edge.num_bytes * (ends[0] ^ ends[1])
+    return cut
 
 
 def _between(prefix_sums: Floats, row: Ints, chain: Chain) -> Floats:

@@ -8,6 +8,7 @@ import pytest
 
 from planner.core.cluster import Cluster, Island, Link, Server
 from planner.core.job import Recompute
+from planner.core.model import SkipEdge
 from planner.core.problem import Problem
 from planner.core.result import Status
 from planner.core.schedule import Schedule
@@ -33,17 +34,13 @@ def shapes(plan):
     return [(stage.stop - stage.start, stage.replicas, stage.tensor_parallel) for stage in plan.stages]
 
 
-def kept_configuration_s(layers, *, kept, limit_bytes, fixed_bytes, policy):
-    """Seconds of layers (plain_s, lost_s, saved_bytes, input_bytes), best saving first; infinite if they do not fit.
-
-    `fixed_bytes`: of everything but what is saved, without and with recomputation.
-    """
+def kept_configuration_s(layers, *, limit_bytes, policy):
+    """Seconds of layers (plain_s, lost_s, plain_bytes, recomputed_bytes), best saving first; infinite without room."""
     chosen = [policy is Recompute.ALWAYS] * len(layers)
-    swaps = [i for i, (_, _, saved, kept_input) in enumerate(layers) if saved > kept_input]
+    swaps = [i for i, (_, _, plain, recomputed) in enumerate(layers) if plain > recomputed]
     swaps.sort(key=lambda i: layers[i][1] / (layers[i][2] - layers[i][3]))
     while True:
-        saved_bytes = sum(own[3] if again else own[2] for own, again in zip(layers, chosen, strict=True))
-        if fixed_bytes[any(chosen)] + kept * saved_bytes <= limit_bytes:
+        if sum(own[3] if again else own[2] for own, again in zip(layers, chosen, strict=True)) <= limit_bytes:
             return sum(own[0] + again * own[1] for own, again in zip(layers, chosen, strict=True))
         if not swaps or policy is not Recompute.AUTO:
             return math.inf
@@ -59,20 +56,17 @@ def load_s(variant, uniform, group, start, stop, *, replicas):
         ends = {"start": np.array([first]), "stop": np.array([last])}
         return uniform.stage_costs(group, micro_batch=size, recompute=recompute, **ends)
 
-    whole = [costs(recompute, start, stop) for recompute in (False, True)]
-    layers = []
+    kept, layers = min(math.ceil(replicas / group.replicas), variant.num_microbatches), []
     for index in range(start, stop):
         plain, again = (costs(recompute, index, index + 1) for recompute in (False, True))
         seconds, lost_s = plain.forward_s[0] + plain.backward_s[0], again.backward_s[0] - plain.backward_s[0]
-        layers.append((seconds, lost_s, plain.saved_bytes[0], again.saved_bytes[0]))
-    compute_s = kept_configuration_s(
-        layers,
-        kept=min(math.ceil(replicas / group.replicas), variant.num_microbatches),
-        limit_bytes=uniform.memory_bytes,
-        fixed_bytes=[cost.static_bytes[0] + cost.working_bytes[0] for cost in whole],
-        policy=policy,
-    )
-    cut_bytes = sum(2 * variant.micro_batch * model.boundary_bytes()[end] for end in (start, stop)) / group.replicas
+        sizes = [own.static_bytes[0] + kept * own.saved_bytes[0] + own.working_bytes[0] for own in (plain, again)]
+        layers.append((seconds, lost_s, *sizes))
+    compute_s = kept_configuration_s(layers, limit_bytes=uniform.memory_bytes, policy=policy)
+    edges = [(index, index + 1, own.output_bytes) for index, own in enumerate(model.layers[:-1])]
+    edges += [(edge.source, edge.target, edge.num_bytes) for edge in model.skip_edges]
+    cut = sum(size for source, target, size in edges if (start <= source < stop) != (start <= target < stop))
+    cut_bytes = 2 * variant.micro_batch * cut / group.replicas
     params = [
         own.params_bytes / part for own, part in zip(model.layers, parts(model, group.tensor_parallel), strict=True)
     ]
@@ -150,17 +144,31 @@ def test_replicas_and_stages_by_hand():
 
 
 def test_layers_with_the_best_saving_recompute_first():
-    """3 layers of 1 + 1 s keep 4 bytes; recomputing keeps the inputs of 0, 1 and 1 bytes and needs 4 to work.
+    """4 layers of 1 + 1 s save 4 bytes; recomputing keeps inputs of 0, 1, 1, 1 bytes, and each layer needs 4 to work.
 
-    11 bytes are less than 12, so 12 + 4 - 11 = 5 must go: 4 of the first layer, 3 of the next: 6 + 2 s.
-    The plan recomputes the whole stage.
+    The first of two stages keeps y = 2: 2 layers have 16 bytes of 14. The first of them could have 2 x 0 + 4 in
+    place of 8, the other one 2 x 1 + 4: the first recomputes, 4 + 1 s. The last stage has 8 bytes. 1 + 3 layers
+    take 6 s, for 3 + 1 there is no room, and all layers in one stage have 16 bytes, or 4 + 3 x 5. The plan
+    recomputes the whole stage: 2 s, 2 + 2 s on the last device, and two backwards of 4 s: 14 s.
     """
-    model = chain(3, {"gpu": 2.0}, saved_bytes=4.0, output_bytes=1.0)
-    problem = Problem(model=model, cluster=one_device_per_server("gpu", memory_bytes=11.0), job=job(2))
+    model = chain(4, {"gpu": 2.0}, saved_bytes=4.0, output_bytes=1.0)
+    problem = Problem(model=model, cluster=one_device_per_server("gpu", "gpu", memory_bytes=14.0), job=job(2))
     result = divided_by(problem)
-    assert result.own_objective.value == 8.0
-    assert result.plan.stages[0].recompute
-    assert result.objective_s == 18.0
+    assert result.own_objective.value == 5.0
+    assert [stage.recompute for stage in result.plan.stages] == [True, False]
+    assert result.objective_s == 14.0
+
+
+def test_what_passes_a_stage_by_costs_it_nothing():
+    """Layers of 2 s on three devices, 4 bytes from the first to the last at 2 bytes/s: these take 2 + 2 x 4 / 2."""
+    model = replace(chain(3, {"gpu": 2.0}), skip_edges=(SkipEdge(source=0, target=2, num_bytes=4.0),))
+    cluster = one_device_per_server("gpu", "gpu", "gpu", network=Link(bandwidth_bytes_per_s=2.0))
+    problem = Problem(model=model, cluster=cluster, job=job(3))
+    ((variant, uniform), *_) = uniform_variants(
+        Search(problem, SolveOptions()), "piper", schedules=(Schedule.ONE_F_ONE_B,)
+    )
+    assert [load_s(variant, uniform, Group(), stage, stage + 1, replicas=1) for stage in range(3)] == [6.0, 2.0, 6.0]
+    assert divided_by(problem).own_objective.value == 6.0
 
 
 def test_gradients_are_summed_over_all_pipelines():
