@@ -10,7 +10,7 @@ of warm-up depths, that paths through it may give it, and the costs of the small
 more than their plans. What is ruled out there need not be built with positions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,16 +85,30 @@ class StageNetwork:
         return replace(self, lengths=(shortest, longest))
 
 
-def build_network(costs: CostModel, variant: Variant, *, longest_s: float = np.inf) -> StageNetwork:
-    """The network without positions of all stages that may fit in memory and have M (F + B) <= `longest_s`."""
+ARC_BYTES = 600
+"""Held at most for every arc while a network is built: measured as 480 to 570."""
+
+
+def build_network(
+    costs: CostModel, variant: Variant, *, longest_s: float = np.inf, room_bytes: float = np.inf
+) -> StageNetwork:
+    """The network without positions of all stages that may fit in memory and have M (F + B) <= `longest_s`.
+
+    Raises
+    ------
+    MemoryError
+        If it takes more than `room_bytes` to build, before any of that is taken.
+    """
     costs = costs.of(variant.share)
     places = build_places(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
     numbering = _Numbering(
         num_layers=costs.problem.model.num_layers, num_exits=len(places.exits), num_entries=len(places.entries)
     )
-    arcs = join_arcs(
-        [*_stages(costs, variant, places, numbering, longest_s), *_transfers(costs, variant, places, numbering)]
-    )
+    placements = dict.fromkeys(option.placement for option in places.options)
+    intervals = {place: quick_intervals(costs, variant, place, longest_s=longest_s) for place in placements}
+    if ARC_BYTES * sum(len(intervals[option.placement][0]) for option in places.options) > room_bytes:
+        raise MemoryError
+    arcs = join_arcs([*_stages(places, numbering, intervals), *_transfers(costs, variant, places, numbering)])
     network = StageNetwork(
         variant=variant,
         costs=costs,
@@ -226,14 +240,9 @@ class _Numbering:
         return np.concatenate(([0], inner, [2 * self.num_layers + 1]))
 
 
-def _stages(
-    costs: CostModel, variant: Variant, places: Places, numbering: _Numbering, longest_s: float
-) -> Iterator[Arcs]:
+def _stages(places: Places, numbering: _Numbering, intervals: Mapping[Placement, tuple[Ints, Ints]]) -> Iterator[Arcs]:
     """Per option, every stage that is short enough; costs and depths are still to be filled in."""
-    intervals: dict[Placement, tuple[Ints, Ints]] = {}
     for index, option in enumerate(places.options):
-        if option.placement not in intervals:
-            intervals[option.placement] = quick_intervals(costs, variant, option.placement, longest_s=longest_s)
         start, stop = intervals[option.placement]
         yield replace(
             arcs_over(start, stop),

@@ -120,7 +120,9 @@ class _Bisection:
         """
         if self._search.out_of_budget:
             return
-        network = build_network(self._search.costs, variant, longest_s=self._optimum.value_s)
+        network = build_network(
+            self._search.costs, variant, longest_s=self._optimum.value_s, room_bytes=self._search.room_bytes
+        )
         rows, _ = self._sieve.survivors(build_rows(network, shared_only=True), self._optimum.value_s)
         self._bisect_without_positions(rows)
         step_s = FIRST_STEP * self.low_s

@@ -1,5 +1,6 @@
 """Resident memory of this process, and a watch on it."""
 
+import math
 import re
 import time
 from pathlib import Path
@@ -8,7 +9,9 @@ from planner.core.errors import UnsupportedError
 
 STATUS = Path("/proc/self/status")
 """Linux: proc_pid_status(5)."""
-LOOK_EVERY_S = 0.05
+SYSTEM = Path("/proc/meminfo")
+"""Linux: proc_meminfo(5)."""
+LOOK_EVERY_S = 0.02
 
 
 def resident_bytes(status: Path = STATUS) -> float | None:
@@ -18,6 +21,17 @@ def resident_bytes(status: Path = STATUS) -> float | None:
     except OSError:
         return None
     return None if found is None else 1024.0 * int(found[1])
+
+
+def room_bytes(limit_bytes: float | None, *, status: Path = STATUS, system: Path = SYSTEM) -> float:
+    """What may still be allocated: up to a limit, or all that the system has left; infinite where neither is known."""
+    if limit_bytes is not None:
+        return limit_bytes - (resident_bytes(status) or 0.0)
+    try:
+        found = re.search(r"^MemAvailable:\s*(\d+) kB$", system.read_text(), re.MULTILINE)
+    except OSError:
+        return math.inf
+    return math.inf if found is None else 1024.0 * int(found[1])
 
 
 class MemoryWatch:

@@ -31,7 +31,7 @@ from planner.simulator.engine import iteration_times
 from planner.simulator.slicing import as_stated, paying_count
 from planner.solvers.interruption import uninterrupted
 from planner.solvers.options import SolveOptions, StopCheck
-from planner.solvers.resident_memory import MemoryWatch
+from planner.solvers.resident_memory import MemoryWatch, room_bytes
 from planner.solvers.step_clock import StepClock
 
 ROUNDING = 5e-10
@@ -253,6 +253,11 @@ class Search:
             if self._fault is None:
                 self._fault = Fault(reason=reason, traceback="".join(traceback.format_exception(fault)))
             warnings.warn(f"the search ended early: {reason}", FaultWarning, stacklevel=1)
+
+    @property
+    def room_bytes(self) -> float:
+        """What may still be allocated; see :func:`planner.solvers.resident_memory.room_bytes`."""
+        return room_bytes(self.options.memory_limit_bytes)
 
     @property
     def _too_much_memory(self) -> bool:

@@ -110,7 +110,8 @@ class VariantProof:
         search = self._search
         with search.step("network"):
             rows = build_rows(
-                build_network(search.costs, self.variant, longest_s=search.best_s), shared_only=self._shared
+                build_network(search.costs, self.variant, longest_s=search.best_s, room_bytes=search.room_bytes),
+                shared_only=self._shared,
             )
         search.count("arcs without positions", len(rows.network.arcs))
         rows = self._sieved(rows)

@@ -12,9 +12,9 @@ from planner.core.problem import Problem
 from planner.cost.cost_model import CostModel
 from planner.network.pruning import arc_prices, lowest_times, position_ranges
 from planner.network.rows import build_rows
-from planner.network.stage_network import build_network, num_with_positions, with_positions
+from planner.network.stage_network import ARC_BYTES, build_network, num_with_positions, with_positions
 from planner.simulator.bounds import lower_bound
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import chain, job, kinds, one_device_per_server
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import coarse_network, paths_by_plan, positioned_network
 
@@ -158,3 +158,12 @@ def test_positions_that_take_too_long_are_out_of_range():
     assert everything == num_with_positions(network, position_ranges(rows, np.zeros(2), 1000.0))
     assert (fewest[0], most[0]) == (1, 1)
     assert len(paths_by_plan(with_positions(network, ranges=(fewest, most)))) == 1
+
+
+def test_a_network_that_does_not_fit_into_memory_is_not_built():
+    """Six layers have 21 intervals; with room for one arc only, none is allocated."""
+    problem = Problem(model=chain(6, {"gpu": 1.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(4))
+    costs, variant = CostModel(problem), problem.variants[0]
+    assert len(build_network(costs, variant, room_bytes=1e6).arcs) > 0
+    with pytest.raises(MemoryError):
+        build_network(costs, variant, room_bytes=ARC_BYTES)

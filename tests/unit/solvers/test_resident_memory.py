@@ -3,7 +3,7 @@
 import pytest
 
 from planner.core.errors import UnsupportedError
-from planner.solvers.resident_memory import STATUS, MemoryWatch, resident_bytes
+from planner.solvers.resident_memory import STATUS, MemoryWatch, resident_bytes, room_bytes
 
 
 @pytest.fixture
@@ -48,3 +48,15 @@ def test_limit_that_holds_is_not_exceeded(status):
 def test_limit_without_a_way_to_see_it_is_refused(tmp_path):
     with pytest.raises(UnsupportedError, match=r"memory limit needs .*missing"):
         MemoryWatch(1e6, status=tmp_path / "missing")
+
+
+def test_room_is_what_a_limit_leaves(status):
+    """5,000,000 bytes less 2,048,000."""
+    assert room_bytes(5e6, status=status(2000)) == 5e6 - 2000 * 1024
+
+
+def test_room_without_a_limit_is_what_the_system_has_left(tmp_path):
+    path = tmp_path / "meminfo"
+    assert room_bytes(None, system=path) == float("inf")
+    path.write_text("MemTotal:  9000 kB\nMemAvailable:  3000 kB\n")
+    assert room_bytes(None, system=path) == 3000 * 1024
