@@ -1,7 +1,7 @@
 """What all ranks of a run agree on, checked before any of them starts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -11,16 +11,19 @@ from executor.play.build import Layers, chain_of
 from executor.play.checker import check_lists
 from executor.play.gradients import TiedWeights
 from executor.play.layout import Layout
+from executor.play.messages import Turn, turns_of
 from executor.play.optimizers import DEFAULT, OptimizerFactory
 from models.module_chain import CountedLoss, ModuleChain
 from planner.core.errors import BadInputError
 from planner.core.plan import Plan
 from planner.io.canonical import sha256_of
 from planner.io.plan_file import PlanFile, read_plan_file, to_tree
-from planner.simulator.schedules import Action, plan_actions
+from planner.simulator.schedules import Action, Op, plan_actions
 
 AnyPlan = Plan | PlanFile | str | Path
 """A plan, a plan file, or the path of one."""
+Turns = Mapping[int, tuple[Turn, ...]]
+"""Of every rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,8 @@ class Design:
     """SHA-256 of the plan file's tree; None: the plan is of no file."""
     training: Training
     loss: LossFunction
+    _turns: dict[tuple[int, bool], Turns] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Those asked for so far."""
 
     @classmethod
     def of(
@@ -92,6 +97,14 @@ class Design:
         """Samples of a training step."""
         return self.layout.num_pipelines * self.plan.num_microbatches * self.plan.micro_batch
 
+    def turns(self, pipeline: int, *, training: bool) -> Turns:
+        """Turns of every rank of a pipeline, by rank; the forwards alone for an evaluation. Worked out once."""
+        key = (pipeline, training)
+        if key not in self._turns:
+            lists = self.lists if training else tuple(_forwards(actions) for actions in self.lists)
+            self._turns[key] = turns_of(lists, self.layout, pipeline=pipeline)
+        return self._turns[key]
+
     @property
     def tied(self) -> tuple[TiedWeights, ...]:
         """Weights that stages on different device groups have in common, in order of their owners."""
@@ -120,6 +133,10 @@ def _loss_of(training: Training, chain: ModuleChain) -> LossFunction:
             f"executor: the loss of model {chain.name!r} counts by itself; leave count out, or give a loss_fn that sums"
         )
     return CountedLoss(part=lambda output, targets, total: loss(output, targets) / total, count=count)
+
+
+def _forwards(actions: Sequence[Action]) -> tuple[Action, ...]:
+    return tuple(action for action in actions if action.op is Op.FORWARD)
 
 
 def _one_of_each_group(stages: Sequence[int], num_groups: int) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from executor.play.clock import clock_for
 from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
 from executor.play.gradients import GradientSync, groups_of
 from executor.play.layout import Layout, Role
-from executor.play.messages import turns_of
 from executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
 from executor.play.pace import FullSpeed, Pace
 from executor.play.stage import StageModule
@@ -27,7 +26,7 @@ from executor.run.script_faults import tell_faults
 from executor.run.watched_transport import WatchedTransport
 from executor.run.world import World
 from planner.core.errors import BadInputError
-from planner.simulator.schedules import Action, Op
+from planner.simulator.schedules import Action
 
 PaceMaker = Callable[[Role], Pace]
 """Makes the pace of a rank."""
@@ -160,8 +159,8 @@ def assemble(
         device=device,
         global_batch=design.global_batch,
         loss=design.loss,
-        turns=turns_of(design.lists, design.layout, pipeline=role.pipeline)[role.rank],
-        forward_turns=turns_of(_forwards(design.lists), design.layout, pipeline=role.pipeline)[role.rank],
+        turns=design.turns(role.pipeline, training=True)[role.rank],
+        forward_turns=design.turns(role.pipeline, training=False)[role.rank],
         sync=GradientSync(
             layout=design.layout, role=role, transport=transport, parameters=parameters, tied=design.tied, device=device
         ),
@@ -209,16 +208,10 @@ def transport_of(design: Design, *, tagged: bool, distributed: Distributed = TOR
 def _pairs(design: Design) -> list[tuple[int, int]]:
     """Source and target of all messages between ranks, ascending."""
     turns = (
-        own
-        for pipeline in range(design.layout.num_pipelines)
-        for own in turns_of(design.lists, design.layout, pipeline=pipeline).values()
+        own for pipeline in range(design.layout.num_pipelines) for own in design.turns(pipeline, training=True).values()
     )
     sends = (message for own in turns for turn in own for message in turn.sends if not message.is_local)
     return sorted({(message.source, message.target) for message in sends})
-
-
-def _forwards(lists: Sequence[Sequence[Action]]) -> list[list[Action]]:
-    return [[action for action in actions if action.op is Op.FORWARD] for actions in lists]
 
 
 def _own_device() -> torch.device:
@@ -245,13 +238,14 @@ def _share_layers(
     ranks = design.layout.sharing_ranks(role)
     if len(ranks) == 1:
         return
-    if ranks not in groups:
-        raise BadInputError("executor: tensor parallelism needs a process for each device")
     for stage in stages:
         first = design.plan.stages[stage.index].start
         for offset, module in enumerate(stage.layers):
             layer = design.chain.layers[first + offset]
-            stage.layers[offset] = share_layer(module, layer, groups[ranks], device)
+            if layer.tensor_parallel is not None and ranks not in groups:
+                raise BadInputError("executor: tensor parallelism needs a process for each device")
+            if layer.tensor_parallel is not None:
+                stage.layers[offset] = share_layer(module, layer, groups[ranks], device)
 
 
 def _named(stages: Sequence[StageModule], owners: Mapping[str, str]) -> dict[int, dict[str, nn.Parameter]]:

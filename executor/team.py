@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
@@ -89,8 +89,18 @@ class Team:
 
         The team may be told to do something else then.
         """
-        with ThreadPoolExecutor(len(self.pipelines), thread_name_prefix="rank") as pool:
-            futures = [pool.submit(self._run, work, pipeline) for pipeline in self.pipelines]
+        futures: list[Future[Answer]] = [Future() for _ in self.pipelines]
+        threads = [
+            threading.Thread(target=self._run, args=(work, pipeline, future), name=f"rank{index}", daemon=True)
+            for index, (pipeline, future) in enumerate(zip(self.pipelines, futures, strict=True))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            wait(futures)
+        except KeyboardInterrupt:  # daemons: nobody waits for those that sleep
+            self._hub.break_up()
+            raise
         faults = [fault for future in futures if (fault := future.exception())]
         if faults:
             self._hub.mend()
@@ -100,12 +110,12 @@ class Team:
             raise fault
         return [future.result() for future in futures]
 
-    def _run(self, work: Callable[[Pipeline], Answer], pipeline: Pipeline) -> Answer:
+    def _run(self, work: Callable[[Pipeline], Answer], pipeline: Pipeline, future: "Future[Answer]") -> None:
         try:
-            return self._on_stream(pipeline.role.rank, lambda: work(pipeline))
-        except BaseException:
+            future.set_result(self._on_stream(pipeline.role.rank, lambda: work(pipeline)))
+        except BaseException as fault:
             self._hub.break_up()
-            raise
+            future.set_exception(fault)
 
     def _on_stream(self, rank: int, work: Callable[[], Answer]) -> Answer:
         stream: AbstractContextManager[object] = nullcontext()

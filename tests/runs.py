@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from planner.core.run_record import (
     CheckRecord,
+    DilationRecord,
     RunMode,
     RunRecord,
     StageFigures,
@@ -61,5 +62,10 @@ RUN = RunRecord(
 """A step of warm-up, a clean one of 10 s, and one that other programs disturbed."""
 
 CONTAMINATED = replace(RUN, contaminated=True, steps=(step(30.0), step(10.0, share=0.3), step(10.0, share=0.1)))
-DILATED = replace(RUN, mode=RunMode.DILATED, measured_s=8.08)
-"""1 % above what was predicted."""
+DILATED = replace(
+    RUN,
+    mode=RunMode.DILATED,
+    measured_s=8.08,
+    dilation=DilationRecord(time_scale=0.5, stand_ins=True, one_process=True, late_share=0.0075),
+)
+"""1 % above what was predicted, in half the time."""

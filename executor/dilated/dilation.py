@@ -8,6 +8,7 @@ which things really happened, with all that the runtime takes beside.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from executor.dilated.bookings import Bookings, bookings_of
@@ -55,16 +56,24 @@ class Dilation:
         self._begin_s = self._end_s = timer.now()
         self._services: dict[tuple[str, int], int] = defaultdict(int)
         """How often each message has been received, and the gradients of each stage been summed."""
+        self._due_s = self._end_s
+        """When the next action can begin at the earliest."""
+        self.time_scale = 1.0
+        """Multiplies all planned times; 0: everything as fast as it goes."""
         self.overrun_s = 0.0
         """Of the step: how much longer than planned its work really took. More than a little spoils its times."""
+        self.late_s = 0.0
+        """Of the step: how much later than they could have, all in all, its actions began, and ended."""
 
     def start(self) -> None:
         """See :class:`executor.play.pace.Pace`."""
-        self.overrun_s = 0.0
+        self.overrun_s = self.late_s = 0.0
+        self._due_s = self._timer.now()
 
     def begin(self) -> None:
         """See :class:`executor.play.pace.Pace`."""
         self._begin_s = self._timer.now()
+        self.late_s += self._begin_s - self._due_s
 
     def finish(self, kind: str, stage: int, num_samples: int) -> None:
         """See :class:`executor.play.pace.Pace`."""
@@ -72,27 +81,34 @@ class Dilation:
         deadline_s = self._deadline_s(kind, stage, num_samples)
         self.overrun_s += max(0.0, done_s - deadline_s)
         self._timer.wait_until(deadline_s)
-        self._end_s = self._timer.now()
+        self._end_s = self._due_s = self._timer.now()
+        self.late_s += self._end_s - deadline_s
 
     def sent(self, message: Message) -> None:
         """See :class:`executor.play.pace.Pace`."""
-        self._links.join(self._bookings.transfers[message.number], self._end_s)
+        self._links.join(self._bookings.transfers[message.number], self._end_s, time_scale=self.time_scale)
 
     def received(self, message: Message) -> None:
         """See :class:`executor.play.pace.Pace`."""
         booking = self._bookings.transfers[message.number]
-        self._timer.wait_until(self._end_of(booking, ("message", message.number)))
+        end_s = self._end_of(booking, ("message", message.number))
+        self._due_s = max(self._due_s, end_s)
+        self._timer.wait_until(end_s)
 
     def _deadline_s(self, kind: str, stage: int, num_samples: int) -> float:
         match kind:
             case "sync":
                 booking = self._bookings.syncs[stage]
-                self._links.join(booking, self._begin_s)
+                self._links.join(booking, self._begin_s, time_scale=self.time_scale)
                 return self._end_of(booking, ("sync", stage))
             case "update":
-                return self._begin_s + self._update_s
+                return self._begin_s + self.time_scale * self._update_s
             case _:
-                return self._begin_s + self._times.action_s(Op(kind), stage, num_samples)
+                return self._begin_s + self.time_scale * self.planned_s(kind, stage, num_samples)
+
+    def planned_s(self, kind: str, stage: int, num_samples: int) -> float:
+        """Of an action on so many samples, over all replicas; as planned, whatever the time scale."""
+        return self._times.action_s(Op(kind), stage, num_samples)
 
     def _end_of(self, booking: Booking, what: tuple[str, int]) -> float:
         """When a booking ends, as soon as all have joined it: they do at about the same time."""
@@ -124,8 +140,12 @@ def dilation(
         A file that all ranks can write, on one machine; every run needs a new one.
     """
 
+    @cache
+    def booked(pipeline: int) -> Bookings:
+        return bookings_of(times, lists, layout, pipeline=pipeline)
+
     def pace_of(role: Role) -> Pace:
-        bookings = bookings_of(times, lists, layout, pipeline=role.pipeline)
+        bookings = booked(role.pipeline)
         return Dilation(
             role,
             times=times,

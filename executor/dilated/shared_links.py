@@ -57,14 +57,14 @@ class SharedLinks:
         self._free_s: NDArray[np.float64] = np.frombuffer(memory, dtype=_LINK, count=num_links)
         self._rows = np.frombuffer(memory, dtype=_ROW, count=num_bookings, offset=links_bytes)
 
-    def join(self, booking: Booking, ready_s: float) -> None:
-        """Say that a part is ready; with the last one the booking is served."""
+    def join(self, booking: Booking, ready_s: float, *, time_scale: float = 1.0) -> None:
+        """Say that a part is ready; with the last one the booking is served, for so many times its seconds."""
         with self._locked():
             row = self._rows[booking.number]
             row["joined"] += 1
             row["ready_s"] = max(row["ready_s"], ready_s)
             if row["joined"] == booking.num_parts:
-                self._serve(booking)
+                self._serve(booking, time_scale * booking.seconds)
 
     def end_of(self, booking: Booking, service: int) -> float | None:
         """When a booking ends, served for the n-th time; None while parts are missing.
@@ -75,10 +75,10 @@ class SharedLinks:
             row = self._rows[booking.number]
             return float(row["end_s"]) if row["served"] >= service else None
 
-    def _serve(self, booking: Booking) -> None:
+    def _serve(self, booking: Booking, seconds: float) -> None:
         row = self._rows[booking.number]
         links = list(booking.links)
-        end_s = max([float(row["ready_s"]), *self._free_s[links].tolist()]) + booking.seconds
+        end_s = max([float(row["ready_s"]), *self._free_s[links].tolist()]) + seconds
         self._free_s[links] = end_s
         self._rows[booking.number] = (0.0, end_s, 0, row["served"] + 1)
 

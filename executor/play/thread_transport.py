@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -57,7 +57,9 @@ class Hub:
 
     def __init__(self, world_size: int) -> None:
         self.everyone = tuple(range(world_size))
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = [threading.Condition(self._lock) for _ in self.everyone]
+        """Of each rank: what it waits for may have come. Nobody is woken for the messages of others."""
         self._mail: dict[Key, Parcel] = {}
         self._rounds: dict[tuple[tuple[int, ...], int], dict[int, object]] = defaultdict(dict)
         self._numbers: dict[tuple[int, tuple[int, ...]], itertools.count[int]] = defaultdict(itertools.count)
@@ -70,13 +72,13 @@ class Hub:
 
     def break_up(self) -> None:
         """Let everyone who waits fail."""
-        with self._changed:
+        with self._lock:
             self._broken = True
-            self._changed.notify_all()
+            self._wake(self.everyone)
 
     def mend(self) -> None:
         """Begin anew, once all have stopped."""
-        with self._changed:
+        with self._lock:
             self._mail.clear()
             self._rounds.clear()
             self._numbers.clear()
@@ -84,29 +86,34 @@ class Hub:
 
     def put(self, key: Key, parcel: Parcel) -> None:
         """Leave a message."""
-        with self._changed:
+        with self._lock:
             self._mail[key] = parcel
-            self._changed.notify_all()
+            self._wake((key[1],))
 
     def take(self, key: Key) -> Parcel:
         """Wait for a message."""
-        with self._changed:
-            self._wait(lambda: key in self._mail)
+        with self._lock:
+            self._wait(key[1], lambda: key in self._mail)
             return self._mail.pop(key)
 
     def meet(self, rank: int, ranks: tuple[int, ...], value: object) -> list[object]:
         """Bring a value to the next meeting of some ranks; wait for all of theirs, in the order of `ranks`."""
-        with self._changed:
+        with self._lock:
             number = next(self._numbers[rank, ranks])
             brought = self._rounds[ranks, number]
             brought[rank] = value
-            self._changed.notify_all()
-            self._wait(lambda: len(brought) == len(ranks))
+            if len(brought) == len(ranks):
+                self._wake(ranks)
+            self._wait(rank, lambda: len(brought) == len(ranks))
             self._rounds.pop((ranks, number), None)
             return [brought[other] for other in ranks]
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        self._changed.wait_for(lambda: self._broken or ready())
+    def _wake(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self._changed[rank].notify_all()
+
+    def _wait(self, rank: int, ready: Callable[[], bool]) -> None:
+        self._changed[rank].wait_for(lambda: self._broken or ready())
         if self._broken:
             raise TeamBrokenError("another rank of the process has failed")
 

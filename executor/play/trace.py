@@ -1,6 +1,6 @@
 """What one rank did in one training step, and when."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
@@ -44,5 +44,23 @@ class StepTrace:
     """Of the step's seconds, how many its threads were ready to run but had no processor."""
     memory_pass_s: float | None = None
     """The longer of two fixed passes over memory, before and after the step; None where it is not looked at."""
+    late_s: float = 0.0
+    """In dilated mode: how much later than they could have, all in all, its actions began, and ended."""
     peak_memory_bytes: float | None = None
     """High-water mark of a step that was not timed; None where none was looked at."""
+
+    def in_plan_time(self, time_scale: float) -> "StepTrace":
+        """The same with all seconds divided by the time scale of a dilated run."""
+        spans = (
+            span._replace(
+                ready_s=span.ready_s / time_scale, start_s=span.start_s / time_scale, end_s=span.end_s / time_scale
+            )
+            for span in self.spans
+        )
+        return replace(
+            self,
+            spans=tuple(spans),
+            start_s=self.start_s / time_scale,
+            end_s=self.end_s / time_scale,
+            late_s=self.late_s / time_scale,
+        )

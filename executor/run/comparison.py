@@ -1,7 +1,7 @@
 """A training step of a plan compared with the same step of a single process."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from executor.pipeline import Pipeline
+from executor.play.batch import Batch
 from executor.play.reference import Reference, reference_step
 from executor.play.tensor_parallel import whole
-from executor.run.options import RunOptions, build_pipeline
+from executor.run.options import RunOptions, build_pipeline, build_team
 from executor.run.world import World
 from planner.core.errors import BadInputError
 from planner.core.run_record import CheckRecord, RunMode
@@ -43,11 +44,41 @@ def check_step(plan_file: PlanFile, options: RunOptions, world: World) -> CheckR
         gathered = world.gather(_gradients(pipeline))
         if gathered is None:
             return None
-        chain = options.chain(plan_file)
-        assert chain.loss is not None  # `layers_of` has looked
-        reference = reference_step(chain, batch, chain.loss, seed=options.seed, device=world.device)
-        found = {name: gradient for own in gathered for name, gradient in own.items()}
-        return compare(reference, loss=loss, gradients=found)
+        return _with_one_process(plan_file, options, batch, loss=loss, gathered=gathered, device=world.device)
+
+
+def check_team(plan_file: PlanFile, options: RunOptions) -> CheckRecord:
+    """The same for ranks that are threads of this process.
+
+    Raises
+    ------
+    BadInputError
+        See :func:`check_step`.
+    """
+    plain = replace(options, autocast=None, check_finite=False)
+    with _default_dtype(torch.float64):
+        team, batch = build_team(plan_file, plain, pace=None)
+        for pipeline in team.pipelines:
+            _refuse_batch_norm(pipeline)
+        loss = team.step(batch)
+        gathered = team.each(_gradients)
+        return _with_one_process(plan_file, options, batch, loss=loss, gathered=gathered, device=team.device)
+
+
+def _with_one_process(
+    plan_file: PlanFile,
+    options: RunOptions,
+    batch: Batch,
+    *,
+    loss: float,
+    gathered: Sequence[Mapping[str, Tensor]],
+    device: torch.device,
+) -> CheckRecord:
+    chain = options.chain(plan_file)
+    assert chain.loss is not None  # `layers_of` has looked
+    reference = reference_step(chain, batch, chain.loss, seed=options.seed, device=device)
+    found = {name: gradient for own in gathered for name, gradient in own.items()}
+    return compare(reference, loss=loss, gradients=found)
 
 
 def compare(reference: Reference, *, loss: float, gradients: Mapping[str, Tensor]) -> CheckRecord:

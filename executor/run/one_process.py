@@ -1,56 +1,75 @@
-"""`plan run --one-process`: all ranks as threads of this process, which share one device."""
+"""All ranks of `plan run` as threads of this process, which share one device."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 
-from executor.measure.contamination import RunQueue
+from executor.dilated.dilation import dilation_for
+from executor.loading import PaceMaker
+from executor.pipeline import Pipeline
 from executor.play.batch import Batch
+from executor.play.layout import Layout
+from executor.play.thread_transport import TeamBrokenError
 from executor.play.trace import StepTrace
-from executor.run.options import RunOptions
-from executor.run.outcome import Observer, Outcome, outcome_of
-from executor.run.step_memory import step_peak_bytes
+from executor.run.comparison import check_team
+from executor.run.faults import describe
+from executor.run.loop import Watch, train_rank
+from executor.run.options import RunOptions, build_team
+from executor.run.outcome import Outcome, outcome_of
+from executor.run.run_folder import run_folder
+from executor.run.verdict import verdict
 from executor.team import Team
-from planner.core.checks import require
 from planner.core.run_record import RunMode
 from planner.io.plan_file import PlanFile
 
 
-def run_together(plan_file: PlanFile, options: RunOptions, *, observer: Observer) -> Outcome:
+def run_together(plan_file: PlanFile, options: RunOptions, *, watch: Watch) -> Outcome:
     """Train on one device with a thread, and on a GPU a stream, for each rank.
 
     Raises
     ------
     BadInputError
-        For what needs processes: dilated mode, --check, tensor parallelism.
-    LossError
-        If the loss of a step is no finite number.
+        For tensor parallelism of real layers, which needs processes.
+    StagecutError
+        If a rank fails; it says which one, and where.
     """
-    require(options.mode is RunMode.REAL, "--one-process", "--mode", "real", str(options.mode))
-    require(not options.check, "--one-process", "--check", "left out: it compares processes", options.check)
-    chain = options.chain(plan_file)
-    assert chain.batch is not None  # `layers_of` has looked
-    device = torch.device(options.device) if options.device != "auto" else None
-    team = Team(plan_file, chain, options.training(plan_file), device=device)
-    first = team.pipelines[0]
-    batch = chain.batch(first.global_batch, torch.Generator().manual_seed(options.seed))
-    started, steps = datetime.now(UTC), []
-    for step in range(options.warmup + options.num_steps):
-        steps.append(_step(team, batch))
-        observer(step, steps[-1][0])
-    peaks_bytes = team.each(lambda pipeline: step_peak_bytes(pipeline, batch, shares_device=True))
-    steps = [
-        [replace(trace, peak_memory_bytes=peak) for trace, peak in zip(step, peaks_bytes, strict=True)]
-        for step in steps
-    ]
-    return outcome_of(plan_file, steps, options=options, layout=first.layout, device=team.device, started=started)
+    with ExitStack() as stack:
+        pace = None
+        if options.mode is RunMode.DILATED:
+            torch.set_num_threads(1)
+            pace = _pace_maker(plan_file, options, stack.enter_context(run_folder()))
+        check = check_team(plan_file, options) if options.check else None
+        team, batch = build_team(plan_file, options, pace=pace)
+        started = datetime.now(UTC)
+        traces = _train(team, batch, plan_file=plan_file, options=options, watch=watch)
+    steps = list(zip(*traces, strict=True))
+    outcome = outcome_of(plan_file, steps, options=options, pipeline=team.pipelines[0], together=True, started=started)
+    return replace(outcome, record=replace(outcome.record, check=check))
 
 
-def _step(team: Team, batch: Batch) -> list[StepTrace]:
-    queue = RunQueue()
-    mark = queue.mark()
-    team.step(batch)
-    share = queue.share_since(mark)
-    traces = [pipeline.last_step for pipeline in team.pipelines]
-    return [replace(trace, run_queue_share=share) for trace in traces if trace is not None]
+def _pace_maker(plan_file: PlanFile, options: RunOptions, folder: Path) -> PaceMaker:
+    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
+    return dilation_for(plan_file, layout, folder=folder, timeout_s=options.timeout_s)
+
+
+def _train(
+    team: Team, batch: Batch, *, plan_file: PlanFile, options: RunOptions, watch: Watch
+) -> list[list[StepTrace]]:
+    """Of every rank, its steps."""
+    names = [str(pipeline.role) for pipeline in team.pipelines]
+
+    def be_rank(pipeline: Pipeline) -> list[StepTrace]:
+        own = replace(watch, machine=pipeline.role.rank == 0, shares_device=True)
+        try:
+            return train_rank(pipeline, batch, options=options, iteration_s=plan_file.predicted.iteration_s, watch=own)
+        except TeamBrokenError:
+            raise
+        except Exception as fault:
+            action = None if pipeline.player is None else pipeline.player.action
+            report = describe(fault, pipeline.role, action=action)
+            raise verdict([report], {}, names=names, timeout_s=options.timeout_s) from fault
+
+    return team.each(be_rank)

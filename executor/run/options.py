@@ -8,6 +8,7 @@ import torch
 
 from executor.design import Training
 from executor.dilated.dilation import dilation_for
+from executor.dilated.stand_in_layers import stand_ins
 from executor.loading import PaceMaker, load
 from executor.pipeline import Pipeline
 from executor.play.batch import Batch
@@ -15,6 +16,7 @@ from executor.play.layout import Layout
 from executor.play.optimizers import OptimizerFactory
 from executor.run.layer_source import layers_of
 from executor.run.world import TIMEOUT_S, World
+from executor.team import Team
 from models.module_chain import ModuleChain
 from planner.core.run_record import RunMode
 from planner.io.plan_file import PlanFile
@@ -22,6 +24,8 @@ from planner.io.plan_file import PlanFile
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 MOMENTUM = 0.9
+LARGEST_SCALE = 1000.0
+"""Time scale that processes are patient with before they know it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +51,22 @@ class RunOptions:
     """End with the first loss that is no finite number; dilated mode, where only times matter, never does."""
     autocast: str | None = None
     """`bf16` or `fp16`; None: the layers' own precision."""
+    stand_ins: bool = False
+    """Run layers of next to no work in the place of the model's."""
+    time_scale: float | None = None
+    """Of a dilated run; None: found before its first step."""
 
     def chain(self, plan_file: PlanFile) -> ModuleChain:
         """The layers to run, none of them built."""
+        if self.stand_ins:
+            return stand_ins(plan_file.problem.model)
         return layers_of(plan_file.problem.model, source=self.layers, dropout=0.0 if self.check else None)
+
+    def patience_s(self, plan_file: PlanFile) -> float:
+        """How long one process waits for another: in dilated mode so much longer as an iteration may take."""
+        if self.mode is RunMode.REAL:
+            return self.timeout_s
+        return self.timeout_s + (self.time_scale or LARGEST_SCALE) * plan_file.predicted.iteration_s
 
     def optimizer(self, plan_file: PlanFile) -> OptimizerFactory:
         """The optimizer that the job names, AdamW where it names another one."""
@@ -85,6 +101,16 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
         world=world,
     )
     return pipeline, chain.batch(pipeline.global_batch, torch.Generator().manual_seed(options.seed))
+
+
+def build_team(plan_file: PlanFile, options: RunOptions, *, pace: PaceMaker | None) -> tuple[Team, Batch]:
+    """All parts of the plan as threads of this process, and the global batch."""
+    chain = options.chain(plan_file)
+    assert chain.batch is not None  # `layers_of` has looked
+    device = torch.device(options.device) if options.device != "auto" else None
+    team = Team(plan_file, chain, options.training(plan_file), device=device, pace=pace)
+    global_batch = team.pipelines[0].global_batch
+    return team, chain.batch(global_batch, torch.Generator().manual_seed(options.seed))
 
 
 def _pace_maker(plan_file: PlanFile, options: RunOptions, world: World) -> PaceMaker | None:

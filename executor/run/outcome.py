@@ -1,17 +1,19 @@
 """What came of the steps of a run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median
 
 import torch
 
+from executor.dilated.dilation import Dilation
 from executor.measure.devices import device_title
-from executor.play.layout import Layout
+from executor.pipeline import Pipeline
 from executor.play.trace import Span, StepTrace
 from executor.run.options import RunOptions
 from executor.run.record import Step, record_of
-from planner.core.run_record import RunRecord
+from planner.core.run_record import DilationRecord, RunRecord
 from planner.io.plan_file import PlanFile, installed_versions
 
 Observer = Callable[[int, StepTrace], None]
@@ -25,8 +27,6 @@ class Outcome:
     record: RunRecord
     typical: tuple[StepTrace, ...]
     """Of all ranks, for the step that took about the measured time."""
-    overrun_s: float = 0.0
-    """In dilated mode, how much longer than planned the work of a rank itself took in a step, at most."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -44,19 +44,41 @@ def outcome_of(
     steps: Sequence[Step],
     *,
     options: RunOptions,
-    layout: Layout,
-    device: torch.device,
+    pipeline: Pipeline,
+    together: bool,
     started: datetime,
 ) -> Outcome:
-    """Record and typical step of a run, from the traces of all ranks in all steps."""
+    """Record and typical step of a run, from the traces of all ranks in all steps.
+
+    Parameters
+    ----------
+    pipeline
+        Of one of the ranks.
+    together
+        Whether the ranks were threads of one process.
+    """
     record = record_of(
         plan_file,
         steps,
-        layout=layout,
+        layout=pipeline.layout,
         mode=options.mode,
-        device=device_title(device, torch.get_num_threads()),
+        device=device_title(pipeline.device, torch.get_num_threads()),
         started=started,
         versions={**installed_versions(), "torch": torch.__version__},
         warmup=options.warmup,
     )
+    if isinstance(pipeline.pace, Dilation):
+        dilation = DilationRecord(
+            time_scale=pipeline.pace.time_scale,
+            stand_ins=options.stand_ins,
+            one_process=together,
+            late_share=_late_share(record, steps),
+        )
+        record = replace(record, dilation=dilation)
     return Outcome(record=record, typical=tuple(steps[record.typical_step]))
+
+
+def _late_share(record: RunRecord, steps: Sequence[Step]) -> float:
+    """Of the rank that was late the longest; the median over the steps that count."""
+    late = (max(trace.late_s for trace in steps[i]) / record.steps[i].seconds for i in record.counted_steps)
+    return max(0.0, median(late))

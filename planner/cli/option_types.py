@@ -14,6 +14,8 @@ from planner.io.fields import MAX_NUMBER, is_name
 MAX_COUNT = 1_000_000_000
 MAX_LISTED = 1000
 """As in a job file, which is part of a plan file."""
+SMALLEST_SCALE = 1e-9
+"""Of time; the largest one is its inverse."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -78,6 +80,16 @@ def time_limit(text: str) -> float:
     if number is None:
         raise click.BadParameter(f"{text!r} is no number of seconds; write 60, or none for no limit")
     return math.inf if number == 0 or number > MAX_NUMBER else number
+
+
+def time_scale(text: str) -> float | None:
+    """A positive factor; None for `auto`."""
+    number = _number(text)
+    if text.strip() == AUTO:
+        return None
+    if number is None or not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:
+        raise click.BadParameter(f"{text!r} is no factor from {SMALLEST_SCALE:g} to {1 / SMALLEST_SCALE:g}, nor auto")
+    return number
 
 
 def memory_size(text: str) -> float:

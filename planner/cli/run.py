@@ -1,10 +1,7 @@
 """`plan run`: train by a plan, and measure."""
 
 import json
-import math
 import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +18,7 @@ from planner.cli.outputs import announce, print_json, write_file
 from planner.cli.prediction import play
 from planner.cli.repeatable import RepeatableCommand, own_arguments
 from planner.cli.run_choices import RunChoices, run_options
+from planner.cli.run_progress import RunProgress
 from planner.cli.run_view import print_run
 from planner.cli.streams import ClosedPipeError
 from planner.core.errors import BadInputError
@@ -31,20 +29,16 @@ from planner.io.plan_file import PlanFile, read_plan_file
 from planner.io.run_history import DEFAULT_HISTORY, append_run, check_appendable
 from planner.io.run_record import to_tree
 from planner.io.write import check_writable
-from planner.report.labels import seconds_label, stage_labels
+from planner.report.labels import stage_labels
 from planner.report.run_tables import check_label
 from planner.report.run_trace import run_trace
 
 if TYPE_CHECKING:
-    from executor.play.trace import StepTrace
+    from executor.run.options import RunOptions
     from executor.run.outcome import Outcome
 
 LONGEST_TIMEOUT_S = 1e6
 """Where no limit is asked for: eleven days."""
-MAX_OVERRUN = 0.01
-"""Share of a step by which a dilated run may be late for its planned times without a note."""
-LINE_EVERY_S = 1.0
-"""Steps that follow each other faster than this are not all told of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +103,12 @@ def output_options(command: Command) -> Command:
     show_default=True,
     help="Start all ranks again so often after one failed.",
 )
-@click.option("--one-process", is_flag=True, help="All ranks as threads of one process, on one device: a single GPU.")
+@click.option(
+    "--one-process/--own-processes",
+    default=None,
+    help="All ranks as threads of one process, on one device, or each as a process.  [default: own processes; "
+    "in dilated mode one process]",
+)
 @output_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @general_options
@@ -120,14 +119,15 @@ def command(
     max_restarts: int,
     outputs: RunOutputs,
     *,
-    one_process: bool,
+    one_process: bool | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Train by a plan, and measure.
 
     Starts a process for each device of the plan on this machine, trains some steps on random samples, and
-    shows measured beside predicted times. Started by torchrun, it is one rank of a run on several hosts.
+    shows measured beside predicted times. In dilated mode any plan plays on this machine, with small layers
+    in the times of the plan. Started by torchrun, it is one rank of a run on several hosts.
     Exit code 6 if --check finds a difference.
     """
     from executor.run.rank_process import become_rank, is_rank
@@ -136,26 +136,34 @@ def command(
         become_rank()
     if find_spec("torch") is None:
         raise BadInputError("plan run needs torch: pip install 'stagecut[run]'")
+    choices.refuse_idle()
     plan_file = read_plan_file(path)
     timeout_s = min(timeout, LONGEST_TIMEOUT_S)
     if is_rank():
         _be_rank(plan_file, choices, outputs, timeout_s=timeout_s, quiet=quiet, as_json=as_json)
-    elif one_process:
-        outputs.check()
+        return
+    outputs.check()
+    if _before_start(plan_file, choices.options(timeout_s), one_process=one_process, quiet=quiet):
         _be_all_ranks(plan_file, choices, outputs, timeout_s=timeout_s, quiet=quiet, as_json=as_json)
     else:
-        outputs.check()
-        _launch(plan_file, choices, timeout_s=timeout_s, max_restarts=max_restarts, quiet=quiet)
+        _launch(plan_file, timeout_s=timeout_s, max_restarts=max_restarts)
 
 
-def _launch(plan_file: PlanFile, choices: RunChoices, *, timeout_s: float, max_restarts: int, quiet: bool) -> None:
+def _before_start(plan_file: PlanFile, options: "RunOptions", *, one_process: bool | None, quiet: bool) -> bool:
+    """Refuse what cannot run, say what is known of what can; whether all ranks are threads of this process."""
+    from executor.run.preflight import check_run, notes
+
+    preflight = check_run(plan_file, options, one_process=one_process)
+    for note in () if quiet else notes(preflight, options):
+        click.echo(visible(note), err=True)
+    return preflight.together
+
+
+def _launch(plan_file: PlanFile, *, timeout_s: float, max_restarts: int) -> None:
+    from executor.play.layout import Layout
     from executor.run.launch import launch
-    from executor.run.preflight import check_run, warnings
 
-    options = choices.options(timeout_s)
-    layout = check_run(plan_file, options)
-    for warning in () if quiet else warnings(layout, options):
-        click.echo(f"note: {visible(warning)}", err=True)
+    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
     try:
         with unwound():
             launch(
@@ -180,11 +188,12 @@ def _be_rank(
 
     if os.environ["RANK"] == "0" and (fault := former_fault()) is not None:
         click.echo(f"started again after a fault: {visible(fault)}", err=True)
-    num_steps = choices.warmup + choices.steps
+    progress = _progress(plan_file, choices, quiet=quiet)
     run_rank(
         plan_file,
         choices.options(timeout_s),
-        observer=_steps_told(num_steps) if not quiet else lambda _step, _trace: None,
+        observer=progress.step,
+        scaled=progress.scaled,
         finish=lambda outcome: _tell_as_rank(outcome, plan_file, outputs, quiet=quiet, as_json=as_json),
     )
 
@@ -198,10 +207,13 @@ def _tell_as_rank(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, 
 def _be_all_ranks(
     plan_file: PlanFile, choices: RunChoices, outputs: RunOutputs, *, timeout_s: float, quiet: bool, as_json: bool
 ) -> None:
+    from executor.run.loop import Watch
     from executor.run.one_process import run_together
 
-    observer = _steps_told(choices.warmup + choices.steps) if not quiet else lambda _step, _trace: None
-    outcome = run_together(plan_file, choices.options(timeout_s), observer=observer)
+    progress = _progress(plan_file, choices, quiet=quiet)
+    watch = Watch(observer=progress.step, scaled=progress.scaled)
+    with unwound():
+        outcome = run_together(plan_file, choices.options(timeout_s), watch=watch)
     _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json)
 
 
@@ -215,18 +227,8 @@ def _tell(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, *, quiet
         else:
             print_run(outcome.record)
     if not quiet:
-        _note_overrun(outcome)
         announce(written)
     _refuse_difference(outcome.record)
-
-
-def _note_overrun(outcome: "Outcome") -> None:
-    if outcome.overrun_s > MAX_OVERRUN * outcome.record.measured_s:
-        click.echo(
-            f"note: the work itself took up to {seconds_label(outcome.overrun_s)} of a step longer than planned: "
-            "this machine is too slow for these layers in dilated mode; run smaller ones with --layers",
-            err=True,
-        )
 
 
 def _refuse_difference(record: RunRecord) -> None:
@@ -236,19 +238,8 @@ def _refuse_difference(record: RunRecord) -> None:
         raise CheckError(f"--check {check_label(record)}")
 
 
-def _steps_told(num_steps: int) -> "Callable[[int, StepTrace], None]":
-    """Lines on stderr, of rank 0 alone: the first step, the last, and others no faster than they can be read."""
-    last_s = -math.inf
-
-    def tell(step: int, trace: "StepTrace") -> None:
-        nonlocal last_s
-        now_s = time.monotonic()
-        if trace.rank == 0 and (step == num_steps - 1 or now_s - last_s >= LINE_EVERY_S):
-            last_s = now_s
-            seconds = seconds_label(trace.end_s - trace.start_s)
-            click.echo(f"step {step + 1} of {num_steps}: loss {trace.loss:.6g}, {seconds}", err=True)
-
-    return tell
+def _progress(plan_file: PlanFile, choices: RunChoices, *, quiet: bool) -> RunProgress:
+    return RunProgress(choices.warmup + choices.steps, iteration_s=plan_file.predicted.iteration_s, quiet=quiet)
 
 
 def _trace_text(outcome: "Outcome", plan_file: PlanFile) -> str:

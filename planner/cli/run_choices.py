@@ -7,6 +7,7 @@ import click
 
 from planner.cli.files import ModuleFunction
 from planner.cli.option_groups import Command, option_group
+from planner.cli.option_types import time_scale
 from planner.cli.search_options import LARGEST_SEED
 from planner.core.run_record import RunMode
 
@@ -27,6 +28,25 @@ class RunChoices:
     seed: int
     learning_rate: float
     autocast: str | None
+    real_layers: bool
+    time_scale: float | None
+
+    def refuse_idle(self) -> None:
+        """Complain of options that the mode has no use for.
+
+        Raises
+        ------
+        UsageError
+            With what to do about it.
+        """
+        for name, given in (("--time-scale", self.time_scale is not None), ("--real-layers", self.real_layers)):
+            if given and self.mode != RunMode.DILATED:
+                raise click.UsageError(f"{name} is for --mode dilated")
+
+    @property
+    def stand_ins(self) -> bool:
+        """Whether small layers take the place of the model's."""
+        return self.mode == RunMode.DILATED and self.layers is None and not self.real_layers
 
     def options(self, timeout_s: float) -> "RunOptions":
         """The same for the executor, which needs torch."""
@@ -37,12 +57,14 @@ class RunChoices:
             warmup=self.warmup,
             mode=RunMode(self.mode),
             timeout_s=timeout_s,
-            device=self.device,
+            device="cpu" if self.mode == RunMode.DILATED and self.device == "auto" else self.device,
             check=self.check,
             layers=self.layers,
             seed=self.seed,
             learning_rate=self.learning_rate,
             autocast=self.autocast,
+            stand_ins=self.stand_ins,
+            time_scale=self.time_scale,
         )
 
 
@@ -78,5 +100,16 @@ def run_options(command: Command) -> Command:
         click.option("--seed", type=seed, default=0, show_default=True, help="Of weights and samples."),
         click.option("--learning-rate", type=float, default=1e-3, show_default=True, help="Of the job's optimizer."),
         click.option("--autocast", type=click.Choice(["bf16", "fp16"]), help="Compute in this precision."),
+        click.option(
+            "--real-layers", is_flag=True, help="dilated: the model's own layers, not small ones in their place."
+        ),
+        click.option(
+            "--time-scale",
+            type=time_scale,
+            metavar="X|auto",
+            default="auto",
+            show_default=True,
+            help="dilated: everything takes X times as long as planned; auto: as long as this machine needs.",
+        ),
     )
     return option_group(command, options, argument="choices", build=RunChoices)

@@ -5,7 +5,7 @@ import sys
 import click
 
 from planner.core.run_record import ErrorSpread, RunMode, RunRecord
-from planner.report.run_tables import Lines, contamination_label, run_lines, run_stage_tables
+from planner.report.run_tables import Lines, behind_label, contamination_label, run_lines, run_stage_tables
 from planner.report.text_table import print_table
 
 NOTES = {
@@ -21,7 +21,7 @@ def print_run(run: RunRecord) -> None:
     print_table(table, sys.stdout, narrower=narrower)
     click.echo()
     print_lines(run_lines(run))
-    for note in (NOTES.get(run.mode, ""), contamination_label(run)):
+    for note in (NOTES.get(run.mode, ""), behind_label(run), contamination_label(run)):
         if note:
             click.echo(note)
 

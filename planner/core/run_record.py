@@ -14,6 +14,9 @@ MAX_RUN_QUEUE_SHARE = 0.02
 MAX_MEMORY_SLOWDOWN = 1.1
 """Nor is one around which a rank's memory was slower than this many times what it was in its fast quarter of steps."""
 
+MAX_DILATED_ERROR = 0.05
+"""Of a dilated run, whose measured time is the planned one but for the runtime."""
+
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -109,6 +112,24 @@ class CheckRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DilationRecord:
+    """How a run was held to the times of its plan."""
+
+    time_scale: float
+    """Everything took so many times as long as planned; the times of the record are divided by it."""
+    stand_ins: bool
+    """Whether layers of next to no work took the place of the model's."""
+    one_process: bool
+    """Whether the ranks were threads of one process."""
+    late_share: float
+    """Of a step, for which actions began or ended later than they could have: for want of a processor, mostly."""
+
+    def __post_init__(self) -> None:
+        require_positive("dilation", "time_scale", self.time_scale)
+        require_non_negative("dilation", "late_share", self.late_share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One run of a plan."""
 
@@ -145,6 +166,8 @@ class RunRecord:
     """All of them, the warm-up first."""
     stages: tuple[StageRecord, ...]
     check: CheckRecord | None = None
+    dilation: DilationRecord | None = None
+    """None in real runs."""
 
     def __post_init__(self) -> None:
         for field in ("micro_batch", "num_microbatches", "num_pipelines", "global_batch"):
@@ -168,6 +191,16 @@ class RunRecord:
     def error(self) -> float | None:
         """By how much of the prediction the iteration took longer."""
         return relative_error(self.predicted_s, self.measured_s)
+
+    @property
+    def fell_behind(self) -> bool:
+        """Whether a dilated run took much longer than planned because the machine did not keep up with it.
+
+        What one rank is late for adds up along the way with what others are: a quarter of the delay is telling.
+        """
+        if self.dilation is None or self.error is None or self.error <= MAX_DILATED_ERROR:
+            return False
+        return self.dilation.late_share >= (1 - self.predicted_s / self.measured_s) / 4
 
     @property
     def samples_per_s(self) -> float:

@@ -87,6 +87,19 @@ class CheckRecordEntry(Entry):
     """Whether it does."""
 
 
+class DilationEntry(Entry):
+    """How a run was held to the times of its plan."""
+
+    time_scale: Positive
+    """Everything took so many times as long as planned; the times of this record are divided by it."""
+    stand_ins: bool
+    """Whether layers of next to no work took the place of the model's."""
+    one_process: bool
+    """Whether the ranks were threads of one process."""
+    late_share: NonNegative
+    """Largest over the ranks: share of a step for which its actions began or ended later than they could have."""
+
+
 class RunFile(FileEntry):
     """One run of a plan: what was predicted, and what was measured."""
 
@@ -138,3 +151,5 @@ class RunFile(FileEntry):
     """One per stage of a pipeline, in order."""
     check: CheckRecordEntry | None
     """Comparison with a single process; null where none was made."""
+    dilation: DilationEntry | None = None
+    """Of dilated runs; null in real ones."""

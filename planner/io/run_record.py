@@ -2,9 +2,24 @@
 
 from pathlib import Path
 
-from planner.core.run_record import CheckRecord, RunRecord, StageFigures, StageRecord, StepRecord, finite_or_none
+from planner.core.run_record import (
+    CheckRecord,
+    DilationRecord,
+    RunRecord,
+    StageFigures,
+    StageRecord,
+    StepRecord,
+    finite_or_none,
+)
 from planner.io.canonical import Tree
-from planner.io.run_entry import CheckRecordEntry, RunFile, StageFiguresEntry, StageRecordEntry, StepRecordEntry
+from planner.io.run_entry import (
+    CheckRecordEntry,
+    DilationEntry,
+    RunFile,
+    StageFiguresEntry,
+    StageRecordEntry,
+    StepRecordEntry,
+)
 from planner.io.tree import read_document
 from planner.io.validate import validate
 
@@ -45,6 +60,7 @@ def build_run(entry: RunFile) -> RunRecord:
         steps=tuple(_step(step) for step in entry.steps),
         stages=tuple(_stage(stage) for stage in entry.stages),
         check=None if entry.check is None else _check(entry.check),
+        dilation=None if entry.dilation is None else _dilation(entry.dilation),
     )
 
 
@@ -76,6 +92,7 @@ def to_tree(run: RunRecord) -> Tree:
         "steps": [_step_tree(step) for step in run.steps],
         "stages": [_stage_tree(stage) for stage in run.stages],
         "check": None if run.check is None else _check_tree(run.check),
+        "dilation": None if run.dilation is None else _dilation_tree(run.dilation),
     }
 
 
@@ -170,6 +187,24 @@ def _check_tree(check: CheckRecord) -> Tree:
         "largest_gradient_difference": finite_or_none(check.largest_gradient_difference),
         "tolerance": float(check.tolerance),
         "passed": check.passed,
+    }
+
+
+def _dilation(entry: DilationEntry) -> DilationRecord:
+    return DilationRecord(
+        time_scale=entry.time_scale,
+        stand_ins=entry.stand_ins,
+        one_process=entry.one_process,
+        late_share=entry.late_share,
+    )
+
+
+def _dilation_tree(dilation: DilationRecord) -> Tree:
+    return {
+        "time_scale": float(dilation.time_scale),
+        "stand_ins": dilation.stand_ins,
+        "one_process": dilation.one_process,
+        "late_share": float(dilation.late_share),
     }
 
 

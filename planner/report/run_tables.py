@@ -7,6 +7,7 @@ from rich.table import Table
 from planner.core.run_record import (
     MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
+    DilationRecord,
     ErrorSpread,
     RunMode,
     RunRecord,
@@ -62,8 +63,34 @@ def run_lines(run: RunRecord) -> Lines:
         *([] if run.tokens_per_s is None else [("tokens per second", f"{run.tokens_per_s:.4g}")]),
         ("loss", f"{_loss(run.steps[0].loss)} in the first step, {_loss(run.steps[-1].loss)} in the last"),
         *([] if run.check is None else [("check", check_label(run))]),
+        *([] if run.dilation is None else _dilation_lines(run, run.dilation)),
     ]
     return tuple(lines)
+
+
+def behind_label(run: RunRecord) -> str:
+    """A sentence where the machine did not keep up with a dilated run, else empty."""
+    if run.dilation is None or not run.fell_behind:
+        return ""
+    larger = "a larger one" if run.dilation.stand_ins else "a larger one, or leave out --real-layers and --layers"
+    return (
+        f"this machine fell behind: actions began or ended late for up to {percent_label(run.dilation.late_share)} of "
+        "a step, because other ranks, or other programs, had its processors. The error tells nothing about the plan: "
+        f"close other programs, or set --time-scale, here {run.dilation.time_scale:g}, to {larger}"
+    )
+
+
+def duration_label(seconds: float) -> str:
+    """Seconds that somebody waits, for example `9.6 s`, `45 s`, `2 min 5 s` or `1 h 20 min`."""
+    if seconds < 1:
+        return seconds_label(seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, odd_minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {odd_minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def contamination_label(run: RunRecord) -> str:
@@ -171,6 +198,14 @@ def _pair(predicted: str, measured: str) -> str:
 
 def _times(predicted_s: float, measured_s: float) -> str:
     return f"predicted {seconds_label(predicted_s)}, measured {seconds_label(measured_s)}"
+
+
+def _dilation_lines(run: RunRecord, dilation: DilationRecord) -> Lines:
+    here = duration_label(dilation.time_scale * run.measured_s)
+    return (
+        ("time scale", f"{dilation.time_scale:g}: an iteration took {here} here, all times above are divided by it"),
+        ("late", f"actions began or ended late for up to {percent_label(dilation.late_share)} of a step"),
+    )
 
 
 def _loss(loss: float | None) -> str:

@@ -134,13 +134,85 @@ def test_check_that_fails_has_an_exit_code_of_its_own(run):
     assert "check               FAILED" in done.stdout
 
 
-def test_dilated_run_is_no_faster_than_planned(run):
-    """Every action and message is held to its planned time; the real work is nothing beside it."""
-    done = run("chain", "--mode", "dilated", "--steps", "1", "--warmup", "0", "--json")
+@pytest.fixture(scope="module")
+def catalogue_plan(plan, tmp_path_factory):
+    """GPT-2 medium on sixteen GPUs of four types; two share every replica, a stage is computed again."""
+    path = tmp_path_factory.mktemp("catalogue") / "plan.json"
+    choices = ("--micro-batch", "2", "--tensor-parallel", "2", "--pipelines", "1", "--recompute", "always")
+    problem = ("--model", "gpt2-345m", "--cluster", "hetpipe-16", "--global-batch", "16")
+    assert plan("solve", *problem, *choices, "--solver", "greedy", "--quiet", "-o", path).exit_code == 0
+    return path
+
+
+def test_dilated_run_plays_a_plan_of_the_catalogue_with_stand_ins(plan, catalogue_plan, tmp_path):
+    """Sixteen ranks in this process, in the times of the plan: the first lines say how, and how long it takes."""
+    options = ("--steps", "1", "--warmup", "1", "--check", "--json", "--history", tmp_path / "runs.jsonl")
+    done = plan("run", catalogue_plan, "--mode", "dilated", *options)
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    how = answer["dilation"]
+    assert (answer["mode"], how["stand_ins"], how["one_process"]) == ("dilated", True, True)
+    assert answer["check"]["passed"]
+    assert answer["measured_s"] > 0.98 * answer["predicted_s"]
+    assert answer["steps"][-1]["loss"] < answer["steps"][0]["loss"]
+    first, second, *steps = done.stderr.splitlines()
+    assert first.startswith("dilated: 16 ranks as threads of one process")
+    assert second.startswith(f"time scale {how['time_scale']:g}: an iteration, planned to take ")
+    assert "2 steps take about" in second
+    assert [line.partition(":")[0] for line in steps[:1]] == ["step 1 of 2"]
+    assert " left" in steps[0]
+
+
+def test_dilated_run_takes_the_time_scale_that_is_asked_for(plan, catalogue_plan, tmp_path):
+    """Far too small a one: the answer says that this machine fell behind, and for how long."""
+    options = ("--steps", "1", "--warmup", "0", "--time-scale", "0.001", "--history", tmp_path / "runs.jsonl")
+    done = plan("run", catalogue_plan, "--mode", "dilated", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "this machine fell behind: actions began or ended late for up to" in done.stdout
+    assert "--time-scale, here 0.001" in done.stdout
+
+
+def test_dilated_run_of_real_layers_that_do_not_fit_is_refused(plan, tmp_path):
+    """80 B parameters and more; nothing is built."""
+    path = tmp_path / "plan.json"
+    problem = ("--model", "llama3-70b", "--cluster", "three-generations-64", "--global-batch", "64")
+    assert plan("solve", *problem, "--solver", "greedy", "--quiet", "-o", path).exit_code == 0
+    done = plan("run", path, "--mode", "dilated", "--real-layers")
+    assert done.exit_code == 3
+    assert "of memory, but" in done.stderr
+    assert "leave out --real-layers" in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--time-scale", "2"), ("--real-layers",)])
+def test_options_of_dilated_runs_are_refused_without_it(plan, two_stages, options):
+    done = plan("run", two_stages, *options)
+    assert done.exit_code == 2
+    assert f"{options[0]} is for --mode dilated" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "fast"])
+def test_time_scale_must_be_a_positive_factor(plan, two_stages, value):
+    done = plan("run", two_stages, "--mode", "dilated", "--time-scale", value)
+    assert done.exit_code == 2
+    assert "is no factor from 1e-09 to 1e+09, nor auto" in done.stderr
+
+
+def test_dilated_run_of_processes_is_no_faster_than_planned(run):
+    """Layers of one's own; every action and message is held to its planned time."""
+    done = run("chain", "--mode", "dilated", "--steps", "1", "--warmup", "0", "--json", "--own-processes")
     assert done.exit_code == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["mode"] == "dilated"
+    assert (answer["dilation"]["stand_ins"], answer["dilation"]["one_process"]) == (False, False)
     assert answer["measured_s"] > 0.999 * answer["predicted_s"]
+
+
+def test_fault_of_a_thread_names_rank_stage_and_samples(run):
+    done = run("raising", "--one-process")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        "Error: rank 0 (fast/0, stage 1): F of samples [0, 4) on stage 1: ValueError: no such head"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +308,8 @@ def test_one_process_runs_all_ranks_with_the_losses_of_two(run):
     assert len(together["stages"]) == 2
 
 
-def test_one_process_refuses_what_needs_several(refused):
-    assert "--mode must be real" in refused("--layers", f"{LAYERS}:chain", "--one-process", "--mode", "dilated")
-    assert "--check must be left out" in refused("--layers", f"{LAYERS}:chain", "--one-process", "--check")
+def test_one_process_is_checked_too(run):
+    passed, failed = (run(layers, "--one-process", "--check", "--json") for layers in ("chain", "random"))
+    assert (passed.exit_code, failed.exit_code) == (0, 6)
+    assert json.loads(passed.stdout)["check"]["passed"]
+    assert failed.stderr.splitlines()[-1].startswith("Error: --check FAILED: loss differs by")

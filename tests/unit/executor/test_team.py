@@ -1,6 +1,7 @@
 """All ranks in one process."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -116,10 +117,24 @@ def test_a_batch_of_another_size_is_refused() -> None:
         team.step(batch(6))
 
 
-def test_tensor_parallelism_needs_processes() -> None:
+def test_layers_that_devices_divide_need_processes() -> None:
     """Threads have no process groups."""
+    chain = chain_of(layers())
+    divided = replace(chain.layers[0], tensor_parallel=dict)
     with pytest.raises(BadInputError, match="a process for each device"):
-        Team(plan_of((0, 2, 4), tensor_parallel=(2, 1)), layers(), training())
+        Team(
+            plan_of((0, 2, 4), tensor_parallel=(2, 1)), replace(chain, layers=(divided, *chain.layers[1:])), training()
+        )
+
+
+def test_layers_that_devices_compute_whole_need_no_processes() -> None:
+    """The two devices of the first stage have the same gradients, those of a single process."""
+    team = Team(plan_of((0, 2, 4), tensor_parallel=(2, 1)), layers(), training())
+    team.step(batch(8))
+    expected = reference_step(chain_of(layers()), batch(8), nn.functional.mse_loss, seed=0).gradients
+    for pipeline in team.pipelines:
+        for name, parameter in pipeline.named_parameters().items():
+            assert torch.allclose(parameter.grad, expected[name], rtol=1e-12, atol=0)
 
 
 def test_a_list_of_layers_needs_a_loss() -> None:

@@ -9,7 +9,9 @@ import pytest
 from planner.core.run_record import accuracy
 from planner.report.run_tables import (
     accuracy_lines,
+    behind_label,
     contamination_label,
+    duration_label,
     error_label,
     history_table,
     run_lines,
@@ -116,3 +118,37 @@ def test_accuracy_is_a_line_per_mode():
 def test_unknown_errors_are_dashes():
     assert error_label(None) == "-"
     assert spread_label(None) == "no error known"
+
+
+def test_lines_of_a_dilated_run_say_how_long_it_really_took():
+    """8.08 s at a scale of 0.5."""
+    lines = dict(run_lines(DILATED))
+    assert lines["time scale"].startswith("0.5: an iteration took 4.0 s here")
+    assert lines["late"].endswith("0.75 % of a step")
+    assert "late" not in dict(run_lines(RUN))
+
+
+@pytest.mark.parametrize(
+    ("measured_s", "late_share", "behind"),
+    [(8.08, 0.75, False), (10.0, 0.04, False), (10.0, 0.06, True), (800.0, 0.25, True)],
+)
+def test_a_machine_that_fell_behind_is_told_of(measured_s, late_share, behind):
+    """Of 10 s a fifth is beyond the 8 s predicted, a quarter of which is 5 % of a step; within 5 % nothing is said."""
+    late = replace(DILATED, measured_s=measured_s, dilation=replace(DILATED.dilation, late_share=late_share))
+    assert bool(behind_label(late)) is behind
+    assert not behind_label(replace(late, dilation=None))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label"),
+    [
+        (0.25, "250 ms"),
+        (9.6, "9.6 s"),
+        (44.6, "45 s"),
+        (119.7, "2 min 0 s"),
+        (125.0, "2 min 5 s"),
+        (4800.0, "1 h 20 min"),
+    ],
+)
+def test_seconds_that_somebody_waits_are_told_in_minutes_and_hours(seconds, label):
+    assert duration_label(seconds) == label

@@ -91,6 +91,41 @@ def test_work_that_takes_longer_than_planned_is_counted(path):
     assert rank.pace.overrun_s == 0.0
 
 
+def test_everything_takes_as_much_longer_as_the_time_scale_says(path):
+    """Three times F of 2 s, and a message of 3 s on its way from 106."""
+    sender, receiver = (Rank(plan_of((0, 1, 2)), rank, path) for rank in range(2))
+    sender.pace.time_scale = 3.0
+    assert sender.work(Op.FORWARD, 0, 2) == 106.0
+    sender.pace.sent(sender.messages(Op.FORWARD)[0])
+    receiver.pace.received(receiver.messages(Op.FORWARD)[0])
+    assert receiver.timer.time_s == 115.0
+
+
+def test_a_rank_is_late_by_what_it_begins_and_ends_later_than_it_could(path):
+    """0.25 s pass before F of 2 s begins, its work takes 3 s, and half a second passes before the next: 1.75 s."""
+    rank = Rank(plan_of((0, 1)), 0, path)
+    rank.pace.start()
+    rank.timer.time_s += 0.25
+    rank.work(Op.FORWARD, 0, 2, seconds=3.0)
+    rank.timer.time_s += 0.5
+    rank.work(Op.FORWARD, 0, 2)
+    assert rank.pace.late_s == 1.75
+    rank.pace.start()
+    assert rank.pace.late_s == 0.0
+
+
+def test_waiting_for_a_message_is_not_late(path):
+    """There at 105; the rank goes on at 105.5."""
+    sender, receiver = (Rank(plan_of((0, 1, 2)), rank, path) for rank in range(2))
+    sender.work(Op.FORWARD, 0, 2)
+    sender.pace.sent(sender.messages(Op.FORWARD)[0])
+    receiver.pace.start()
+    receiver.pace.received(receiver.messages(Op.FORWARD)[0])
+    receiver.timer.time_s += 0.5
+    receiver.work(Op.FORWARD, 1, 2)
+    assert receiver.pace.late_s == 0.5
+
+
 def test_a_message_may_be_used_when_it_would_have_arrived(path):
     """Sent at 102, though the sender then spends half a second before it gets to it; 3 s on its way."""
     sender, receiver = (Rank(plan_of((0, 1, 2)), rank, path) for rank in range(2))

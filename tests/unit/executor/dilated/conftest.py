@@ -1,0 +1,32 @@
+"""A plan of the catalogue in dilated mode."""
+
+import pytest
+
+from executor.dilated.dilation import dilation_for
+from executor.play.layout import Layout
+from models import build_cluster, build_model
+from planner.cli.prediction import plan_file_of, play
+from planner.core.job import Job, standard_optimizer
+from planner.core.precision import Precision
+from planner.core.problem import Problem
+from planner.io.plan_file import provenance_of
+from planner.solvers.options import SolveOptions
+from planner.solvers.registry import run
+
+
+@pytest.fixture(scope="session")
+def catalogue_plan_file():
+    """gpt-mini on four unlike pairs of GPUs, as `greedy` plans it."""
+    precision = Precision.FP16
+    job = Job(global_batch=32, optimizer=standard_optimizer("adamw", precision), precision=precision)
+    cluster = build_cluster("mixed-server-8")
+    problem = Problem(model=build_model("gpt-mini", precision=precision), cluster=cluster, job=job)
+    result = run(problem, "greedy", SolveOptions())
+    return plan_file_of(play(problem, result.plan), result, provenance_of(problem, {}, seed=0))
+
+
+@pytest.fixture
+def dilated_pace(catalogue_plan_file, tmp_path):
+    """It, and what makes the paces of its ranks."""
+    layout = Layout.of(catalogue_plan_file.plan, catalogue_plan_file.problem.cluster)
+    return catalogue_plan_file, dilation_for(catalogue_plan_file, layout, folder=tmp_path)
