@@ -38,10 +38,20 @@ class Company:
     size: int
     barrier: _Barrier
     finished: _Counter
+    over: _Counter
+    """Not 0 once the first process has said that the rest is left out."""
 
     def meet(self) -> None:
         """Wait until all processes are here."""
         self.barrier.wait()
+
+    def agree_to_stop(self, wish: bool) -> bool:
+        """Whether to leave out the rest: what the first process wishes, told to all; they meet for it."""
+        self.meet()
+        if self.rank == 0 and wish:
+            self.over.value = 1
+        self.meet()
+        return self.over.value > 0
 
     def finish(self) -> None:
         """Count one more piece of work as done by this process."""
@@ -55,7 +65,13 @@ class Company:
 
 def alone() -> Company:
     """A company of this process only."""
-    return Company(rank=0, size=1, barrier=multiprocessing.Barrier(1), finished=multiprocessing.Value("i", 0))
+    return Company(
+        rank=0,
+        size=1,
+        barrier=multiprocessing.Barrier(1),
+        finished=multiprocessing.Value("i", 0),
+        over=multiprocessing.Value("i", 0),
+    )
 
 
 def run_processes(work: Callable[..., T], size: int, *arguments: object) -> list[T]:
@@ -74,8 +90,10 @@ def run_processes(work: Callable[..., T], size: int, *arguments: object) -> list
     started: list[tuple[SpawnProcess, Connection]] = []
     try:
         with _terminal_unheard():  # Python starts a process of its own with the first barrier
-            barrier, finished = context.Barrier(size), context.Value("i", 0)
-            companies = [Company(rank=rank, size=size, barrier=barrier, finished=finished) for rank in range(size)]
+            barrier, finished, over = context.Barrier(size), context.Value("i", 0), context.Value("i", 0)
+            companies = [
+                Company(rank=rank, size=size, barrier=barrier, finished=finished, over=over) for rank in range(size)
+            ]
             started.extend(_start(context, work, company, arguments) for company in companies)
         return _collect(started)
     finally:

@@ -1,6 +1,7 @@
 """Measures the layers of a model on the devices of this machine, with every device at work as in a training."""
 
-import sys
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from executor.measure.devices import AUTOCAST, device_title, device_type_name, u
 from executor.measure.inspection import ChainFacts, inspect_chain
 from executor.measure.kernels import update_bandwidth_bytes_per_s, update_readings
 from executor.measure.processes import Company, run_processes
+from executor.measure.progress import Progress
 from executor.measure.readings import KINDS, Kind, Pass, Reading, Summary, any_clean, summarize
 from executor.measure.samples import draw_samples
 from executor.measure.stage_times import StageTimes, Timing, arriving
@@ -44,6 +46,8 @@ class ProfileChoices:
     in_flight: int = 3
     repetitions: int = 10
     warmup: int = 3
+    time_limit_s: float = math.inf
+    """After it sizes are left out, all but the first, and no more rounds begun than each kind needs one of."""
     tell: bool = False
     """Whether to say on stderr how far it has come."""
 
@@ -115,6 +119,8 @@ class ModelMeasurement:
     update: Summary | None
     """One step of AdamW on the weights of the layers that were timed; None where they have none."""
     num_updated_params: int
+    left_out: tuple[int, ...] = ()
+    """Micro-batch sizes for which there was no time."""
 
     @property
     def contaminated(self) -> bool:
@@ -139,7 +145,7 @@ class _Findings:
     facts: ChainFacts | None
     """From the first process only."""
     readings: tuple[dict[Kind, list[Reading]], ...]
-    """By micro-batch size."""
+    """By micro-batch size, of those that were begun."""
     update: list[Reading]
     num_params: int
 
@@ -173,6 +179,7 @@ def check_choices(choices: ProfileChoices) -> ModuleChain:
 
 def measure(company: Company, choices: ProfileChoices) -> _Findings:
     """One process's part: all processes do the same at the same time."""
+    deadline_s = time.monotonic() + choices.time_limit_s
     device = use_device(choices.device, index=company.rank, threads=choices.threads)
     torch.manual_seed(company.rank)
     chain, autocast = choices.source.chain(), AUTOCAST.get(choices.precision)
@@ -191,9 +198,12 @@ def measure(company: Company, choices: ProfileChoices) -> _Findings:
     stage = StageTimes(chain, timing, device=device)
     readings = []
     for piece, size in enumerate(choices.micro_batches, start=1):
-        if choices.tell and company.rank == 0:
-            sys.stderr.write(f"micro-batches of {size} ...\n")
-        readings.append(stage.readings(here.first(size), company, piece=piece))
+        if company.agree_to_stop(piece > 1 and time.monotonic() >= deadline_s):
+            break
+        what = f"micro-batches of {size}"
+        tell = Progress(what).told if choices.tell and company.rank == 0 else lambda _share: None
+        readings.append(stage.readings(here.first(size), company, piece=piece, deadline_s=deadline_s, tell=tell))
+    repetitions = choices.repetitions if time.monotonic() < deadline_s else 1
     parameters = [parameter for module in stage.modules for parameter in module.parameters()]
     company.meet()
     return _Findings(
@@ -202,15 +212,17 @@ def measure(company: Company, choices: ProfileChoices) -> _Findings:
         device_title=device_title(device, choices.threads),
         facts=facts,
         readings=tuple(readings),
-        update=update_readings(parameters, device, repetitions=choices.repetitions) if parameters else [],
+        update=update_readings(parameters, device, repetitions=repetitions) if parameters else [],
         num_params=sum(parameter.numel() for parameter in parameters),
     )
 
 
 def merge(choices: ProfileChoices, findings: Sequence[_Findings]) -> ModelMeasurement:
-    """What all processes found together."""
+    """What all processes found together, but for the sizes that there was no time for."""
     first = findings[0]
     assert first.facts is not None
+    num_timed = len(first.readings)
+    sizes = choices.micro_batches
     return ModelMeasurement(
         name=first.name,
         device_type=first.device_type,
@@ -219,10 +231,11 @@ def merge(choices: ProfileChoices, findings: Sequence[_Findings]) -> ModelMeasur
         first_layer=choices.layers[0] if choices.layers else 0,
         times=tuple(
             size_times(size, [each.readings[index] for each in findings])
-            for index, size in enumerate(choices.micro_batches)
+            for index, size in enumerate(sizes[:num_timed])
         ),
         update=summarize([reading for each in findings for reading in each.update]) if first.num_params else None,
         num_updated_params=first.num_params,
+        left_out=sizes[num_timed:],
     )
 
 

@@ -96,4 +96,10 @@ def any_clean(readings: Sequence[Reading]) -> bool:
 
 def has_enough(readings: Sequence[Reading], repetitions: int) -> bool:
     """Whether there are so many clean readings, or three times as many in all."""
-    return sum(reading.is_clean for reading in readings) >= repetitions or len(readings) >= 3 * repetitions
+    return done_share(readings, repetitions) >= 1
+
+
+def done_share(readings: Sequence[Reading], repetitions: int) -> float:
+    """How much is there of what is enough: so many clean readings, or three times as many in all."""
+    clean = sum(reading.is_clean for reading in readings)
+    return max(clean / repetitions, len(readings) / (3 * repetitions))

@@ -1,7 +1,9 @@
 """Seconds of the layers of a stage, as one rank of a training sees them."""
 
+import math
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -11,7 +13,7 @@ from executor.measure.contamination import RunQueue
 from executor.measure.inspection import computing
 from executor.measure.passes import Held, TimedStage
 from executor.measure.processes import Company
-from executor.measure.readings import KINDS, Kind, Pass, Reading, has_enough
+from executor.measure.readings import KINDS, Kind, Pass, Reading, done_share
 from executor.measure.samples import Samples
 from executor.play.build import build_layer
 from executor.play.clock import clock_for
@@ -48,8 +50,16 @@ class StageTimes:
             Pass.RECOMPUTED: self._timed_stage([self._segment(i, i + 1, recompute=True) for i in range(stop - start)]),
         }
 
-    def readings(self, samples: Samples, company: Company, *, piece: int) -> dict[Kind, list[Reading]]:
-        """Run one micro-batch size until every process of the company has enough readings.
+    def readings(
+        self,
+        samples: Samples,
+        company: Company,
+        *,
+        piece: int,
+        deadline_s: float = math.inf,
+        tell: Callable[[float], None] = lambda _share: None,
+    ) -> dict[Kind, list[Reading]]:
+        """Run one micro-batch size until every process of the company has enough readings, or time is up.
 
         Micro-batches come and go first in, first out, so that as many are in flight at any time as in a
         pipeline; the kinds of passes take turns.
@@ -60,19 +70,26 @@ class StageTimes:
             One micro-batch, as it arrives at the stage.
         piece
             Number of the work, from 1: those of earlier sizes are done.
+        deadline_s
+            Of time.monotonic; looked at between rounds, once there is one of each kind.
+        tell
+            Told after every round how much of the work is done.
         """
         turns = _Turns(self._stages, samples)
         found: dict[Kind, list[Reading]] = {kind: [] for kind in KINDS}
         with computing(self._device, self._timing.autocast):
             turns.fill(self._timing.in_flight - 1)
             for _ in range(self._timing.warmup):
-                turns.turn()
+                if time.monotonic() < deadline_s:
+                    turns.turn()
             company.meet()
             is_done = False
             while not company.all_finished(piece):
                 for kind, reading in turns.turn():
                     found[kind].append(reading)
-                if not is_done and all(has_enough(each, self._timing.repetitions) for each in found.values()):
+                share = min(done_share(each, self._timing.repetitions) for each in found.values())
+                tell(share)
+                if not is_done and (share >= 1 or (share > 0 and time.monotonic() >= deadline_s)):
                     company.finish()
                     is_done = True
         return found

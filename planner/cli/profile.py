@@ -71,6 +71,9 @@ def model(
     else:
         profile = with_times(others, measurement)
     outputs.write(profile_files.to_tree(profile), profile_files.profile_of)
+    if measurement.left_out and not outputs.quiet:
+        sizes = ", ".join(map(str, measurement.left_out))
+        click.echo(f"note: --time-limit left out micro-batches of {sizes}", err=True)
     if as_json:
         print_json(model_answer(measurement, what, profile_name=profile.name))
     else:
@@ -153,6 +156,7 @@ def _profile_choices(
         in_flight=choices.in_flight,
         repetitions=devices.repetitions,
         warmup=choices.warmup,
+        time_limit_s=choices.time_limit,
         tell=tell,
     )
 

@@ -9,7 +9,7 @@ import click
 
 from planner.cli.files import ModuleFunction, NameOrFile, OutputFile
 from planner.cli.option_groups import Command, option_group
-from planner.cli.option_types import MAX_COUNT, counts
+from planner.cli.option_types import MAX_COUNT, counts, time_limit
 from planner.cli.outputs import announce, write_file
 from planner.core.precision import Precision
 from planner.io.canonical import Tree
@@ -56,6 +56,7 @@ class ModelChoices:
     in_flight: int
     warmup: int
     add_to: str | None
+    time_limit: float
 
 
 def output_options(*, content: str) -> Callable[[Command], Command]:
@@ -105,6 +106,14 @@ def model_options(command: Command) -> Command:
             show_default=True,
             metavar="N",
             help="Rounds that do not count.",
+        ),
+        click.option(
+            "--time-limit",
+            type=time_limit,
+            default="none",
+            show_default=True,
+            metavar="SECONDS",
+            help="Leave out the sizes that are not measured by then.",
         ),
         click.option(
             "--add-to", type=NameOrFile(), metavar="FILE", help="A profile of these layers to add the times to."

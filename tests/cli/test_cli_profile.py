@@ -182,3 +182,17 @@ def keys(tree):
     if isinstance(tree, dict):
         return set(tree) | {inner for item in tree.values() for inner in keys(item)}
     return set()
+
+
+def test_time_limit_leaves_out_all_sizes_but_the_first(plan, torch, tmp_path):
+    """A million rounds are asked for; there is time for one of each of the six kinds."""
+    path = tmp_path / "tiny.json"
+    options = ("--layers", LAYERS, "--micro-batch", "1,2", "--warmup", "0", "--repetitions", "1000000")
+    limits = ("--time-limit", "1e-9", "--threads", "1", "-o", path)
+    done = plan("profile", "model", *options, *limits, "--json")
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["left_out"] == [2]
+    assert [stage["samples"] for stage in answer["stage"]] == [1]
+    assert "note: --time-limit left out micro-batches of 2" in done.stderr
+    assert [[times["samples"] for times in layer["times"]] for layer in answer["layers"]] == [[1]] * 6

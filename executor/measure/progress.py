@@ -1,0 +1,31 @@
+"""How far a measurement has come, on stderr."""
+
+import sys
+import time
+
+EVERY_S = 3.0
+"""Between two lines."""
+
+
+class Progress:
+    """Lines about one piece of work, the first at once.
+
+    Parameters
+    ----------
+    what
+        Its name.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began_s = self._last_s = time.monotonic()
+        sys.stderr.write(f"{what} ...\n")
+
+    def told(self, share: float) -> None:
+        """So much of it is done."""
+        now_s = time.monotonic()
+        if now_s - self._last_s < EVERY_S or not 0 < share < 1:
+            return
+        self._last_s = now_s
+        left_s = (now_s - self._began_s) * (1 / share - 1)
+        sys.stderr.write(f"{self._what}: {share:.0%}, about {left_s:.0f} s left\n")
