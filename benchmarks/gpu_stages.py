@@ -246,11 +246,11 @@ def _timed(
 
 def _at_once(size: int, work: Callable[[Company], T]) -> list[T]:
     """Do something in threads that meet; if one fails, the others stop."""
-    barrier, finished = threading.Barrier(size), _Counter()
+    barrier, finished, over = threading.Barrier(size), _Counter(), _Counter()
 
     def one(rank: int) -> T:
         try:
-            return work(Company(rank=rank, size=size, barrier=barrier, finished=finished))
+            return work(Company(rank=rank, size=size, barrier=barrier, finished=finished, over=over))
         except BaseException:
             finished.value = size
             barrier.abort()
