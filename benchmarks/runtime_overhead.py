@@ -230,6 +230,7 @@ def plan(num_ranks: int, num_microbatches: int) -> Plan:
 
 
 def _steps(pipeline: executor.Pipeline, *, warmup: int, steps: int, watch: Stopwatch | None) -> RankSteps:
+    torch.manual_seed(0)  # all ranks are given the same batch
     batch = (torch.randn(pipeline.global_batch, WIDTH), torch.randn(pipeline.global_batch, WIDTH))
     for _ in range(warmup):
         pipeline.step(batch)

@@ -75,7 +75,8 @@ def test_bug_of_the_script_has_one_traceback_and_one_message(started, ours):
 
 
 @pytest.mark.parametrize(
-    ("how", "message"), [("one", "rank 1: batch: must be a pair"), ("alone", "executor: the plan has 2 devices")]
+    ("how", "message"),
+    [("one", "; rank 1: inputs int, int, targets NoneType"), ("alone", "executor: the plan has 2 devices")],
 )
 def test_under_torchrun_too(started, how, message):
     """A batch that rank 1 alone has wrong, while 0 waits for it; and ranks that have not joined.
