@@ -1,6 +1,7 @@
 """A model as a chain of layers."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,12 +86,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipEdge:
-    """A tensor of its own, made by layer `source` and used by the later layer `target`."""
+    """A tensor of its own, made by layer `source`, used by later layers and last by `target`."""
 
     source: int
     target: int
     num_bytes: float
     """Per sample."""
+    earlier_targets: tuple[int, ...] = ()
+    """Layers between the two that use it as well, increasing: on the way to the last one it passes them anyhow."""
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """All layers that use it, increasing."""
+        return (*self.earlier_targets, self.target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +118,10 @@ class ModelProfile:
         require(len(self.layers) > 0, owner, "layers", "not empty", ())
         require_distinct(owner, "layer names", (layer.name for layer in self.layers))
         for edge in self.skip_edges:
-            inside = 0 <= edge.source < edge.target < len(self.layers)
-            rule = f"forward and inside 0..{len(self.layers) - 1}"
-            require(inside, owner, "skip edge", rule, (edge.source, edge.target))
+            ends = (edge.source, *edge.targets)
+            inside = edge.source >= 0 and edge.target < len(self.layers) and all(a < b for a, b in pairwise(ends))
+            rule = f"forward, to each layer once and inside 0..{len(self.layers) - 1}"
+            require(inside, owner, "skip edge", rule, ends)
             require_non_negative(owner, "skip edge bytes", edge.num_bytes)
 
     @property

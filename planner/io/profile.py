@@ -1,19 +1,20 @@
 """Model profiles as files."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.core.model import Layer, ModelProfile, TimeTable
 from planner.core.precision import Precision
 from planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from planner.io.canonical import Tree, TreeValue
-from planner.io.complaints import Complaints, nearest, shorten
-from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
+from planner.io.complaints import Complaints
+from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
 from planner.io.repetitions import complain_of_repetitions
+from planner.io.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
 from planner.io.tree import Document, Node, read_document
 from planner.io.validate import validate
 
@@ -60,17 +61,6 @@ class LayerEntry(Entry):
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
     tensor_parallel_times: list[SharedTimesEntry] = Field(default_factory=list)
     """The same, measured on several devices that share the layer."""
-
-
-class SkipEdgeEntry(Entry):
-    """A tensor made by one layer and used by a later one that is not its neighbour, or beside the output."""
-
-    source: Index | Name = Field(alias="from")
-    """The layer that makes the tensor: its name, or its index from 0."""
-    target: Index | Name = Field(alias="to")
-    """The later layer that uses it: its name, or its index from 0."""
-    num_bytes: NonNegative = Field(alias="bytes")
-    """Bytes per sample."""
 
 
 class ProfileFile(FileEntry):
@@ -135,8 +125,9 @@ def check_profile(root: Node, complaints: Complaints) -> None:
         _check_times(layer, complaints)
         _check_shared_times(layer, complaints)
     names = [node.value if (node := layer.at("name")) else None for layer in layers]
+    index_of = {name: index for index, name in reversed([*enumerate(names)]) if isinstance(name, str)}
     for edge in root.items("skip_edges"):
-        _check_edge(edge, names, complaints)
+        check_skip_edge(edge, index_of, len(layers), complaints)
 
 
 def build_profile(entry: ProfileFile) -> ModelProfile:
@@ -149,10 +140,7 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
     return ModelProfile(
         name=entry.name,
         layers=tuple(_layer(layer) for layer in entry.layers),
-        skip_edges=tuple(
-            SkipEdge(source=index(edge.source), target=index(edge.target), num_bytes=edge.num_bytes)
-            for edge in entry.skip_edges
-        ),
+        skip_edges=tuple(skip_edge(edge, index) for edge in entry.skip_edges),
         precision=entry.precision,
         sequence_length=entry.sequence_length,
     )
@@ -165,9 +153,7 @@ def to_tree(model: ModelProfile) -> Tree:
         tree["sequence_length"] = model.sequence_length
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
     if model.skip_edges:
-        tree["skip_edges"] = [
-            {"from": edge.source, "to": edge.target, "bytes": float(edge.num_bytes)} for edge in model.skip_edges
-        ]
+        tree["skip_edges"] = [skip_edge_tree(edge) for edge in model.skip_edges]
     return tree
 
 
@@ -200,27 +186,6 @@ def _check_shared_times(layer: Node, complaints: Complaints) -> None:
 
 def _sizes(times: Node) -> tuple[str, ...]:
     return times.keys() if isinstance(times.value, Mapping) else ("1",)
-
-
-def _check_edge(edge: Node, names: Sequence[object], complaints: Complaints) -> None:
-    source, target = (_check_reference(edge.at(key), names, complaints) for key in ("from", "to"))
-    if source is not None and target is not None and source >= target:
-        rule = f"must lead forward, got from layer {source} to layer {target}"
-        complaints.add(edge.line, edge.where, rule)
-
-
-def _check_reference(node: Node | None, names: Sequence[object], complaints: Complaints) -> int | None:
-    """Index of the layer that is meant; None, with a complaint, where there is no such layer."""
-    if node is None or isinstance(node.value, bool) or not isinstance(node.value, int | str):
-        return None
-    if node.value in names:
-        return names.index(node.value)
-    if isinstance(node.value, int) and 0 <= node.value < len(names):
-        return node.value
-    hint = nearest(str(node.value), (name for name in names if isinstance(name, str)))
-    accepted = f"the name of a layer or an index from 0 to {len(names) - 1}"
-    complaints.add(node.line, node.where, f"must be {accepted}, got {shorten(node.value)}{hint}")
-    return None
 
 
 def _layer(entry: LayerEntry) -> Layer:

@@ -29,7 +29,10 @@ Approximated here:
   sum of gradients for every micro-batch, where a synchronous iteration has one in all.
 - A stage of several servers holds one stage on all their devices. The paper could also replicate a pipeline inside a
   server over some of the servers; here a host has its own run of stages, so this is left out but for the whole
-  plan: several identical pipelines, one on every server, or one on every device.
+  plan: several identical pipelines, one on every server, or one on every device. Where the job allows these, they are
+  part of the recursion: for each micro-batch size its minimum over the numbers of pipelines is kept.
+- The model is the chain that it was made, and A is taken over its cuts; in the program a cut may be behind any set
+  of nodes that can come first in the graph.
 - Components may stay idle, since the replicas of a stage must divide the micro-batch.
 - Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
   the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits. Stages that do not fit
@@ -38,7 +41,7 @@ Approximated here:
 - The micro-batch size is tried, not given; the simulator picks among the plans of all sizes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,14 +56,20 @@ from planner.core.share import WHOLE
 from planner.cost.plan_costs import Floats
 from planner.solvers.refusals import require_single_devices
 from planner.solvers.search import Search
-from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_cluster, uniform_variants
+from planner.solvers.uniform_cluster import (
+    Group,
+    UniformCluster,
+    by_micro_batch,
+    uniform_cluster,
+    uniform_variants,
+)
 
 NAME = "pipedream"
 OBJECTIVE = "time per sample of the slowest stage, s"
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """The plan with the shortest slowest stage of every variant; the simulator picks among them; proves nothing.
+    """The plan with the shortest slowest stage of every micro-batch size; the simulator picks; proves nothing.
 
     Raises
     ------
@@ -77,15 +86,20 @@ def solve(problem: Problem, search: Search) -> Result:
     ]
     if not variants:
         raise UnsupportedError(_unknown_pipelines(whole))
+    for alike in by_micro_batch(variants):
+        search.offer_least(_plans(problem, search, whole, alike))
+    return search.result(NAME, proves=False)
+
+
+def _plans(
+    problem: Problem, search: Search, whole: UniformCluster, variants: Sequence[tuple[Variant, UniformCluster]]
+) -> Iterator[tuple[Plan, OwnObjective]]:
     for variant, uniform in variants:
-        if search.out_of_budget:
-            break
-        planned = _plan_that_fits(variant, uniform)
+        planned = None if search.out_of_budget else _plan_that_fits(variant, uniform)
         if planned is not None:
             plan, slowest_s = planned
             per_sample_s = _of_all_pipelines(problem, whole, uniform, slowest_s) / variant.micro_batch
-            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=per_sample_s))
-    return search.result(NAME, proves=False)
+            yield plan, OwnObjective(name=OBJECTIVE, value=per_sample_s)
 
 
 def _is_component(part: UniformCluster, whole: UniformCluster) -> bool:

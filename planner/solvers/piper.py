@@ -12,8 +12,9 @@ parallelism). With N micro-batches per iteration its load, in seconds per micro-
 where w are the bytes of a layer's weights, p its seconds and *bandwidth* is the same between any two
 devices. The time per sample is the largest load of a stage over the samples of a micro-batch. A
 stage keeps y = ceil(s / d) micro-batches, s the replicas of this and all later stages together, and
-the sum over S of a y + b must fit in memory. Edges are those with exactly one end in S; what passes a stage by
-costs it nothing. b has what a layer needs while it runs, so that adds up over the layers too, as if all ran at once.
+the sum over S of a y + b must fit in memory. Edges are those with exactly one end in S, and a tensor has one to
+each layer that uses it, as if it were sent to each; what passes a stage by costs it nothing. b has what a layer
+needs while it runs, so that adds up over the layers too, as if all ran at once.
 
 **Inner choice.** Each layer has configurations with different p, a and b, here with and without
 recomputation. The fastest one is taken everywhere; then the layers that free most of their a y + b for each
@@ -30,30 +31,31 @@ recursion stays within it; the smallest limit that the cluster has enough device
 Approximated here:
 
 - Equal servers with one bandwidth, the slowest link between two devices; its latency counts nothing.
-- A replica computes its part of each micro-batch, b / d samples, so p / d and a are those of that many
-  samples. In Piper a replica takes every d-th micro-batch, so d divides N. y is Piper's, but never
-  above N.
-- All-reduces among the t devices are part of p, from our cost model, which gives a and b of single layers too. A
-  tensor that several later layers read is one edge, to the last of them; Piper has an edge for each.
-- In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where y
-  is less than what our schedule keeps and the plan does not fit, Piper is told of less memory.
+- In Piper a replica takes every d-th micro-batch, so d divides N, and p, a and b are those of a whole micro-batch. That
+  load and that memory are kept, though in the plan each replica computes its part of every micro-batch, so that d
+  divides the samples of one. y is Piper's, but never above N.
+- All-reduces among the t devices are part of p, from our cost model, which gives a and b of single layers too.
+- In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where the
+  plan does not fit, Piper is told of less memory.
 - A stage has part of a server or several whole ones, the latter only where all servers are alike;
   servers are filled in the order of the pipeline.
-- Every micro-batch size and number of identical pipelines P is planned for by itself, with gradients
-  summed over d P replicas, and the simulator picks among these plans. Piper is given a micro-batch, and
-  pipelines that are alike are stages of equal d to it. Its time per sample counts samples of all pipelines.
+- Piper is given a micro-batch; every size is planned for by itself, and the simulator picks among these plans.
+  Identical pipelines are stages of equal d to Piper. Each number P of them is planned for by itself, with gradients
+  summed over d P replicas and samples counted of all, and of each size the plan with the least time per sample kept.
 - Of plans with the same load, one with the fewest replicas is taken.
 - Schedule: 1F1B.
 """
 
 import math
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.core.job import Recompute
 from planner.core.model import ModelProfile
+from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import OwnObjective, Result
 from planner.core.schedule import Schedule
@@ -61,7 +63,7 @@ from planner.cost.layer_times import parts
 from planner.cost.plan_costs import Floats, Ints
 from planner.cost.stage_costs import StageCosts
 from planner.solvers.search import Search
-from planner.solvers.uniform_cluster import Group, UniformCluster, uniform_variants
+from planner.solvers.uniform_cluster import Group, UniformCluster, by_micro_batch, uniform_variants
 
 NAME = "piper"
 OBJECTIVE = "time per sample, s"
@@ -82,30 +84,37 @@ class Division:
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """Piper's best plan for every micro-batch size and number of pipelines; proves nothing.
+    """Piper's best plan for every micro-batch size; the simulator picks; proves nothing.
 
     Raises
     ------
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
-        if search.out_of_budget:
-            break
-        _offer(search, variant, uniform)
+    for alike in by_micro_batch(uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))):
+        search.offer_least(_plans(search, alike))
     return search.result(NAME, proves=False)
 
 
-def _offer(search: Search, variant: Variant, uniform: UniformCluster) -> None:
-    samples = variant.micro_batch * variant.share.num_pipelines
+def _plans(search: Search, variants: Sequence[tuple[Variant, UniformCluster]]) -> Iterator[tuple[Plan, OwnObjective]]:
+    for variant, uniform in variants:
+        planned = None if search.out_of_budget else _plan_that_fits(search, variant, uniform)
+        if planned is not None:
+            plan, load_s = planned
+            samples = variant.micro_batch * variant.share.num_pipelines
+            yield plan, OwnObjective(name=OBJECTIVE, value=load_s / samples)
+
+
+def _plan_that_fits(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
+    """The first plan that fits in memory, for ever less memory told, and its largest load."""
     for part in MEMORY_TOLD:
         division = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
         if division is None:
-            return
+            return None
         plan = uniform.plan(variant, division.stops, division.groups)
         if plan is not None:
-            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=division.load_s / samples))
-            return
+            return plan, division.load_s
+    return None
 
 
 class Piper:
@@ -223,7 +232,8 @@ class Option:
         self._variant, self._uniform, self._chain, self._limit_bytes = variant, uniform, chain, memory_bytes
         layers = np.arange(uniform.costs.problem.model.num_layers)
         self._plain, self._again = (
-            Configuration(self._costs(layers, layers + 1, recompute=mode)) for mode in (False, True)
+            Configuration(self._costs(layers, layers + 1, recompute=mode), self.group.replicas)
+            for mode in (False, True)
         )
         self._communication_s = self._communication()
         self._loads: dict[int, Floats] = {}
@@ -253,7 +263,8 @@ class Option:
         return np.where(fits, first_s, first_s + swaps.lost_s(chain, excess_bytes))
 
     def _costs(self, start: Ints, stop: Ints, *, recompute: bool) -> StageCosts:
-        size = self._variant.micro_batch
+        """With a whole micro-batch on each replica."""
+        size = self._variant.micro_batch * self.group.replicas
         return self._uniform.stage_costs(self.group, micro_batch=size, recompute=recompute, start=start, stop=stop)
 
     def _communication(self) -> Floats:
@@ -272,10 +283,10 @@ class Option:
 
 
 class Configuration:
-    """One way to run every layer: p, a and b, each of shape (L,)."""
+    """One way to run every layer on d replicas: p / d, a and b, each of shape (L,)."""
 
-    def __init__(self, costs: StageCosts) -> None:
-        self.seconds = costs.forward_s + costs.backward_s
+    def __init__(self, costs: StageCosts, num_replicas: int) -> None:
+        self.seconds = (costs.forward_s + costs.backward_s) / num_replicas
         self._kept_bytes, self._fixed_bytes = costs.saved_bytes, costs.static_bytes + costs.working_bytes
 
     def bytes(self, kept: int) -> Floats:
@@ -319,8 +330,10 @@ def _cut_bytes(model: ModelProfile, chain: Chain) -> Floats:
     outputs = np.array([0.0, *(layer.output_bytes for layer in model.layers[:-1]), 0.0])
     cut: Floats = outputs[chain.start] + outputs[chain.stop]
     for edge in model.skip_edges:
-        ends = [(chain.start <= layer) & (layer < chain.stop) for layer in (edge.source, edge.target)]
-        cut = cut + edge.num_bytes * (ends[0] ^ ends[1])
+        before = np.searchsorted(edge.targets, np.arange(model.num_layers + 1))
+        inside, behind = before[chain.stop] - before[chain.start], len(edge.targets) - before[chain.stop]
+        made_inside = (chain.start <= edge.source) & (edge.source < chain.stop)
+        cut = cut + edge.num_bytes * np.where(made_inside, behind, inside)
     return cut
 
 

@@ -5,7 +5,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
@@ -136,6 +136,20 @@ class Search:
         """Simulate a plan of a planner that minimises something else, and keep what it minimises with the plan."""
         (seconds,) = self.offer([plan], own_objective)
         return seconds
+
+    def offer_least(self, plans: Iterable[tuple[Plan, OwnObjective]]) -> None:
+        """Simulate the one plan of which its planner minimises the least, the first of several such.
+
+        It is simulated even where looking for further plans ends in an error.
+        """
+        least: tuple[Plan, OwnObjective] | None = None
+        try:
+            for plan, own_objective in plans:
+                if least is None or own_objective.value < least[1].value:
+                    least = plan, own_objective
+        finally:
+            if least is not None:
+                self.offer_with(*least)
 
     def offer_by_bound(
         self, plans: Sequence[Plan], own_objective: Callable[[Plan], OwnObjective] | None = None

@@ -258,3 +258,13 @@ def uniform_variants(
     if not found:
         raise unequal[0]
     return sorted(found, key=lambda pair: pair[1].num_devices)
+
+
+def by_micro_batch(
+    variants: Sequence[tuple[Variant, UniformCluster]],
+) -> list[list[tuple[Variant, UniformCluster]]]:
+    """The variants of each micro-batch size, which differ in the number of pipelines."""
+    found = dict[int, list[tuple[Variant, UniformCluster]]]()
+    for variant, uniform in variants:
+        found.setdefault(variant.micro_batch, []).append((variant, uniform))
+    return [*found.values()]

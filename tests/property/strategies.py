@@ -96,7 +96,9 @@ def models(draw, *, max_layers=7, measured=TYPE_NAMES):
     edges = ()
     if num_layers >= 3 and draw(st.booleans()):
         source = draw(st.integers(0, num_layers - 3))
-        edges = (SkipEdge(source=source, target=draw(st.integers(source + 2, num_layers - 1)), num_bytes=2.0),)
+        target = draw(st.integers(source + 2, num_layers - 1))
+        earlier = (source + 1,) if draw(st.booleans()) else ()
+        edges = (SkipEdge(source=source, target=target, num_bytes=2.0, earlier_targets=earlier),)
     return ModelProfile(name="chain", layers=chain, skip_edges=edges, precision=Precision.FP16)
 
 

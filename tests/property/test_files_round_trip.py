@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from itertools import combinations
 from string import ascii_lowercase
 
 from hypothesis import assume, given, settings
@@ -86,12 +87,15 @@ def profiles(draw, precision=None):
         for name in draw(st.lists(names, min_size=1, max_size=4, unique=True))
         for shared in (draw(st.none() | amounts),)
     )
-    ends = [(i, j) for i in range(len(layers)) for j in range(i + 1, len(layers))]
+    ends = [ends for number in (2, 3, 4) for ends in combinations(range(len(layers)), number)]
     edges = draw(st.lists(st.sampled_from(ends), max_size=2)) if ends else []
     return ModelProfile(
         name=draw(names),
         layers=layers,
-        skip_edges=tuple(SkipEdge(source=i, target=j, num_bytes=draw(amounts)) for i, j in edges),
+        skip_edges=tuple(
+            SkipEdge(source=source, target=last, earlier_targets=tuple(earlier), num_bytes=draw(amounts))
+            for source, *earlier, last in edges
+        ),
         precision=precision or draw(st.sampled_from(Precision)),
         sequence_length=draw(st.none() | st.integers(1, 10**9)),
     )

@@ -1,6 +1,6 @@
 """A graph made a chain of layers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from planner.core.precision import Precision
@@ -40,11 +40,16 @@ def chain_of(
             _layer(graph, group, name, (outputs.get(index, 0.0), owned.get(index, 0.0), copied.get(index, 0.0)))
             for index, (group, name) in enumerate(zip(groups, names, strict=True))
         ),
-        skip_edges=tuple(
-            SkipEdge(source=source, target=target, num_bytes=num_bytes)
-            for (source, target), num_bytes in sorted(skips.items())
-        ),
+        skip_edges=skip_edges_of(skips),
         precision=precision,
+    )
+
+
+def skip_edges_of(sizes: Mapping[tuple[int, ...], float]) -> tuple[SkipEdge, ...]:
+    """Skip edges from their bytes, by the layer that makes a tensor and all that use it, increasing."""
+    return tuple(
+        SkipEdge(source=source, target=last, earlier_targets=tuple(earlier), num_bytes=num_bytes)
+        for (source, *earlier, last), num_bytes in sorted(sizes.items())
     )
 
 
@@ -85,17 +90,17 @@ def _layer(graph: TaskGraph, group: Group, name: str, crossing: tuple[float, flo
     )
 
 
-def _crossings(graph: TaskGraph, layer_of: dict[int, int]) -> tuple[dict[int, float], dict[tuple[int, int], float]]:
-    """Bytes that layers hand to the next one, and that pass by further ones."""
+def _crossings(graph: TaskGraph, layer_of: dict[int, int]) -> tuple[dict[int, float], dict[tuple[int, ...], float]]:
+    """Bytes that layers hand to the next one; and that pass by further ones, by maker and users."""
     outputs: dict[int, float] = {}
-    skips: dict[tuple[int, int], float] = {}
+    skips: dict[tuple[int, ...], float] = {}
     for tensor in graph.tensors:
         source = layer_of[tensor.source]
-        target = max((layer_of[user] for user in tensor.users), default=source)
-        if target == source + 1:
+        ends = tuple(sorted({source, *(layer_of[user] for user in tensor.users)}))
+        if ends == (source, source + 1):
             outputs[source] = outputs.get(source, 0.0) + tensor.num_bytes
-        elif target > source and tensor.num_bytes > 0:
-            skips[source, target] = skips.get((source, target), 0.0) + tensor.num_bytes
+        elif len(ends) > 1 and tensor.num_bytes > 0:
+            skips[ends] = skips.get(ends, 0.0) + tensor.num_bytes
     return outputs, skips
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from planner.io.readers.chain import skip_edges_of
 from planner.io.readers.merging import coarser_runs
 from planner.io.readers.naming import names_of_runs
 
@@ -90,15 +91,12 @@ def _sum(tables: Sequence[TimeTable]) -> TimeTable | None:
 
 def _edges(edges: Sequence[SkipEdge], run_of: dict[int, int]) -> tuple[SkipEdge, ...]:
     """Edges between merged layers; those inside of one are gone."""
-    crossing: dict[tuple[int, int], float] = {}
+    crossing: dict[tuple[int, ...], float] = {}
     for edge in edges:
-        ends = run_of[edge.source], run_of[edge.target]
-        if ends[0] < ends[1]:
+        ends = tuple(sorted({run_of[layer] for layer in (edge.source, *edge.targets)}))
+        if len(ends) > 1:
             crossing[ends] = crossing.get(ends, 0.0) + edge.num_bytes
-    return tuple(
-        SkipEdge(source=source, target=target, num_bytes=num_bytes)
-        for (source, target), num_bytes in sorted(crossing.items())
-    )
+    return skip_edges_of(crossing)
 
 
 def _measured(layer: Layer) -> frozenset[tuple[str, int, tuple[int, ...]]]:

@@ -87,6 +87,36 @@ def test_skip_edges_take_names_or_indices():
     assert [(edge.source, edge.target) for edge in read(HEAD + layers + edges).skip_edges] == [(0, 2), (0, 1)]
 
 
+def test_a_skip_edge_leads_to_one_layer_or_to_several_in_any_order():
+    """Layers 1, 2 and 3 use what layer 0 makes; it passes each boundary on the way once."""
+    layers = "".join(f"- {{name: {name}, params_bytes: 0}}\n" for name in "abcd")
+    edges = "skip_edges:\n- {from: a, to: [d, 1, c], bytes: 1}\n- {from: a, to: [d], bytes: 2}\n"
+    model = read(HEAD + layers + edges)
+    assert [edge.targets for edge in model.skip_edges] == [(1, 2, 3), (3,)]
+    assert model.boundary_bytes().tolist() == [0.0, 3.0, 3.0, 3.0, 0.0]
+    assert [edge["to"] for edge in to_tree(model)["skip_edges"]] == [[1, 2, 3], 3]
+
+
+def test_faults_of_several_users_are_told(complaints_of):
+    layers = "".join(f"- {{name: {name}, params_bytes: 0}}\n" for name in "abc")
+    edges = (
+        "skip_edges:\n"
+        "- {from: b, to: [a, c], bytes: 1}\n"
+        "- {from: a, to: [c, 2], bytes: 1}\n"
+        "- {from: a, to: [z, 1.5], bytes: 1}\n"
+        "- {from: a, to: [], bytes: 1}\n"
+    )
+    found = complaints_of(profile_of, HEAD + layers + edges)
+    assert found[0].endswith("skip_edges[0]: must lead forward, got from layer 1 to layer 0")
+    assert found[1].endswith("skip_edges[1].to[1]: layer 2 appears twice, first on line 9")
+    assert any(
+        "skip_edges[2].to[0]: must be the name of a layer or an index from 0 to 2, got 'z'" in line for line in found
+    )
+    assert any("skip_edges[2].to[1]: must be a whole number" in line and "got 1.5" in line for line in found)
+    assert any("skip_edges[3].to: must be" in line and "got an empty list" in line for line in found)
+    assert len(found) == 5
+
+
 def test_every_fault_of_a_file_is_reported_at_once(complaints_of):
     text = (
         "schema: 1\n"

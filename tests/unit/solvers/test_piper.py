@@ -52,19 +52,20 @@ def load_s(variant, uniform, group, start, stop, *, replicas):
     model, policy = uniform.costs.problem.model, uniform.costs.problem.job.recompute
 
     def costs(recompute, first, last):
-        size = variant.micro_batch
+        size = variant.micro_batch * group.replicas
         ends = {"start": np.array([first]), "stop": np.array([last])}
         return uniform.stage_costs(group, micro_batch=size, recompute=recompute, **ends)
 
     kept, layers = min(math.ceil(replicas / group.replicas), variant.num_microbatches), []
     for index in range(start, stop):
         plain, again = (costs(recompute, index, index + 1) for recompute in (False, True))
-        seconds, lost_s = plain.forward_s[0] + plain.backward_s[0], again.backward_s[0] - plain.backward_s[0]
+        seconds = (plain.forward_s[0] + plain.backward_s[0]) / group.replicas
+        lost_s = (again.backward_s[0] - plain.backward_s[0]) / group.replicas
         sizes = [own.static_bytes[0] + kept * own.saved_bytes[0] + own.working_bytes[0] for own in (plain, again)]
         layers.append((seconds, lost_s, *sizes))
     compute_s = kept_configuration_s(layers, limit_bytes=uniform.memory_bytes, policy=policy)
     edges = [(index, index + 1, own.output_bytes) for index, own in enumerate(model.layers[:-1])]
-    edges += [(edge.source, edge.target, edge.num_bytes) for edge in model.skip_edges]
+    edges += [(edge.source, target, edge.num_bytes) for edge in model.skip_edges for target in edge.targets]
     cut = sum(size for source, target, size in edges if (start <= source < stop) != (start <= target < stop))
     cut_bytes = 2 * variant.micro_batch * cut / group.replicas
     params = [
@@ -171,6 +172,43 @@ def test_what_passes_a_stage_by_costs_it_nothing():
     assert divided_by(problem).own_objective.value == 6.0
 
 
+def test_a_tensor_has_an_edge_to_each_layer_that_uses_it():
+    """4 bytes from the first layer to the other three, at 2 bytes/s, and layers of 2 s on two devices.
+
+    Cut behind the second: 4 + 2 x 2 x 4 / 2 = 12 s for both stages. Behind the first: 2 + 3 x 4 = 14 s, behind the
+    third 6 + 4 = 10 s, all of them on one device 8 s. At 8 bytes/s: 4 + 2 = 6 s in the middle, 2 + 3 and 6 + 3
+    or 6 + 1 and 2 + 1 beside it.
+    """
+    edge = SkipEdge(source=0, target=3, num_bytes=4.0, earlier_targets=(1, 2))
+    model = replace(chain(4, {"gpu": 2.0}), skip_edges=(edge,))
+
+    def least(bytes_per_s):
+        cluster = one_device_per_server("gpu", "gpu", network=Link(bandwidth_bytes_per_s=bytes_per_s))
+        result = divided_by(Problem(model=model, cluster=cluster, job=job(3)))
+        return result.own_objective.value, shapes(result.plan)
+
+    assert least(2.0) == (8.0, [(4, 1, 1)])
+    assert least(8.0) == (6.0, [(2, 1, 1), (2, 1, 1)])
+
+
+def test_the_number_of_pipelines_is_chosen_by_the_time_per_sample():
+    """Two layers of 1 s in fp16, the first with 8 bytes of weights: on two devices a sample takes 1 s by stages.
+
+    Two pipelines take 1 s as well, and (2 bytes a gradient, 4 of them, N = 2) 4 x 1/2 x 8 / 2 = 8 bytes at 8 bytes/s,
+    1 s more for two samples: 1.5 s. Under 1F1B, of 4 samples: 5 s by stages, and by pipelines 4 s and the summing.
+    """
+    layers = (layer("first", {"gpu": 1.0}, params_bytes=8.0), layer("second", {"gpu": 1.0}))
+    model = replace(chain(1, {"gpu": 1.0}), layers=layers)
+    optimizer = replace(job(1).optimizer, gradient_bytes=2.0)
+    server = Server(name="host", count=2, islands=(Island(device_type="gpu", count=1),))
+    network = Link(bandwidth_bytes_per_s=8.0)
+    cluster = Cluster(name="pair", device_types=kinds(gpu=100.0), servers=(server,), network=network)
+    for pipelines, per_sample_s in (((1,), 1.0), ((2,), 1.5), ((1, 2), 1.0)):
+        choices = job(4, pipelines=pipelines, optimizer=optimizer)
+        result = divided_by(Problem(model=model, cluster=cluster, job=choices))
+        assert result.own_objective.value == per_sample_s
+
+
 def test_gradients_are_summed_over_all_pipelines():
     """Two pipelines of one device and 2 micro-batches: 2 s, and 4 (2 - 1) / 2 x 4 bytes / 2 at 2 bytes/s, 2 s more.
 
@@ -187,11 +225,11 @@ def test_gradients_are_summed_over_all_pipelines():
     assert len(result.plan.pipelines) == 2
 
 
-def test_less_memory_is_told_until_the_plan_fits():
-    """A replica with 2 of 4 later replicas keeps y = 2 micro-batches, and k = 3 under 1F1B: 18 bytes of 15.
+def test_a_replica_keeps_whole_micro_batches():
+    """A replica with 2 of 4 later replicas keeps y = 2 micro-batches of 2 samples of 6 bytes: 24 of 18 bytes.
 
-    Layers of 4, 2 and 2 s a sample, b = 2: 2 + 1 + 1 devices have loads of 4 s. With less than 12
-    bytes even y = 2 is too much, and all layers on 2 replicas, 8 s, keep 6 bytes.
+    Layers of 4, 2 and 2 s a sample, b = 2. 2 + 1 + 1 devices would have loads of 4 s; all layers on 2 replicas, which
+    keep one micro-batch each, take 8 s. With 24 bytes there is room.
     """
     layers = (
         layer("first", {"gpu": 4.0}, saved_bytes=6.0),
@@ -200,9 +238,32 @@ def test_less_memory_is_told_until_the_plan_fits():
     )
     model = replace(chain(1, {"gpu": 1.0}), layers=layers)
     choice = job(4, micro_batch=2, recompute=Recompute.NEVER)
-    problem = Problem(model=model, cluster=one_server("gpu", 4, memory_bytes=15.0), job=choice)
+
+    def least(memory_bytes):
+        problem = Problem(model=model, cluster=one_server("gpu", 4, memory_bytes=memory_bytes), job=choice)
+        result = divided_by(problem)
+        return result.own_objective.value, shapes(result.plan)
+
+    assert least(18.0) == (4.0, [(3, 2, 1)])
+    assert least(24.0) == (2.0, [(1, 2, 1), (1, 1, 1), (1, 1, 1)])
+
+
+def test_less_memory_is_told_until_the_plan_fits():
+    """Layers of 1, 1 and 3 s on two devices, of 12 bytes each; the first saves 10 bytes, the second reads 5.
+
+    Two layers keep y = 2 micro-batches: the first recomputes in 10 bytes, the second has 1 byte to work in and saves
+    nothing: 11 bytes, 1.5 + 1 s, and 3 s for the third. The plan would recompute the second layer as well, and keep
+    what it reads: 2 x 5 + 10 + 1 bytes. Of 0.9 x 12 bytes, 10 have room: the first layer alone, then 4 s.
+    """
+    layers = (
+        layer("first", {"gpu": 1.0}, saved_bytes=10.0, output_bytes=5.0),
+        layer("second", {"gpu": 1.0}, working_bytes=1.0),
+        layer("third", {"gpu": 3.0}),
+    )
+    model = replace(chain(1, {"gpu": 1.0}), layers=layers)
+    problem = Problem(model=model, cluster=one_device_per_server("gpu", "gpu", memory_bytes=12.0), job=job(2))
     result = divided_by(problem)
-    assert shapes(result.plan) == [(3, 2, 1)]
+    assert shapes(result.plan) == [(1, 1, 1), (2, 1, 1)]
     assert result.own_objective.value == 4.0
     assert faults(CostModel(problem), result.plan) == ()
 

@@ -67,6 +67,20 @@ def test_boundaries_that_are_left_carry_what_they_carried():
     assert coarse.skip_edges == (SkipEdge(source=0, target=2, num_bytes=4.0),)
 
 
+def test_users_of_a_tensor_stay_its_users():
+    """What a makes, b, c and d use: b and c are one layer then, which is one user. What b makes, c and d use."""
+    layers = [layer(name, seconds) for name, seconds in (("a", 3.0), ("b", 1.0), ("c", 1.0), ("d", 3.0))]
+    edges = (
+        SkipEdge(source=0, target=3, num_bytes=4.0, earlier_targets=(1, 2)),
+        SkipEdge(source=1, target=3, num_bytes=8.0, earlier_targets=(2,)),
+    )
+    coarse = coarsened(model(*layers, skip_edges=edges), 3)
+    assert [(edge.source, edge.targets, edge.num_bytes) for edge in coarse.skip_edges] == [
+        (0, (1, 2), 4.0),
+        (1, (2,), 8.0),
+    ]
+
+
 def test_layers_that_cannot_be_shared_stay_apart_from_those_that_can():
     """b and c are the shortest pair, but only c and d can be shared by several devices."""
     shared = (table(1.0), table(0.5, tensor_parallel=2))

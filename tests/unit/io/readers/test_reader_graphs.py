@@ -45,7 +45,7 @@ def test_a_tensor_with_several_users_crosses_each_boundary_once():
     built = graph([node(name, 1.0) for name in "abcd"], [(0, (1, 2, 3), 4.0), (1, (2,), 1.0), (2, (3,), 2.0)])
     profile = chain_of(built, precision=Precision.FP32)
     assert profile.boundary_bytes().tolist() == [0.0, 4.0, 5.0, 6.0, 0.0]
-    assert [(edge.source, edge.target, edge.num_bytes) for edge in profile.skip_edges] == [(0, 3, 4.0)]
+    assert [(edge.source, edge.targets, edge.num_bytes) for edge in profile.skip_edges] == [(0, (1, 2, 3), 4.0)]
 
 
 def test_idle_nodes_join_the_side_with_fewer_bytes_between():
