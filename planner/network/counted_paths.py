@@ -15,6 +15,9 @@ from planner.cost.plan_costs import Bools, Floats, Ints
 from planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
+LABEL_BYTES, OPENING_BYTES, SWEEP_BYTES = 48, 8, 64
+"""Held for each count state and node, arc that opens hosts, and arc of the widest level: six lengths, two states,
+and what a level is worked out from."""
 
 States = NDArray[np.int32]
 """Numbers of count states: there may be many of them for each arc."""
@@ -99,15 +102,22 @@ class CountedPaths:
         self._to_sink = self._levels(graph.by_tail, self._tail, self._head, self._states_after)[::-1]
 
     @classmethod
-    def fit(cls, network: StageNetwork) -> bool:
-        """Whether the labels of a network can be kept in memory."""
-        return cls.size(network) <= MAX_LABELS
+    def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
+        """Whether the labels of a network are few enough, and can be set in the memory there is."""
+        return cls.size(network) <= MAX_LABELS and cls.needed_bytes(network) <= room_bytes
 
     @staticmethod
     def size(network: StageNetwork) -> int:
         """Labels that would be kept: nodes times count states."""
-        states = math.prod(server.count + 1 for server in network.cluster.servers)
-        return network.graph.num_nodes * states
+        return network.graph.num_nodes * _num_states(network)
+
+    @staticmethod
+    def needed_bytes(network: StageNetwork) -> int:
+        """What setting the labels takes, by and large at most."""
+        graph, opening = network.graph, int(np.count_nonzero(network.arcs.opened_hosts))
+        widest = max(int(np.bincount(graph.level[ends]).max(initial=0)) for ends in (graph.tail, graph.head))
+        per_state = LABEL_BYTES * graph.num_nodes + OPENING_BYTES * opening + SWEEP_BYTES * widest
+        return per_state * _num_states(network)
 
     @property
     def num_states(self) -> int:
@@ -216,6 +226,10 @@ class CountedPaths:
         strides = self._strides[classes][:, None]
         used = (np.arange(self.num_states) // strides) % self._counts[classes][:, None]
         return used, strides, self._opened_hosts[arcs][:, None]
+
+
+def _num_states(network: StageNetwork) -> int:
+    return math.prod(server.count + 1 for server in network.cluster.servers)
 
 
 def _at(level: _Level, labels: Floats) -> Floats:

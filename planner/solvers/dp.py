@@ -188,7 +188,7 @@ class _Bisection:
 
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
         self._search.count("decisions")
-        if CountedPaths.fit(rows.network):
+        if CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
             return Decision(rows).path_below(limit_s)
         if must_fit:
             raise TooManyLabelsError

@@ -172,7 +172,7 @@ class Part:
             self._is_new = False
         if len(kept) == 0:
             return None
-        if not CountedPaths.fit(rows.network):
+        if not CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
             path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._sieve.prices))
             return rows, kept, path
         decision, found = self._asked(rows, limit_s)

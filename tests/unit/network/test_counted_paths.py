@@ -1,6 +1,7 @@
 """Labels on hosts opened against the enumeration of all plans, with random lengths and limits."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -119,6 +120,30 @@ def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
     nodes = np.union1d(pair_of_hosts.arcs.tail, pair_of_hosts.arcs.head)
     assert CountedPaths(pair_of_hosts).num_states == 3
     assert CountedPaths.size(pair_of_hosts) == 3 * len(nodes)
+
+
+def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
+    needed = CountedPaths.needed_bytes(pair_of_hosts)
+    assert CountedPaths.fit(pair_of_hosts, room_bytes=needed)
+    assert not CountedPaths.fit(pair_of_hosts, room_bytes=needed - 1)
+
+
+def test_setting_labels_takes_what_was_said():
+    """As good as never more, and not much less: up to 4 and up to 40 hosts make 205 labels at every node."""
+    servers = tuple(
+        Server(name=f"host-{name}", count=count, islands=(Island(device_type="gpu", count=1),))
+        for name, count in (("a", 4), ("b", 40))
+    )
+    cluster = Cluster(name="many", device_types=kinds(gpu=math.inf), servers=servers)
+    network = positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1)))
+    usable, chosen = np.ones(len(network.arcs), dtype=bool), criteria(len(network.arcs))
+    tracemalloc.start()
+    try:
+        CountedPaths(network).cheapest(chosen, usable)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 <= peak_bytes / CountedPaths.needed_bytes(network) <= 1.1
 
 
 def test_where_nothing_is_usable_there_is_no_path(pair_of_hosts):

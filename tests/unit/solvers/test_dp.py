@@ -6,7 +6,9 @@ import threading
 import pytest
 from hypothesis import given, settings
 
+from planner.core.cluster import Cluster, Island, Link, Server
 from planner.core.errors import UnsupportedError
+from planner.core.problem import Problem
 from planner.core.result import Status
 from planner.cost.cost_model import CostModel
 from planner.network import counted_paths
@@ -17,7 +19,7 @@ from planner.solvers.brute_force import all_plans
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
 from planner.solvers.search import Search
-from tests.catalogue import CATALOGUE, INTERLEAVED
+from tests.catalogue import CATALOGUE, INTERLEAVED, chain, job, kinds
 from tests.property.strategies import problems
 
 UNLIMITED_TIME = SolveOptions(time_limit_s=None)
@@ -50,6 +52,32 @@ def test_labels_too_many_for_memory_leave_a_bound(problem):
     assert (result.bound_s or 0.0) <= least_s * (1 + 1e-9)
     assert result.row_bound_s is None or result.row_bound_s == pytest.approx(least_s, rel=1e-9, abs=0.0)
     assert (result.status is Status.INFEASIBLE) <= math.isinf(least_s)
+
+
+class Cramped(Search):
+    """A search with little memory left: enough for some 1,000 arcs of a network, so for few count states."""
+
+    room_bytes = 600_000.0
+
+
+def test_labels_that_memory_has_no_room_for_leave_a_bound():
+    """Up to 3 and up to 120 hosts make 484 count states."""
+    servers = tuple(
+        Server(name=name, count=count, islands=(Island(device_type=name, count=1),))
+        for name, count in (("fast", 3), ("slow", 120))
+    )
+    cluster = Cluster(
+        name="many",
+        device_types=kinds(fast=math.inf, slow=math.inf),
+        servers=servers,
+        network=Link(bandwidth_bytes_per_s=3.0, latency_s=0.01),
+    )
+    model = chain(9, {"fast": 1.0, "slow": 2.5}, output_bytes=1.0)
+    problem = Problem(model=model, cluster=cluster, job=job(8))
+    roomy, cramped = (dp.solve(problem, kind(problem, UNLIMITED_TIME)) for kind in (Search, Cramped))
+    assert roomy.row_bound_s == roomy.bound_s
+    assert (cramped.objective_s, cramped.row_bound_s, cramped.fault) == (roomy.objective_s, None, None)
+    assert 0 < cramped.bound_s <= roomy.bound_s
 
 
 @pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.name)
