@@ -17,6 +17,10 @@ class Schedule(StrEnum):
     INTERLEAVED = "interleaved"
 
 
+EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIPE)
+"""By warm-up depth, and so by memory; stages have devices of their own."""
+
+
 def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> int:
     """Forwards a stage may run before its first backward, where every stage has devices of its own.
 

@@ -49,6 +49,9 @@ def shares_of(cluster: Cluster, num_pipelines: int) -> tuple[Share, ...]:
     """
     if num_pipelines == 1:
         return (WHOLE,)
+    # Nearly every P ends here, and there are as many as devices.
+    if any(server.count * _slots(server) % num_pipelines for server in cluster.servers):
+        return ()
     servers_first = tuple(math.gcd(num_pipelines, server.count) for server in cluster.servers)
     devices_first = tuple(num_pipelines // math.gcd(num_pipelines, _slots(server)) for server in cluster.servers)
     ways = dict.fromkeys((servers_first, devices_first))

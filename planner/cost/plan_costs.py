@@ -116,11 +116,19 @@ class PlanCosts:
         order = self.interleaving
         if order is None:
             return self.static_bytes + self.warmup_depth * self.saved_bytes + self.working_bytes
-        return np.tile([self._shared_bytes(order, device) for device in range(order.num_devices)], order.chunks)
+        return shared_bytes(order, self.static_bytes, self.saved_bytes, self.working_bytes)
 
-    def _shared_bytes(self, order: Interleaving, device: int) -> float:
-        """High-water mark of one device group."""
+
+def shared_bytes(order: Interleaving, static_bytes: Floats, saved_bytes: Floats, working_bytes: Floats) -> Floats:
+    """High-water mark of the devices of each stage where stages share devices, shape (S,).
+
+    See :attr:`PlanCosts.memory_bytes`; what is given is that of the stages.
+    """
+
+    def of_group(device: int) -> float:
         stages = slice(device, None, order.num_devices)
         held, chunk = in_flight(order, device)
-        saved, working = held @ self.saved_bytes[stages], self.working_bytes[stages][chunk]
-        return float(np.sum(self.static_bytes[stages]) + np.max(saved + working))
+        saved, working = held @ saved_bytes[stages], working_bytes[stages][chunk]
+        return float(np.sum(static_bytes[stages]) + np.max(saved + working))
+
+    return np.tile([of_group(device) for device in range(order.num_devices)], order.chunks)

@@ -49,19 +49,21 @@ def layout_on(seats: Iterable[Seat], stops: Iterable[int]) -> Layout:
 
 def plan_of(costs: CostModel, variant: Variant, cuts: Sequence[Cut]) -> Plan:
     """The plan whose pipelines all have these stages; the schedule decides their warm-up depths."""
+    depths = warmup_depths(variant.schedule, len(cuts), variant.num_microbatches, chunks=variant.chunks)
     return Plan(
         schedule=variant.schedule,
         micro_batch=variant.micro_batch,
         num_microbatches=variant.num_microbatches,
-        pipelines=tuple(Pipeline(stages=tuple(_stages(variant, cuts, names))) for names in costs.pipeline_names),
+        pipelines=tuple(
+            Pipeline(stages=tuple(_stages(variant, cuts, depths, names))) for names in costs.pipeline_names
+        ),
         share=variant.share,
         chunks=variant.chunks,
     )
 
 
-def _stages(variant: Variant, cuts: Sequence[Cut], names: Mapping[str, str]) -> Iterator[Stage]:
+def _stages(variant: Variant, cuts: Sequence[Cut], depths: Sequence[int], names: Mapping[str, str]) -> Iterator[Stage]:
     """Stages with the devices of one pipeline."""
-    depths = warmup_depths(variant.schedule, len(cuts), variant.num_microbatches, chunks=variant.chunks)
     for cut, depth in zip(cuts, depths, strict=True):
         yield Stage(
             start=cut.start,

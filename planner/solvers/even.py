@@ -8,7 +8,7 @@ over the pipeline. Where nothing fits, half as many groups are tried, down to a 
 best variant by simulation is returned.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,8 @@ from planner.core.placement import Placement
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
 from planner.core.result import Result
-from planner.core.schedule import Schedule, warmup_depths
+from planner.core.schedule import EASIEST_FIRST, Schedule, warmup_depths
+from planner.core.share import Share
 from planner.cost.cost_model import CostModel
 from planner.network.intervals import fit_stages
 from planner.network.layout import Layout, assemble, layout_on
@@ -56,6 +57,29 @@ def solve(problem: Problem, search: Search) -> Result:
         if plan is not None:
             search.offer_by_bound([plan])
     return search.result("even", proves=False)
+
+
+def offer_first(search: Search) -> None:
+    """Simulate an even split that is soon found and played: as many pipelines as fit, each with few micro-batches.
+
+    Not of interleaved plans: their first sketches are as soon found.
+    """
+    for variant in _easiest(search.problem.variants):
+        split = _even_split(search, variant)
+        plan = None if split is None else split.plan()
+        if plan is not None:
+            search.offer([plan])
+        if plan is not None or search.out_of_budget:
+            break
+
+
+def _easiest(variants: Sequence[Variant]) -> list[Variant]:
+    """Of every share the variant that keeps least in memory, the share of most pipelines first."""
+    of_share: dict[Share, Variant] = {}
+    own = [variant for variant in variants if variant.schedule is not Schedule.INTERLEAVED]
+    for variant in sorted(own, key=lambda variant: (EASIEST_FIRST.index(variant.schedule), variant.micro_batch)):
+        of_share.setdefault(variant.share, variant)
+    return sorted(of_share.values(), key=lambda variant: -variant.share.num_pipelines)
 
 
 def even_layout(num_layers: int, seats: tuple[Seat, ...]) -> Layout:

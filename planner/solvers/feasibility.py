@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.core.plan import Plan
 from planner.core.problem import Problem, Variant
-from planner.core.schedule import Schedule
+from planner.core.schedule import EASIEST_FIRST, Schedule
 from planner.cost.cost_model import CostModel
 from planner.network.counted_paths import CountedPaths, Criteria
 from planner.network.decode import decode_path
@@ -18,9 +18,6 @@ from planner.solvers.interleaved_proof import InterleavedProof
 from planner.solvers.options import SolveOptions, StopCheck
 from planner.solvers.search import Search
 from planner.solvers.stage_program import path_of, stage_program
-
-EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIPE)
-"""By warm-up depth, and so by memory; stages have devices of their own."""
 
 
 class UndecidedError(Exception):

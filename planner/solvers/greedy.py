@@ -9,6 +9,8 @@
    also by changes of its groups: :mod:`planner.solvers.local_search`, :mod:`planner.solvers.regroup`.
 4. Interleaved variants are looked at apart, last: :mod:`planner.solvers.interleaved_greedy`.
 
+Where layers and devices are many all this begins with an even split, for the first sketches take seconds.
+
 Nothing is random, and all limits are counts.
 """
 
@@ -16,6 +18,7 @@ from planner.core.problem import Problem
 from planner.core.result import Result
 from planner.core.schedule import Schedule
 from planner.network.layout import layout_of
+from planner.solvers.even import offer_first
 from planner.solvers.interleaved_greedy import offer_interleaved
 from planner.solvers.local_search import move_layers, seated_layout, simulated
 from planner.solvers.regroup import regroup
@@ -23,6 +26,8 @@ from planner.solvers.search import Search
 from planner.solvers.sketches import Sketch, Sketcher
 from planner.solvers.stage_tables import StageTables
 
+LARGE = 20_000
+"""Layers times devices from which an even split comes first."""
 COARSE_SKETCHES, FINE_SKETCHES = 4, 12
 """Sequences of groups in a sketch."""
 WORTH_REFINING = 1.12
@@ -40,6 +45,8 @@ Simulated = tuple[float, Sketch]
 
 def solve(problem: Problem, search: Search) -> Result:
     """The best plan met; proves nothing."""
+    if problem.model.num_layers * problem.cluster.num_devices >= LARGE:
+        offer_first(search)
     sketcher = Sketcher(StageTables(search.costs))
     sketches = _coarse(problem, search, sketcher)
     plans = sorted(_fine(search, sketcher, sketches), key=lambda plan: plan[0])

@@ -4,11 +4,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.core.interleaving import Interleaving
 from planner.core.placement import Hosting, Placement
 from planner.core.plan import Plan
 from planner.core.problem import Variant
 from planner.cost.cost_model import CostModel
+from planner.cost.plan_costs import shared_bytes
 from planner.network.groups import groups_in_host, groups_of_hosts
 from planner.network.layout import RECOMPUTE_MODES, Cut, plan_of
 from planner.network.seating import Seat, seat_stages
@@ -97,12 +100,29 @@ def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Pl
         First layer after each of the S stages.
     """
     modes = RECOMPUTE_MODES[costs.problem.job.recompute]
-    plan = _plan(costs, shape, stops, [modes[0]] * shape.num_groups)
-    fitting = _fits(costs, plan, shape)
-    if not all(fitting) and len(modes) > 1:
-        plan = _plan(costs, shape, stops, [modes[0] if fits else modes[1] for fits in fitting])
-        fitting = _fits(costs, plan, shape)
-    return plan if all(fitting) else None
+    recompute = [modes[0]] * shape.num_groups
+    fits = _fits(costs, shape, stops, recompute)
+    if not all(fits) and len(modes) > 1:
+        recompute = [modes[0] if fitting else modes[1] for fitting in fits]
+        fits = _fits(costs, shape, stops, recompute)
+    return _plan(costs, shape, stops, recompute) if all(fits) else None
+
+
+def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> list[bool]:
+    """Whether every device group has the memory; asked before there is a plan, which takes long for many pipelines."""
+    micro_batch, placement = shape.variant.micro_batch, shape.placement
+    stages = [
+        costs.stage(placement, micro_batch=micro_batch, recompute=again, start=int(start), stop=int(stop))
+        for (start, stop), again in zip(itertools.pairwise((0, *stops)), itertools.cycle(recompute), strict=False)
+    ]
+    needed = shared_bytes(
+        shape.order,
+        np.concatenate([stage.static_bytes for stage in stages]),
+        np.concatenate([stage.saved_bytes for stage in stages]),
+        np.concatenate([stage.working_bytes for stage in stages]),
+    )
+    limit_bytes = costs.stages.device_type(placement).memory_bytes
+    return [bool(fitting) for fitting in (needed <= limit_bytes)[: shape.num_groups]]
 
 
 def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> Plan:
@@ -114,11 +134,6 @@ def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Seque
         for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
     ]
     return plan_of(costs, shape.variant, cuts)
-
-
-def _fits(costs: CostModel, plan: Plan, shape: Shape) -> list[bool]:
-    numbers = costs.plan(plan)
-    return [bool(fits) for fits in (numbers.memory_bytes <= numbers.limit_bytes)[: shape.num_groups]]
 
 
 def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placement, int, int]]:

@@ -1,10 +1,12 @@
 """Good plans in seconds."""
 
+import threading
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 
+from planner.core.model import ModelProfile
 from planner.core.placement import Placement
 from planner.core.problem import Problem
 from planner.core.schedule import warmup_depth
@@ -13,7 +15,7 @@ from planner.cost.legality import faults
 from planner.network.layout import recompute_choice
 from planner.solvers.options import SolveOptions
 from planner.solvers.registry import run
-from tests.catalogue import CATALOGUE, chain, job, one_device_per_server, one_server
+from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, layer, one_device_per_server, one_server
 from tests.property.strategies import problems
 
 UNLIMITED_TIME = SolveOptions(time_limit_s=None)
@@ -48,6 +50,21 @@ def test_a_plan_to_begin_from_is_kept_or_beaten():
 def test_known_optima_are_found():
     for known in CATALOGUE:
         assert run(known.problem, "greedy", UNLIMITED_TIME).objective_s == pytest.approx(known.optimum_s), known.name
+
+
+def test_over_many_devices_the_first_plan_is_an_even_split():
+    """A device holds 60 of 100 layers, so 256 of them are 128 pipelines of 2; sketches would even out the times."""
+    model = ModelProfile(
+        name="uneven",
+        layers=tuple(layer(f"layer-{n}", {"gpu": 1.0 if n < 50 else 2.0}, params_bytes=2.0) for n in range(100)),
+    )
+    cluster = one_server("gpu", 4, memory_bytes=60.0)
+    cluster = replace(cluster, servers=(replace(cluster.servers[0], count=64),))
+    problem = Problem(model=model, cluster=cluster, job=job(128, optimizer=WEIGHTS_ONLY, pipelines=None))
+    found = threading.Event()
+    plan = run(problem, "greedy", UNLIMITED_TIME, observer=lambda _point: found.set(), cancelled=found).plan
+    assert plan.share.num_pipelines == 128
+    assert [stage.stop for stage in plan.stages] == [50, 100]
 
 
 def _fits_one_device(problem):

@@ -12,7 +12,7 @@ from planner.cost.cost_model import CostModel
 from planner.simulator.engine import iteration_times
 from planner.solvers.brute_force import all_plans
 from planner.solvers.interleaved_shapes import floor_s, interleaved_plan, shapes_of
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_server
 from tests.property.strategies import problems
 
 
@@ -69,3 +69,17 @@ def test_no_plan_is_faster_than_the_floor_of_its_shape(problem):
         plans = (interleaved_plan(costs, shape, stops) for stops in all_stops(problem, shape))
         times_s = iteration_times([costs.plan(plan) for plan in plans if plan is not None])
         assert (times_s >= floor_s(costs, shape) * (1 - 1e-9)).all()
+
+
+def test_pipelines_are_put_together_only_of_stages_that_fit():
+    """Thousands of them take seconds, so memory comes first: 2 bytes a device, 3 for its two stages of 3 layers."""
+    cluster = one_server("gpu", 4, memory_bytes=2.0)
+    model = chain(6, {"gpu": 1.0}, params_bytes=2.0)
+    chosen = job(4, schedule=Schedule.INTERLEAVED, optimizer=WEIGHTS_ONLY, pipelines=(2,))
+    costs, shape = next(
+        found
+        for found in shapes_with_costs(Problem(model=model, cluster=cluster, job=chosen))
+        if found[1].num_groups == 2
+    )
+    assert interleaved_plan(costs, shape, (1, 2, 4, 6)) is None
+    assert "pipeline_names" not in vars(costs)
