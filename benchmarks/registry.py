@@ -126,6 +126,13 @@ SCALING = {
 }
 """One size at a time, by what grows and how large it is."""
 
+LIMITS = (
+    Spec(model="gpt3-175b", cluster="pods:1:4096", global_batch=4096, solvers=("milp", "dp", "annealing")),
+    Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, solvers=("milp",)),
+    Spec(model="synthetic:1:1000", cluster="pods:2:128", global_batch=256, solvers=("milp", "hetpipe")),
+)
+"""Too large for any search to end by itself in seconds, and in no set: tests find a plan for each of those."""
+
 SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
 """Small enough for the test suite."""
 
