@@ -15,12 +15,14 @@ from planner.io.complaints import Complaints
 from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
 from planner.io.repetitions import complain_of_repetitions
 from planner.io.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
-from planner.io.tree import Document, Node, read_document
+from planner.io.tree import Document, ListLimit, Node, read_document
 from planner.io.validate import validate
 
 Seconds = NonNegative
 TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
 TimesByType = dict[Key, TimesBySize | Seconds]
+
+_LONGEST_CHAIN = ListLimit(key="layers", most=MAX_LAYERS, rule=LONG_CHAIN_RULE)
 
 
 class SharedTimesEntry(Entry):
@@ -91,17 +93,7 @@ def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
     BadInputError
         With every fault of the file.
     """
-    document = read_document(path)
-    if to_plan:
-        _refuse_long_chain(document)
-    return profile_of(document)
-
-
-def _refuse_long_chain(document: Document) -> None:
-    layers = document.root.at("layers")
-    num_layers = len(document.root.items("layers"))
-    if layers is not None and num_layers > MAX_LAYERS:
-        document.complaints.stop(layers.line, f"layers: must be {LONG_CHAIN_RULE}, got {num_layers:,}")
+    return profile_of(read_document(path, limit=_LONGEST_CHAIN if to_plan else None))
 
 
 def profile_of(document: Document) -> ModelProfile:

@@ -104,18 +104,33 @@ class Document:
     complaints: Complaints = field(compare=False)
 
 
-def read_document(path: str | Path) -> Document:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLimit:
+    """How long one list at the top of a file may be; the elements of a longer one are counted, not kept."""
+
+    key: str
+    most: int
+    rule: str
+    """What the list must be, as a complaint says it."""
+
+
+def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Document:
     """Read a JSON or YAML file.
+
+    Parameters
+    ----------
+    limit
+        Refuses a file by the length of one list, long before all of it could be read.
 
     Raises
     ------
     BadInputError
         If it cannot be read, or is not one document with a mapping at its top.
     """
-    return parse_document(read_text(path), file=str(path))
+    return parse_document(read_text(path), file=str(path), limit=limit)
 
 
-def parse_document(text: str, *, file: str) -> Document:
+def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> Document:
     """Read JSON or YAML text.
 
     JSON is read as the YAML it is. Scalars follow the core schema of YAML 1.2: `1e9` is a number,
@@ -125,6 +140,8 @@ def parse_document(text: str, *, file: str) -> Document:
     ----------
     file
         Name of the file in complaints.
+    limit
+        See :func:`read_document`.
 
     Raises
     ------
@@ -133,7 +150,7 @@ def parse_document(text: str, *, file: str) -> Document:
     """
     complaints = Complaints(file)
     try:
-        root = _Builder(yaml.parse(_json_as_yaml(text), Loader=Loader), complaints).document()
+        root = _Builder(yaml.parse(_json_as_yaml(text), Loader=Loader), complaints, limit).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = (error.problem or str(error)).replace("\t", "\\t")
@@ -162,9 +179,10 @@ def _join_surrogates(match: re.Match[str]) -> str:
 class _Builder:
     """Builds the tree from the parser's events, without recursion beyond MAX_DEPTH."""
 
-    def __init__(self, events: Iterator[yaml.Event], complaints: Complaints) -> None:
+    def __init__(self, events: Iterator[yaml.Event], complaints: Complaints, limit: ListLimit | None) -> None:
         self._events = events
         self._complaints = complaints
+        self._limit = limit
         self._num_values = 0
 
     def document(self) -> Node:
@@ -188,17 +206,34 @@ class _Builder:
             value = _scalar(event.value) if plain else event.value
             return Node(line=line, where=where, value=value, text=event.value if plain else "")
         if isinstance(event, yaml.SequenceStartEvent):
-            return Node(line=line, where=where, value=tuple(self._elements(where)))
+            return Node(line=line, where=where, value=tuple(self._elements(where, line)))
         if isinstance(event, yaml.MappingStartEvent):
             return Node(line=line, where=where, value=self._mapping(where))
         return Node(line=line, where=where, value=None)
 
-    def _elements(self, where: Where) -> Iterator[Node]:
+    def _elements(self, where: Where, line: int) -> Iterator[Node]:
+        limit = self._limit if self._limit is not None and where == (self._limit.key,) else None
         for index in itertools.count():
             event = next(self._events)
             if isinstance(event, yaml.SequenceEndEvent):
                 return
+            if limit is not None and index == limit.most:
+                self._complaints.stop(
+                    line, f"{limit.key}: must be {limit.rule}, got {index + self._remaining(event):,}"
+                )
             yield self._node(event, (*where, index))
+
+    def _remaining(self, event: yaml.Event) -> int:
+        """Elements of a list from this event, the first one's start, to the list's end."""
+        depth = num_elements = 0
+        while depth or not isinstance(event, yaml.SequenceEndEvent):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            else:
+                num_elements += depth == 0
+                depth += isinstance(event, yaml.CollectionStartEvent)
+            event = next(self._events)
+        return num_elements
 
     def _mapping(self, where: Where) -> dict[str, Node]:
         children: dict[str, Node] = {}

@@ -8,7 +8,7 @@ import yaml
 
 from planner.core.errors import BadInputError
 from planner.io import tree
-from planner.io.tree import MAX_DEPTH, parse_document
+from planner.io.tree import MAX_DEPTH, ListLimit, parse_document
 
 
 @pytest.fixture(params=["compiled", "pure"], autouse=True)
@@ -152,3 +152,28 @@ def test_broken_yaml_is_refused_with_its_line(text, line):
 )
 def test_odd_text_is_a_complaint_and_no_crash(text):
     assert fault(text).startswith("f:1: ")
+
+
+@pytest.mark.parametrize("text_of", [json.dumps, yaml.safe_dump])
+def test_the_elements_of_a_list_over_its_limit_are_counted(text_of):
+    layers = ["a", {"b": [1, [2]]}, [], {}, [[3, 4], {"c": {}}], 5]
+    text = text_of({"others": [1, 2, 3], "layers": layers, "more": {"layers": [1, 2, 3]}})
+    limit = ListLimit(key="layers", most=2, rule="at most 2")
+    with pytest.raises(BadInputError, match=r"layers: must be at most 2, got 6$"):
+        parse_document(text, file="f", limit=limit)
+
+
+def test_faults_behind_the_limit_of_a_list_are_not_looked_for():
+    """A tag is a fault wherever it is read."""
+    limit = ListLimit(key="layers", most=1, rule="at most 1")
+    with pytest.raises(BadInputError) as caught:
+        parse_document("layers: [a, !tag b, [c, d]]", file="f", limit=limit)
+    assert caught.value.complaints == ("f:1: layers: must be at most 1, got 3",)
+
+
+def test_a_list_as_long_as_its_limit_is_read():
+    limit = ListLimit(key="layers", most=2, rule="at most 2")
+    assert parse_document("layers: [[1, 2], 3]\nothers: [1, 2, 3]", file="f", limit=limit).root.plain() == {
+        "layers": [[1, 2], 3],
+        "others": [1, 2, 3],
+    }
