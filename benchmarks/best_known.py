@@ -14,13 +14,13 @@ from typing import Any
 
 from benchmarks.measuring import Measured
 from benchmarks.specs import Spec
-from planner.cli.prediction import play, predict
-from planner.core.plan import Plan
-from planner.core.result import Status, relative_gap
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.io.canonical import format_json
-from planner.io.plan_file import (
+from stagecut.planner.cli.prediction import play, predict
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.result import Status, relative_gap
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.plan_file import (
     Certificate,
     PlanFile,
     input_hashes,
@@ -29,9 +29,9 @@ from planner.io.plan_file import (
     read_plan_file,
     to_tree,
 )
-from planner.io.write import write_text
-from planner.solvers.options import SolveOptions
-from planner.solvers.search import ROUNDING
+from stagecut.planner.io.write import write_text
+from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.solvers.search.search import ROUNDING
 
 FOLDER = Path(__file__).parent / "instances"
 SAME = 1e-12

@@ -21,23 +21,23 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-import executor
 from benchmarks.dilated_plans import SLICED_WARM_UP, WHOLE_WARM_UP, Case, all_cases
 from benchmarks.pages import ROOT, markdown, percent, put_tables
 from benchmarks.results import keep_results
-from executor.dilated.dilation import Dilation, dilation
-from executor.measure.contamination import RunQueue
-from executor.measure.processes import Company, run_processes
-from executor.pipeline import Pipeline
-from executor.play.layout import Layout
-from executor.play.reference import reference_step
-from executor.play.trace import StepTrace
-from executor.run.loopback import ONLY_LOOPBACK
-from executor.run.record import step_record
-from executor.run.run_folder import run_folder
-from models.module_chain import LayerModule, ModuleChain
-from planner.core.run_record import counted_steps
-from planner.report.labels import seconds_label
+from stagecut import executor
+from stagecut.executor.dilated.dilation import Dilation, dilation
+from stagecut.executor.measure.contamination import RunQueue
+from stagecut.executor.measure.processes import Company, run_processes
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.reference import reference_step
+from stagecut.executor.play.trace import StepTrace
+from stagecut.executor.run.loopback import ONLY_LOOPBACK
+from stagecut.executor.run.record import step_record
+from stagecut.executor.run.run_folder import run_folder
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.planner.core.run_record import counted_steps
+from stagecut.planner.report.labels import seconds_label
 
 DILATED_PAGE = ROOT / "docs" / "dilated.md"
 WORST, MEDIAN = 0.05, 0.025

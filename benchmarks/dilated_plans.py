@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.specs import Spec
-from executor.dilated.planned_times import PlannedTimes
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import WHOLE, Share
-from planner.cost.cost_model import CostModel
-from planner.simulator.schedules import Action, Op, plan_actions, stage_actions
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.simulator.schedules import Action, Op, plan_actions, stage_actions
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 
 GPIPE, ONE_F_ONE_B, EAGER, INTERLEAVED = Schedule
 WHOLE_WARM_UP, SLICED_WARM_UP = "whole warm-up", "sliced warm-up"

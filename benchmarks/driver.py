@@ -22,9 +22,9 @@ from benchmarks.measuring import Measure, Measured, Tree, measured
 from benchmarks.pages import IMAGES, put_tables, save_picture
 from benchmarks.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept
 from benchmarks.specs import Spec
-from planner.report.images import reproducible
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import SOLVERS
+from stagecut.planner.report.images import reproducible
+from stagecut.planner.solvers.registry import SOLVERS
+from stagecut.planner.solvers.search.options import SolveOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from benchmarks.driver import Jobs, Parts, Request
 from benchmarks.measuring import Answer, Tree, answer_of
 from benchmarks.pages import markdown, percent, ratio, times, whole_seconds
 from benchmarks.specs import Spec
-from planner.solvers.options import RowChoice, SolveOptions
+from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
 SAME = 1e-9
 """Relative difference of optima that is rounding."""

@@ -4,9 +4,9 @@ Servers hold four devices of one type each, fewer where there would not be a ser
 servers are dealt out evenly to the types, the first types get what is left over.
 """
 
-from models.clusters import device_types, links
-from planner.core.checks import require
-from planner.core.cluster import Cluster, Island, Server
+from stagecut.models.clusters import device_types, links
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.cluster import Cluster, Island, Server
 
 KINDS = (
     (device_types.A100_40, links.NVSWITCH_A100, links.INFINIBAND_200G),

@@ -24,12 +24,12 @@ from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory, held_b
 from benchmarks.gpu_stages import PipelineRun, lanes_on, run_pipeline
 from benchmarks.pages import ROOT, markdown, percent
 from benchmarks.results import keep_results
-from executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
-from models.clusters.device_types import DEVICE_TYPES
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
-from planner.io.canonical import format_json
-from planner.io.profile import to_tree
+from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
+from stagecut.models.clusters.device_types import DEVICE_TYPES
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.profile import to_tree
 
 MODELS = ("gpt2-345m", "bert-large")
 BAD_INPUT = 3

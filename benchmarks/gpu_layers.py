@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 import torch
 
-from executor.measure.devices import AUTOCAST, device_memory_bytes, device_title
-from executor.measure.inspection import ChainFacts, LayerFacts, computing, inspect_chain
-from executor.measure.kernels import update_readings
-from executor.measure.measured_profile import measured_profile, with_times
-from executor.measure.processes import alone
-from executor.measure.profile_model import MOST_INSPECTED, ModelMeasurement, SizeTimes, size_times
-from executor.measure.readings import summarize
-from executor.measure.samples import Samples, draw_samples
-from executor.measure.stage_times import StageTimes, Timing
-from executor.play.stage import as_state
-from models import build_model, build_modules
-from models.module_chain import ModuleChain
-from planner.core.model import ModelProfile
-from planner.core.precision import Precision
+from stagecut.executor.measure.devices import AUTOCAST, device_memory_bytes, device_title
+from stagecut.executor.measure.inspection import ChainFacts, LayerFacts, computing, inspect_chain
+from stagecut.executor.measure.kernels import update_readings
+from stagecut.executor.measure.measured_profile import measured_profile, with_times
+from stagecut.executor.measure.processes import alone
+from stagecut.executor.measure.profile_model import MOST_INSPECTED, ModelMeasurement, SizeTimes, size_times
+from stagecut.executor.measure.readings import summarize
+from stagecut.executor.measure.samples import Samples, draw_samples
+from stagecut.executor.measure.stage_times import StageTimes, Timing
+from stagecut.executor.play.stage import as_state
+from stagecut.models import build_model, build_modules
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
 
 STATIC_BYTES = 16
 """For each parameter: weight, gradient and AdamW's state in fp32."""

@@ -21,22 +21,22 @@ import torch
 
 from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory
 from benchmarks.green_contexts import GreenContextsUnavailableError, green_contexts
-from executor import Team
-from executor.design import Training
-from executor.dilated.planned_times import PlannedTimes
-from executor.measure.contamination import CLEAN_SHARE, RunQueue
-from executor.measure.kernels import product_readings, update_readings
-from executor.measure.processes import Company
-from executor.measure.profile_model import SizeTimes, size_times
-from executor.measure.readings import Summary, summarize
-from executor.measure.samples import Samples, draw_samples
-from executor.measure.stage_times import StageTimes, arriving
-from planner.core.manual_plan import plan_of
-from planner.core.model import ModelProfile
-from planner.core.plan import Plan
-from planner.core.precision import Precision
-from planner.cost.layer_times import interpolate
-from planner.simulator.schedules import plan_actions
+from stagecut.executor import Team
+from stagecut.executor.design import Training
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.measure.contamination import CLEAN_SHARE, RunQueue
+from stagecut.executor.measure.kernels import product_readings, update_readings
+from stagecut.executor.measure.processes import Company
+from stagecut.executor.measure.profile_model import SizeTimes, size_times
+from stagecut.executor.measure.readings import Summary, summarize
+from stagecut.executor.measure.samples import Samples, draw_samples
+from stagecut.executor.measure.stage_times import StageTimes, arriving
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.cost.layer_times import interpolate
+from stagecut.planner.simulator.schedules import plan_actions
 
 MICRO_BATCHES_PER_STAGE = 4
 MATRIX_SIDE = {"cpu": 512, "cuda": 8192}

@@ -20,8 +20,8 @@ from benchmarks.measuring import Tree
 from benchmarks.pages import BENCHMARKS_PAGE, markdown, times, whole_seconds
 from benchmarks.registry import LIMITS
 from benchmarks.specs import Spec
-from planner.io.canonical import format_json
-from planner.io.cluster import to_tree
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.cluster import to_tree
 
 TIME_LIMITS_S = (1.0, 3.0, 10.0)
 MEMORY_LIMITS_MB = (250, 1000)
@@ -71,7 +71,7 @@ def _measured(spec: Spec, solver: str, limits: Iterable[str]) -> Tree:
         inputs = ["--model", spec.model, "--cluster", str(cluster), "--global-batch", str(spec.global_batch)]
         choices = ["--solver", solver, *limits, "--quiet", "--json"]
         started = time.perf_counter()
-        command = [sys.executable, "-m", "planner.cli.main", "solve", *inputs, *choices]
+        command = [sys.executable, "-m", "stagecut", "solve", *inputs, *choices]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         answer = process.stdout.read()

@@ -9,14 +9,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.specs import Spec
-from planner.core.errors import UnsupportedError
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.result import OwnObjective, Result, relative_gap
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_balance import stage_balance
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import OwnObjective, Result, relative_gap
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_balance import stage_balance
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 
 GAP_MARKS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0001)
 """Gaps whose first proof is kept."""

@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.io.write import write_bytes
-from planner.report.images import ImageFormat, encoded
+from stagecut.planner.io.write import write_bytes
+from stagecut.planner.report.images import ImageFormat, encoded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parent.parent
-README, SOLVER_PAGE, EXECUTOR_PAGE = ROOT / "README.md", ROOT / "docs" / "solver.md", ROOT / "docs" / "executor.md"
+README, SOLVER_PAGE, EXECUTOR_PAGE = (
+    ROOT / "README.md",
+    ROOT / "docs" / "solver.md",
+    ROOT / "docs" / "executor.md",
+)
 BENCHMARKS_PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
 

@@ -17,8 +17,8 @@ from benchmarks.pages import BENCHMARKS_PAGE, README, markdown, percent, ratio, 
 from benchmarks.quality_pictures import pictures
 from benchmarks.registry import QUALITY, SMOKE
 from benchmarks.specs import COMPARED, PUBLISHED, Spec
-from planner.core.units import format_seconds
-from planner.solvers.search import ROUNDING
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.solvers.search.search import ROUNDING
 
 SPECS = {spec.name: spec for spec in (*QUALITY, *SMOKE)}
 README_SOLVERS = ("even", "greedy", "dp")

@@ -58,7 +58,7 @@ CASES = (
 
 def plan(*arguments: object) -> dict[str, object]:
     """The answer of a command of the program."""
-    command = [sys.executable, "-m", "planner.cli.main", *(str(argument) for argument in arguments), "--json"]
+    command = [sys.executable, "-m", "stagecut", *(str(argument) for argument in arguments), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     answer: dict[str, object] = json.loads(done.stdout)
     return answer

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from benchmarks.specs import Spec
-from planner.core.schedule import Schedule
+from stagecut.planner.core.schedule import Schedule
 
 ONLY_1F1B = (Schedule.ONE_F_ONE_B,)
 PLAIN = {"micro_batches": (1,), "replicas": (1,), "tensor_parallel": (1,), "pipelines": (1,)}

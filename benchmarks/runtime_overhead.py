@@ -29,15 +29,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-import executor
 from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.results import keep_results
-from executor.measure.devices import usable_cores
-from executor.pipeline import SYNC, UPDATE
-from executor.play.messages import Message
-from executor.play.transport import Pending, Transport
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
+from stagecut import executor
+from stagecut.executor.measure.devices import usable_cores
+from stagecut.executor.pipeline import SYNC, UPDATE
+from stagecut.executor.play.messages import Message
+from stagecut.executor.play.transport import Pending, Transport
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 
 WORLDS = (2, 4)

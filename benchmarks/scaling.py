@@ -16,8 +16,8 @@ from benchmarks.measuring import Answer, Tree, answer_of
 from benchmarks.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
 from benchmarks.registry import SCALING, scaled
 from benchmarks.specs import Spec
-from planner.core.result import Status
-from planner.solvers.options import SolveOptions
+from stagecut.planner.core.result import Status
+from stagecut.planner.solvers.search.options import SolveOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

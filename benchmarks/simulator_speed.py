@@ -12,12 +12,12 @@ import numpy as np
 from benchmarks.driver import Jobs, Parts
 from benchmarks.measuring import Tree
 from benchmarks.pages import markdown, times
-from planner.core.schedule import Schedule
-from planner.cost.plan_costs import PlanCosts
-from planner.simulator.compilation import compile_program, scheduled_program
-from planner.simulator.engine import iteration_times
-from planner.simulator.levels import layout_of
-from planner.simulator.schedules import pipeline_actions
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.compilation import compile_program, scheduled_program
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.levels import layout_of
+from stagecut.planner.simulator.schedules import pipeline_actions
 from tests.pipelines import pipeline_costs, reference_spans
 from tests.reference_simulator import iteration_time
 

@@ -12,7 +12,7 @@ from benchmarks.measuring import Answer, Tree, answer_of
 from benchmarks.pages import markdown, percent, whole_seconds
 from benchmarks.registry import STEPS
 from benchmarks.specs import Spec
-from planner.solvers.options import SolveOptions
+from stagecut.planner.solvers.search.options import SolveOptions
 
 PART = "steps: "
 THREADS = ("1", "2")

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from benchmarks.generated_clusters import is_generated, pods
 from benchmarks.whole_blocks import of_whole_blocks
-from models import build_cluster, build_model
-from planner.core.job import Job, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from stagecut.models import build_cluster, build_model
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 
 FREE = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Schedules with devices of a stage's own, what files and the command line allow by default."""

@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-from planner.core.cluster import Cluster, DeviceType
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.problem import Problem
-from planner.cost.layer_times import layer_times
+from stagecut.planner.core.cluster import Cluster, DeviceType
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.layer_times import layer_times
 
 
 def of_whole_blocks(problem: Problem) -> Problem:

@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from executor.loading import load
-    from executor.pipeline import Pipeline
-    from executor.team import Team
+    from stagecut.executor.loading import load
+    from stagecut.executor.pipeline import Pipeline
+    from stagecut.executor.team import Team
 
 __all__ = ["Pipeline", "Team", "load"]
 
-_HOMES = {"load": "executor.loading", "Pipeline": "executor.pipeline", "Team": "executor.team"}
+_HOMES = {"load": "loading", "Pipeline": "pipeline", "Team": "team"}
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

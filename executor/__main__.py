@@ -1,6 +1,6 @@
 """Start a training script of your own on this machine, a process for each device of a plan.
 
-    python -m executor [--max-restarts N] plan.json train.py [arguments of the script]
+    python -m stagecut.executor [--max-restarts N] plan.json train.py [arguments of the script]
 
 In place of torchrun, which opens ports to the network. Whatever goes wrong is told in one message.
 """
@@ -10,15 +10,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.core.errors import BadInputError, StagecutError
-from planner.io.plan_file import read_plan_file
+from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.io.plan_file import read_plan_file
 
 _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the script; the exit code."""
-    parser = argparse.ArgumentParser("python -m executor", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m stagecut.executor", description=__doc__.partition("\n")[0])
     parser.add_argument("--max-restarts", type=int, default=0, metavar="N", help="start again so often after a fault")
     parser.add_argument("plan", type=Path, help="plan file: how many processes, and what to call them in messages")
     parser.add_argument("script", type=Path)
@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(chosen: argparse.Namespace) -> None:
-    from executor.play.layout import Layout
-    from executor.run.launch import launch
-    from executor.run.world import TIMEOUT_S
+    from stagecut.executor.play.layout import Layout
+    from stagecut.executor.run.launch import launch
+    from stagecut.executor.run.world import TIMEOUT_S
 
     if not chosen.script.is_file():
         raise BadInputError(f"{chosen.script}: there is no such script")
     plan_file = read_plan_file(chosen.plan)
     layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
     launch(
-        ["-m", "executor.run.script", str(chosen.script), *chosen.arguments],
+        ["-m", "stagecut.executor.run.script", str(chosen.script), *chosen.arguments],
         num_ranks=layout.world_size,
         names=[str(role) for role in layout.roles],
         max_restarts=max(0, chosen.max_restarts),

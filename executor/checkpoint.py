@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from executor.checkpoints.checksums import FileSum, damage
-from executor.checkpoints.folder import (
+from stagecut.executor.checkpoints.checksums import FileSum, damage
+from stagecut.executor.checkpoints.folder import (
     MANIFEST,
     discard,
     latest,
@@ -26,8 +26,8 @@ from executor.checkpoints.folder import (
     publish,
     write_file,
 )
-from executor.checkpoints.manifest import Manifest, Shape
-from executor.checkpoints.state import (
+from stagecut.executor.checkpoints.manifest import Manifest, Shape
+from stagecut.executor.checkpoints.state import (
     StatesToCome,
     install_settings,
     model_tensors,
@@ -35,7 +35,7 @@ from executor.checkpoints.state import (
     saved_states,
     saved_tensors,
 )
-from executor.checkpoints.store import (
+from stagecut.executor.checkpoints.store import (
     VALUES,
     check_values,
     complaints,
@@ -45,14 +45,14 @@ from executor.checkpoints.store import (
     write_tensors,
     write_values,
 )
-from executor.pipeline import Pipeline
-from executor.play.build import SEED_STRIDE
-from executor.play.objects import gather_everywhere
-from executor.play.optimizers import local_optimizer
-from executor.play.stage import StageModule
-from planner.core.checks import require_count
-from planner.core.errors import BadInputError, OutputError
-from planner.io.plan_file import installed_versions
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.build import SEED_STRIDE
+from stagecut.executor.play.objects import gather_everywhere
+from stagecut.executor.play.optimizers import local_optimizer
+from stagecut.executor.play.stage import StageModule
+from stagecut.planner.core.checks import require_count
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.io.plan_file import installed_versions
 
 __all__ = ["latest", "restore", "save"]
 

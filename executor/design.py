@@ -6,19 +6,19 @@ from pathlib import Path
 
 import torch
 
-from executor.play.batch import CountFunction, LossFunction
-from executor.play.build import Layers, chain_of
-from executor.play.checker import check_lists
-from executor.play.gradients import TiedWeights
-from executor.play.layout import Layout
-from executor.play.messages import Turn, turns_of
-from executor.play.optimizers import DEFAULT, OptimizerFactory
-from models.module_chain import CountedLoss, ModuleChain
-from planner.core.errors import BadInputError
-from planner.core.plan import Plan
-from planner.io.canonical import sha256_of
-from planner.io.plan_file import PlanFile, read_plan_file, to_tree
-from planner.simulator.schedules import Action, Op, plan_actions
+from stagecut.executor.play.batch import CountFunction, LossFunction
+from stagecut.executor.play.build import Layers, chain_of
+from stagecut.executor.play.checker import check_lists
+from stagecut.executor.play.gradients import TiedWeights
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import Turn, turns_of
+from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
+from stagecut.models.module_chain import CountedLoss, ModuleChain
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.io.canonical import sha256_of
+from stagecut.planner.io.plan_file import PlanFile, read_plan_file, to_tree
+from stagecut.planner.simulator.schedules import Action, Op, plan_actions
 
 AnyPlan = Plan | PlanFile | str | Path
 """A plan, a plan file, or the path of one."""

@@ -8,25 +8,25 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from executor.design import AnyPlan, Design, Training
-from executor.pipeline import Pipeline
-from executor.play.batch import CountFunction, LossFunction
-from executor.play.build import SEED_STRIDE, Layers, build_stages, share_tied
-from executor.play.clock import clock_for
-from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
-from executor.play.gradients import GradientSync, groups_of
-from executor.play.layout import Layout, Role
-from executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
-from executor.play.pace import FullSpeed, Pace
-from executor.play.stage import StageModule
-from executor.play.tensor_parallel import share_layer
-from executor.play.thread_transport import Hub
-from executor.play.transport import DistributedTransport, Transport
-from executor.run.script_faults import tell_faults
-from executor.run.watched_transport import WatchedTransport
-from executor.run.world import World
-from planner.core.errors import BadInputError
-from planner.simulator.schedules import Action
+from stagecut.executor.design import AnyPlan, Design, Training
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import CountFunction, LossFunction
+from stagecut.executor.play.build import SEED_STRIDE, Layers, build_stages, share_tied
+from stagecut.executor.play.clock import clock_for
+from stagecut.executor.play.distributed import TORCH_DISTRIBUTED, Distributed
+from stagecut.executor.play.gradients import GradientSync, groups_of
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
+from stagecut.executor.play.pace import FullSpeed, Pace
+from stagecut.executor.play.stage import StageModule
+from stagecut.executor.play.tensor_parallel import share_layer
+from stagecut.executor.play.thread_transport import Hub
+from stagecut.executor.play.transport import DistributedTransport, Transport
+from stagecut.executor.run.script_faults import tell_faults
+from stagecut.executor.run.watched_transport import WatchedTransport
+from stagecut.executor.run.world import World
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.simulator.schedules import Action
 
 PaceMaker = Callable[[Role], Pace]
 """Makes the pace of a rank."""

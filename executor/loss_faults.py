@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from executor.play.agreement import of_all_ranks
-from executor.play.finite import Place, first_of_all, is_finite
-from executor.play.tensor_parallel import local
-from executor.run.faults import LossError
+from stagecut.executor.play.agreement import of_all_ranks
+from stagecut.executor.play.finite import Place, first_of_all, is_finite
+from stagecut.executor.play.tensor_parallel import local
+from stagecut.executor.run.faults import LossError
 
 if TYPE_CHECKING:
-    from executor.pipeline import Pipeline
+    from stagecut.executor.pipeline import Pipeline
 
 REMEDY = "try a smaller learning rate, or another precision"
 

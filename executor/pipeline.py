@@ -11,22 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from executor.loss_faults import gradient_fault, loss_fault
-from executor.play.agreement import check_same_batch, ranks_label
-from executor.play.batch import Batch, LossFunction, Share, check_batch
-from executor.play.boundaries import find_boundaries
-from executor.play.clock import Clock, Mark
-from executor.play.finite import Place, look_again, places_of_losses
-from executor.play.gradients import GradientSync, TiedWeights
-from executor.play.layout import Layout, Role
-from executor.play.messages import Turn
-from executor.play.pace import Pace
-from executor.play.player import Feed, Player, Signature, signature_of
-from executor.play.same_start import start_alike
-from executor.play.stage import StageModule, State, as_state
-from executor.play.trace import Span, StepTrace
-from executor.play.transport import Transport
-from models.module_chain import CountedLoss
+from stagecut.executor.loss_faults import gradient_fault, loss_fault
+from stagecut.executor.play.agreement import check_same_batch, ranks_label
+from stagecut.executor.play.batch import Batch, LossFunction, Share, check_batch
+from stagecut.executor.play.boundaries import find_boundaries
+from stagecut.executor.play.clock import Clock, Mark
+from stagecut.executor.play.finite import Place, look_again, places_of_losses
+from stagecut.executor.play.gradients import GradientSync, TiedWeights
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.messages import Turn
+from stagecut.executor.play.pace import Pace
+from stagecut.executor.play.player import Feed, Player, Signature, signature_of
+from stagecut.executor.play.same_start import start_alike
+from stagecut.executor.play.stage import StageModule, State, as_state
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.play.transport import Transport
+from stagecut.models.module_chain import CountedLoss
 
 SYNC, UPDATE = "sync", "update"
 """Kinds of spans beside the actions: sum of gradients, optimizer step."""

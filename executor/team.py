@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import torch
 
-from executor.design import AnyPlan, Design, Training
-from executor.loading import PaceMaker, assemble
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.build import Layers
-from executor.play.pace import FullSpeed
-from executor.play.thread_transport import Hub, TeamBrokenError
-from planner.core.checks import require
-from planner.simulator.schedules import Action
+from stagecut.executor.design import AnyPlan, Design, Training
+from stagecut.executor.loading import PaceMaker, assemble
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.build import Layers
+from stagecut.executor.play.pace import FullSpeed
+from stagecut.executor.play.thread_transport import Hub, TeamBrokenError
+from stagecut.planner.core.checks import require
+from stagecut.planner.simulator.schedules import Action
 
 Answer = TypeVar("Answer")
 

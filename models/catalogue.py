@@ -1,16 +1,16 @@
 """Every model of the catalogue, by name."""
 
-from models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
-from models.entry import ModelEntry
-from models.measured_profiles import MEASURED_ON, is_measured, measured_model, measured_names
-from models.module_chain import ModuleChain
-from models.naming import unknown_name
-from models.synthetic import NAME as SYNTHETIC
-from models.synthetic import is_synthetic, synthetic_entry
-from planner.core.checks import require
-from planner.core.errors import BadInputError
-from planner.core.model import ModelProfile
-from planner.core.precision import Precision
+from stagecut.models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
+from stagecut.models.entry import ModelEntry
+from stagecut.models.measured_profiles import MEASURED_ON, is_measured, measured_model, measured_names
+from stagecut.models.module_chain import ModuleChain
+from stagecut.models.naming import unknown_name
+from stagecut.models.synthetic import NAME as SYNTHETIC
+from stagecut.models.synthetic import is_synthetic, synthetic_entry
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
 
 ENTRIES: tuple[ModelEntry, ...] = (
     *gpt.ENTRIES,
@@ -86,7 +86,7 @@ def build_modules(name: str, *, sequence_length: int | None = None, dropout: flo
     tokens = entry.num_tokens(sequence_length)
     require(dropout is None or 0 <= dropout < 1, f"model {name!r}", "dropout", "from 0 to below 1", dropout)
     try:
-        from models.modules.families import modules_of
+        from stagecut.models.modules.families import modules_of
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise

@@ -17,8 +17,8 @@
 
 from dataclasses import dataclass
 
-from planner.core.model import Layer, ModelProfile, SkipEdge
-from planner.core.precision import Precision
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
+from stagecut.planner.core.precision import Precision
 
 MASK_BYTES = 1
 """Of one element of a dropout mask."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.chain import Chain
-from planner.core.checks import require
-from planner.core.model import ModelProfile
-from planner.core.precision import Precision
+from stagecut.models.chain import Chain
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class ModelEntry:
     chain: Callable[[int], Chain]
     """Layers for that many tokens in a sample; models without tokens pass over the number."""
     shape: object
-    """Widths and counts of its family, from which `models.modules` builds the layers with torch."""
+    """Widths and counts of its family, from which `stagecut.models.modules` builds the layers with torch."""
     published_params: float | None = None
     default_sequence: int | None = None
     """Tokens of a sample; None for a model that has no sequence to choose."""

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -34,7 +34,7 @@ def chain_of(
         If transformers is not installed, or the model is of another family.
     """
     try:
-        from models.modules.hugging_face import split
+        from stagecut.models.modules.hugging_face import split
     except ModuleNotFoundError as missing:
         if missing.name not in {"torch", "transformers"}:
             raise

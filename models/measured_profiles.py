@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from models.naming import unknown_name
-from planner.core.checks import require
-from planner.core.model import ModelProfile
-from planner.core.precision import Precision
+from stagecut.models.naming import unknown_name
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
 
 MEASURED_ON = "@"
 """Measured profiles are called MODEL@DEVICE."""
@@ -44,7 +44,7 @@ def measured_model(name: str, *, precision: Precision | None, sequence_length: i
     BadInputError
         If there is none of that name, or another precision or sequence length is asked for.
     """
-    from planner.io.profile import read_profile
+    from stagecut.planner.io.profile import read_profile
 
     model = read_profile(measured_path(name))
     owner = f"model {name!r}"

@@ -16,9 +16,9 @@ chosen experts' outputs is all-reduced, `s h` numbers.
 from dataclasses import dataclass
 from functools import partial
 
-from models.chain import Chain, LayerCounts
-from models.entry import ModelEntry
-from models.llama import LlamaShape, llama_attention, llama_embedding, llama_head
+from stagecut.models.chain import Chain, LayerCounts
+from stagecut.models.entry import ModelEntry
+from stagecut.models.llama import LlamaShape, llama_attention, llama_embedding, llama_head
 
 NUM_EXPERTS = 8
 EXPERTS_PER_TOKEN = 2

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from planner.core.checks import require, require_count, require_distinct
+from stagecut.planner.core.checks import require, require_count, require_distinct
 
 if TYPE_CHECKING:
     import torch

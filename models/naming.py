@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> BadInputError:

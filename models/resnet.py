@@ -16,10 +16,10 @@ convolution. No sequence to choose.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from models.chain import INDEX_BYTES, Chain, LayerCounts
-from models.convolution import Convolution
-from models.entry import ModelEntry
-from models.image_head import image_head
+from stagecut.models.chain import INDEX_BYTES, Chain, LayerCounts
+from stagecut.models.convolution import Convolution
+from stagecut.models.entry import ModelEntry
+from stagecut.models.image_head import image_head
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4

@@ -12,10 +12,10 @@ differ by more than those of a real model:
 import random
 from dataclasses import dataclass
 
-from models.chain import Chain, LayerCounts
-from models.entry import ModelEntry
-from planner.core.checks import require
-from planner.core.errors import BadInputError
+from stagecut.models.chain import Chain, LayerCounts
+from stagecut.models.entry import ModelEntry
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
 
 NAME = "synthetic"
 DEFAULT_SEED = 0

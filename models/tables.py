@@ -1,4 +1,4 @@
-"""The catalogue as Markdown pages: `python -m models.tables models > docs/models.md`."""
+"""The catalogue as Markdown pages: `python -m stagecut.models.tables models > docs/models.md`."""
 
 import argparse
 import inspect
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 
-from models import (
+from stagecut.models import (
     bert,
     catalogue,
     chain,
@@ -23,14 +23,14 @@ from models import (
     vgg,
     vit,
 )
-from models.clusters import device_types, links
-from models.clusters.catalogue import ENTRIES as CLUSTERS
-from models.clusters.catalogue import ClusterEntry
-from models.entry import ModelEntry
-from models.measured_profiles import measured_names
-from planner.core.cluster import DeviceType, Island, Link, Server
-from planner.core.precision import Precision
-from planner.core.units import GB, GIB, US
+from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters.catalogue import ENTRIES as CLUSTERS
+from stagecut.models.clusters.catalogue import ClusterEntry
+from stagecut.models.entry import ModelEntry
+from stagecut.models.measured_profiles import measured_names
+from stagecut.planner.core.cluster import DeviceType, Island, Link, Server
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.units import GB, GIB, US
 
 FORMULAS = (
     chain,
@@ -48,7 +48,7 @@ FORMULAS = (
     synthetic,
 )
 GENERATED = (
-    "<!-- Written by `python -m models.tables {page} > docs/{page}.md`; change the catalogue, not this page. -->"
+    "<!-- Written by `python -m stagecut.models.tables {page} > docs/{page}.md`; edit the catalogue, not this page. -->"
 )
 
 MODELS_INTRODUCTION = """\
@@ -81,8 +81,8 @@ boundary agrees with the table above. Saved bytes agree too, measured on a CPU i
 
 The loss of a BERT is taken over all positions. Batch norms see one micro-batch at a time.
 
-`models.hugging_face.chain_of` splits a GPT-2, a Llama or a BERT of transformers, or the configuration of one, into
-"embedding", "block0", "block1", ... and "head".
+`stagecut.models.hugging_face.chain_of` splits a GPT-2, a Llama or a BERT of transformers, or the configuration of one,
+into "embedding", "block0", "block1", ... and "head".
 """
 MEASURED = """\
 ## Measured models
@@ -253,7 +253,9 @@ def _bandwidth(link: Link) -> str:
 def main() -> None:
     """Print one page."""
     pages = {"models": models_page, "clusters": clusters_page}
-    parser = argparse.ArgumentParser(prog="python -m models.tables", description="Print a page of the documentation.")
+    parser = argparse.ArgumentParser(
+        prog="python -m stagecut.models.tables", description="Print a page of the documentation."
+    )
     parser.add_argument("page", choices=sorted(pages))
     sys.stdout.write(pages[parser.parse_args().page]())
 

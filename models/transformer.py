@@ -48,7 +48,7 @@ Heads, widths and vocabulary are taken to divide evenly. Not counted: the sums o
 `O(s)` numbers, and gathering a backward's input once more, which runs beside the computation.
 """
 
-from models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
+from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
 
 
 def attention_part(

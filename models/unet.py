@@ -17,9 +17,9 @@ per pixel. No sequence to choose.
 
 from dataclasses import dataclass
 
-from models.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
-from models.convolution import Convolution
-from models.entry import ModelEntry
+from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
+from stagecut.models.convolution import Convolution
+from stagecut.models.entry import ModelEntry
 
 IMAGE_CHANNELS = 1
 NUM_CLASSES = 2

@@ -13,10 +13,10 @@ layer per classifier product. Images of 224 x 224, no batch norm. No sequence to
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from models.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
-from models.convolution import Convolution
-from models.entry import ModelEntry
-from models.image_head import NUM_CLASSES, image_head
+from stagecut.models.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
+from stagecut.models.convolution import Convolution
+from stagecut.models.entry import ModelEntry
+from stagecut.models.image_head import NUM_CLASSES, image_head
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

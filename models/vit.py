@@ -11,10 +11,10 @@ a GPT without dropout. No sequence to choose.
 
 from dataclasses import dataclass
 
-from models.chain import Chain, LayerCounts
-from models.entry import ModelEntry
-from models.image_head import image_head
-from models.transformer import dense_blocks
+from stagecut.models.chain import Chain, LayerCounts
+from stagecut.models.entry import ModelEntry
+from stagecut.models.image_head import image_head
+from stagecut.models.transformer import dense_blocks
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

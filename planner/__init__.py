@@ -1,3 +1,1 @@
-"""Plan pipeline-parallel training on the GPU servers at hand, with a proof of how good the plan is."""
-
-__version__ = "0.1.0"
+"""Finds plans, proves how good they are, and plays them in a simulator."""

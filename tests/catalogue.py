@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, Server
-from planner.core.job import Job, Optimizer, Recompute
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from stagecut.planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.job import Job, Optimizer, Recompute
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 
 NOTHING_KEPT = Optimizer(name="nothing", weight_bytes=0.0, gradient_bytes=0.0, state_bytes=0.0)
 WEIGHTS_ONLY = Optimizer(name="weights", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=0.0)

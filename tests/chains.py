@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.simulator.engine import iteration_times
-from planner.solvers.autopipe_time import StageTimes
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes
 from tests.pipelines import pipeline_costs
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from models import build_model
-from planner.core.model import TimeTable
-from planner.core.precision import Precision
-from planner.io.canonical import format_json
-from planner.io.profile import to_tree
+from stagecut.models import build_model
+from stagecut.planner.core.model import TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.profile import to_tree
 
 NAME = "gpt2-345m@gpu-x"
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.core.problem import Variant
-from planner.core.schedule import Schedule, warmup_depths
-from planner.cost.plan_costs import Halves, PlanCosts
-from planner.simulator.program import Kind, Program
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.cost.plan_costs import Halves, PlanCosts
+from stagecut.planner.simulator.program import Kind, Program
 from tests.reference_simulator import Span, simulate
 
 WORDS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.SEND_FORWARD: "send F", Kind.SEND_BACKWARD: "send B"}

@@ -1,6 +1,6 @@
 """The simulator once more, as plainly as possible: one event after another, with dictionaries.
 
-Shares no code with `planner.simulator`. It is given action lists [(op, stage, lo, hi), ...] with op
+Shares no code with `stagecut.planner.simulator`. It is given action lists [(op, stage, lo, hi), ...] with op
 "F" or "B", one list per device group, a function that says how many seconds each task takes, and one
 that names the links of each message and all-reduce. It returns start and end of every task by its key:
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.core.run_record import (
+from stagecut.planner.core.run_record import (
     CheckRecord,
     DilationRecord,
     RunMode,
@@ -11,7 +11,7 @@ from planner.core.run_record import (
     StageRecord,
     StepRecord,
 )
-from planner.core.schedule import Schedule
+from stagecut.planner.core.schedule import Schedule
 
 STAGE = StageRecord(
     start=0,

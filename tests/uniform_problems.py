@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
-from planner.core.job import Job, Optimizer, Recompute
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from stagecut.planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
+from stagecut.planner.core.job import Job, Optimizer, Recompute
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 from tests.catalogue import kinds
 
 SHAPES = ((1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (4, 1), (3, 2), (2, 3))

@@ -8,7 +8,7 @@ from benchmarks.pages import markdown, ratio, times, whole_seconds
 from benchmarks.papers.paper import Found, Headline, Paper, range_of, times_table
 from benchmarks.registry import BALANCE, BALANCE_OF_BLOCKS
 from benchmarks.specs import WHOLE_BLOCKS
-from planner.core.units import format_seconds
+from stagecut.planner.core.units import format_seconds
 
 OF_BLOCKS = " of blocks"
 """In the names of planners that are given whole blocks."""

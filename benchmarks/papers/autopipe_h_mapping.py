@@ -16,15 +16,15 @@ from benchmarks.pages import ROOT, markdown, times
 from benchmarks.papers.paper import shortened
 from benchmarks.registry import ONLY_1F1B
 from benchmarks.specs import Spec
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.result import Result
-from planner.core.units import format_seconds
-from planner.cost.cost_model import CostModel
-from planner.solvers.autopipe_h import contention_blind, solve
-from planner.solvers.mapping_links import link_loads
-from planner.solvers.options import SolveOptions
-from planner.solvers.search import Search
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.solvers.papers.autopipe_h import contention_blind, solve
+from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import link_loads
+from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.solvers.search.search import Search
 
 PAGE = ROOT / "docs" / "papers" / "autopipe-h.md"
 SOLVERS = ("autopipe-h",)

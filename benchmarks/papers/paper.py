@@ -7,7 +7,7 @@ from typing import TypeVar
 from benchmarks.measuring import Answer
 from benchmarks.pages import markdown, ratio, times
 from benchmarks.specs import Spec
-from planner.core.units import format_seconds
+from stagecut.planner.core.units import format_seconds
 
 Found = Mapping[str, Mapping[str, Answer]]
 """By name of the spec, then solver."""

@@ -10,13 +10,13 @@ from benchmarks.pages import markdown, percent
 from benchmarks.papers.paper import shortened
 from benchmarks.registry import BALANCE
 from benchmarks.specs import Spec
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.schedule import can_slice
-from planner.core.units import format_seconds
-from planner.cost.cost_model import CostModel
-from planner.simulator.program import Kind
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import can_slice
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import simulate
 
 PART = "start-up: "
 SOLVER = "autopipe"

@@ -4,10 +4,10 @@ from functools import partial
 
 import torch
 
-import executor
-from executor import checkpoint
-from executor.run.world import join_world
-from models import build_modules
+from stagecut import executor
+from stagecut.executor import checkpoint
+from stagecut.executor.run.world import join_world
+from stagecut.models import build_modules
 
 NUM_STEPS, TOKENS = 60, 32
 

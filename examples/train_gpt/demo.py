@@ -30,14 +30,14 @@ def solve(devices: str, folder: Path, options: argparse.Namespace) -> Path:
     command = f"solve --model {MODEL} --cluster {HERE / devices}.yaml --sequence-length {options.tokens}"
     arguments = f"{command} {choices} --precision fp32 --quiet -o {path}".split()
     say(f"plan {' '.join(arguments)}")
-    subprocess.run([sys.executable, "-m", "planner.cli.main", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "stagecut", *arguments], check=True, stdout=subprocess.DEVNULL)
     return path
 
 
 def start(plan: Path, folder: Path, options: argparse.Namespace) -> subprocess.Popen[str]:
     """Start the training of a plan, one process for each device."""
     steps = f"--steps {options.steps} --save-every {options.save_every}"
-    arguments = f"-m executor {plan} {HERE / 'train.py'} --plan {plan} --folder {folder} {steps}".split()
+    arguments = f"-m stagecut.executor {plan} {HERE / 'train.py'} --plan {plan} --folder {folder} {steps}".split()
     say(f"python {' '.join(arguments)}")
     return subprocess.Popen(
         [sys.executable, *arguments],

@@ -1,4 +1,4 @@
-"""Train a small GPT on a text: `python -m executor plan.json train.py --plan plan.json --folder run`.
+"""Train a small GPT on a text: `python -m stagecut.executor plan.json train.py --plan plan.json --folder run`.
 
 One process for each device of the plan. Started again, under the same plan or another one, it goes on
 from its latest checkpoint.
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import torch
 
-import executor
-from executor import checkpoint
-from executor.run.faults import describe
-from executor.run.rank_process import end_rank
-from executor.run.world import World, join_world
-from models import build_modules
-from planner.io.plan_file import read_plan_file
+from stagecut import executor
+from stagecut.executor import checkpoint
+from stagecut.executor.run.faults import describe
+from stagecut.executor.run.rank_process import end_rank
+from stagecut.executor.run.world import World, join_world
+from stagecut.models import build_modules
+from stagecut.planner.io.plan_file import read_plan_file
 
 HERE = Path(__file__).parent
 

@@ -7,10 +7,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from executor.checkpoints.checksums import FileSum
-from executor.checkpoints.folder import MANIFEST
-from planner.core.errors import BadInputError
-from planner.io.canonical import Tree, format_json, sha256_of
+from stagecut.executor.checkpoints.checksums import FileSum
+from stagecut.executor.checkpoints.folder import MANIFEST
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.canonical import Tree, format_json, sha256_of
 
 SCHEMA = 2
 WITHOUT_CHECKSUMS = 1

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 
-from executor.pipeline import Pipeline
-from executor.play.optimizers import local_optimizer, local_states
-from planner.core.errors import BadInputError
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.optimizers import local_optimizer, local_states
+from stagecut.planner.core.errors import BadInputError
 
 Values = Mapping[str, Mapping[str, Any]]
 """By name of a parameter, then by key."""

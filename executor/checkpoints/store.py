@@ -22,10 +22,10 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.futures import Future
 
-from executor.checkpoints.checksums import FileSum, HashedFile, sum_of
-from executor.checkpoints.folder import write_file
-from executor.checkpoints.metadata import METADATA, parse_metadata
-from planner.core.errors import BadInputError
+from stagecut.executor.checkpoints.checksums import FileSum, HashedFile, sum_of
+from stagecut.executor.checkpoints.folder import write_file
+from stagecut.executor.checkpoints.metadata import METADATA, parse_metadata
+from stagecut.planner.core.errors import BadInputError
 
 VALUES = "values.pt"
 """What is no tensor of the model: optimizer settings, and what the user adds."""

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from executor.dilated.planned_times import PlannedTimes
-from executor.dilated.shared_links import Booking
-from executor.play.layout import Layout
-from executor.play.messages import Message, Turn, turns_of
-from planner.simulator.routes import num_links, shared_routes
-from planner.simulator.schedules import Action, Op
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.dilated.shared_links import Booking
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import Message, Turn, turns_of
+from stagecut.planner.simulator.routes import num_links, shared_routes
+from stagecut.planner.simulator.schedules import Action, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

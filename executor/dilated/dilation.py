@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from executor.dilated.bookings import Bookings, bookings_of
-from executor.dilated.planned_times import PlannedTimes
-from executor.dilated.shared_links import Booking, SharedLinks
-from executor.dilated.timer import HostTimer, Timer
-from executor.play.layout import Layout, Role
-from executor.play.messages import Message
-from executor.play.pace import Pace
-from executor.run.faults import WaitError
-from planner.cost.cost_model import CostModel
-from planner.io.plan_file import PlanFile
-from planner.simulator.schedules import Action, Op, plan_actions
+from stagecut.executor.dilated.bookings import Bookings, bookings_of
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.dilated.shared_links import Booking, SharedLinks
+from stagecut.executor.dilated.timer import HostTimer, Timer
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.messages import Message
+from stagecut.executor.play.pace import Pace
+from stagecut.executor.run.faults import WaitError
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.simulator.schedules import Action, Op, plan_actions
 
 TIMEOUT_S = 120.0
 """How long a rank waits for the parts that others have in a message or an all-reduce."""

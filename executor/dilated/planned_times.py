@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.core.checks import require_positive
-from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.compilation import compile_program
-from planner.simulator.engine import run
-from planner.simulator.program import Kind, Program
-from planner.simulator.routes import RouteNames, flow_routes
-from planner.simulator.schedules import Action, Op
+from stagecut.planner.core.checks import require_positive
+from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.simulator.compilation import compile_program
+from stagecut.planner.simulator.engine import run
+from stagecut.planner.simulator.program import Kind, Program
+from stagecut.planner.simulator.routes import RouteNames, flow_routes
+from stagecut.planner.simulator.schedules import Action, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

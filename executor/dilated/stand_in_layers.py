@@ -4,8 +4,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from models.module_chain import LayerModule, ModuleChain
-from planner.core.model import ModelProfile
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.planner.core.model import ModelProfile
 
 WIDTH = 8
 """Numbers of a sample, in and out of every layer."""

@@ -7,12 +7,12 @@ from statistics import median
 
 import torch
 
-from executor.dilated.dilation import Dilation
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.trace import Span
-from executor.play.transport import Transport
-from planner.simulator.schedules import Op
+from stagecut.executor.dilated.dilation import Dilation
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.trace import Span
+from stagecut.executor.play.transport import Transport
+from stagecut.planner.simulator.schedules import Op
 
 PLAYS = 3
 """Iterations at full speed; the first one, in which threads and buffers are made, does not count."""

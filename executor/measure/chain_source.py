@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import nn
 
-from executor.play.build import chain_of
-from models import build_model, build_modules
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
-from planner.core.model import ModelProfile
-from planner.core.precision import Precision
+from stagecut.executor.play.build import chain_of
+from stagecut.models import build_model, build_modules
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

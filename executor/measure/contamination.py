@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.core.run_record import MAX_RUN_QUEUE_SHARE
+from stagecut.planner.core.run_record import MAX_RUN_QUEUE_SHARE
 
 TASKS = Path("/proc/self/task")
 CLEAN_SHARE = MAX_RUN_QUEUE_SHARE

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from executor.run.allocator import keep_freed_memory
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
+from stagecut.executor.run.allocator import keep_freed_memory
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
 
 AUTOCAST = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 """Formats in which autocast computes; weights stay in fp32."""

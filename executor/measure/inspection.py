@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
-from executor.measure.passage import Passage
-from executor.measure.samples import Samples, fresh_state, loss_of
-from executor.play.build import build_layer
-from executor.play.stage import State, as_state
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
-from planner.core.model import SkipEdge
+from stagecut.executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
+from stagecut.executor.measure.passage import Passage
+from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
+from stagecut.executor.play.build import build_layer
+from stagecut.executor.play.stage import State, as_state
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import SkipEdge
 
 CPU_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 """Fused attention that torch's counter of operations passes over."""

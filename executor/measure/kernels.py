@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from executor.measure.contamination import RunQueue
-from executor.measure.readings import Reading, has_enough
-from executor.play.clock import clock_for
-from executor.play.optimizers import DEFAULT
-from planner.core.job import standard_optimizer
-from planner.core.precision import Precision
+from stagecut.executor.measure.contamination import RunQueue
+from stagecut.executor.measure.readings import Reading, has_enough
+from stagecut.executor.play.clock import clock_for
+from stagecut.executor.play.optimizers import DEFAULT
+from stagecut.planner.core.job import standard_optimizer
+from stagecut.planner.core.precision import Precision
 
 NUMBER_FORMATS = {Precision.FP32: torch.float32, Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 PART_SIZE = 1_048_576

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, pairwise
 
-from executor.measure.curves import Curve, latency_and_bandwidth, median_curve, rising, slowest_curve
-from executor.measure.kernels import update_bandwidth_bytes_per_s
-from executor.measure.profile_links import LinkChoices, RankFindings, group_sizes, hosts_of
-from executor.measure.readings import Summary, summarize
-from planner.core.cluster import (
+from stagecut.executor.measure.curves import Curve, latency_and_bandwidth, median_curve, rising, slowest_curve
+from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s
+from stagecut.executor.measure.profile_links import LinkChoices, RankFindings, group_sizes, hosts_of
+from stagecut.executor.measure.readings import Summary, summarize
+from stagecut.planner.core.cluster import (
     UNLIMITED,
     AllReduceTable,
     Cluster,

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from executor.measure.inspection import LayerFacts
-from executor.measure.profile_model import ModelMeasurement
-from models.measured_profiles import MEASURED_ON
-from planner.core.errors import BadInputError
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.precision import Precision
+from stagecut.executor.measure.inspection import LayerFacts
+from stagecut.executor.measure.profile_model import ModelMeasurement
+from stagecut.models.measured_profiles import MEASURED_ON
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.precision import Precision
 
 RELATIVE_TOLERANCE = 1e-9
 

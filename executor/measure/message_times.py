@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.measure.curves import Curve
+from stagecut.executor.measure.curves import Curve
 
 WARMUP = 2
 STREAM = 8

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from executor.play.stage import State
-from planner.core.model import SkipEdge
+from stagecut.executor.play.stage import State
+from stagecut.planner.core.model import SkipEdge
 
 
 class _Sent(NamedTuple):

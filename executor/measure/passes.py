@@ -7,10 +7,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from executor.measure.samples import Samples, fresh_state, loss_of
-from executor.play.clock import Clock, Mark
-from executor.play.stage import StageModule, State
-from models.module_chain import ModuleChain
+from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
+from stagecut.executor.play.clock import Clock, Mark
+from stagecut.executor.play.stage import StageModule, State
+from stagecut.models.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Protocol, TypeVar
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from executor.measure.curves import Curve
-from executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
-from executor.measure.kernels import product_readings, synthetic_parameters, update_readings
-from executor.measure.message_times import Messages
-from executor.measure.processes import Company, run_processes
-from executor.measure.readings import Reading
-from executor.play.objects import gather_everywhere
-from executor.run.faults import FOLDER
-from executor.run.rank_process import is_rank
-from executor.run.run_folder import run_folder
-from executor.run.world import World, join_world
-from planner.core.precision import Precision
+from stagecut.executor.measure.curves import Curve
+from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
+from stagecut.executor.measure.kernels import product_readings, synthetic_parameters, update_readings
+from stagecut.executor.measure.message_times import Messages
+from stagecut.executor.measure.processes import Company, run_processes
+from stagecut.executor.measure.readings import Reading
+from stagecut.executor.play.objects import gather_everywhere
+from stagecut.executor.run.faults import FOLDER
+from stagecut.executor.run.rank_process import is_rank
+from stagecut.executor.run.run_folder import run_folder
+from stagecut.executor.run.world import World, join_world
+from stagecut.planner.core.precision import Precision
 
 TIMED_PRECISIONS = {"cpu": (Precision.FP32, Precision.BF16), "cuda": tuple(Precision)}
 """Products in fp16 take most CPUs very long."""

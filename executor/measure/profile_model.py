@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import torch
 
-from executor.measure.chain_source import ChainSource
-from executor.measure.devices import AUTOCAST, device_title, device_type_name, use_device
-from executor.measure.inspection import ChainFacts, inspect_chain
-from executor.measure.kernels import update_bandwidth_bytes_per_s, update_readings
-from executor.measure.processes import Company, run_processes
-from executor.measure.progress import Progress
-from executor.measure.readings import KINDS, Kind, Pass, Reading, Summary, any_clean, summarize
-from executor.measure.samples import draw_samples
-from executor.measure.stage_times import StageTimes, Timing, arriving
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
+from stagecut.executor.measure.chain_source import ChainSource
+from stagecut.executor.measure.devices import AUTOCAST, device_title, device_type_name, use_device
+from stagecut.executor.measure.inspection import ChainFacts, inspect_chain
+from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, update_readings
+from stagecut.executor.measure.processes import Company, run_processes
+from stagecut.executor.measure.progress import Progress
+from stagecut.executor.measure.readings import KINDS, Kind, Pass, Reading, Summary, any_clean, summarize
+from stagecut.executor.measure.samples import draw_samples
+from stagecut.executor.measure.stage_times import StageTimes, Timing, arriving
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
 
 MOST_INSPECTED = 4
 """Samples with which bytes are counted: they grow in proportion."""

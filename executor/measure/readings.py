@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.measure.contamination import CLEAN_SHARE
+from stagecut.executor.measure.contamination import CLEAN_SHARE
 
 Floats = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.play.stage import State, as_state
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
+from stagecut.executor.play.stage import State, as_state
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
 
 SEED = 0
 

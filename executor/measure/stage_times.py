@@ -9,16 +9,16 @@ from itertools import cycle
 
 import torch
 
-from executor.measure.contamination import RunQueue
-from executor.measure.inspection import computing
-from executor.measure.passes import Held, TimedStage
-from executor.measure.processes import Company
-from executor.measure.readings import KINDS, Kind, Pass, Reading, done_share
-from executor.measure.samples import Samples
-from executor.play.build import build_layer
-from executor.play.clock import clock_for
-from executor.play.stage import StageModule, as_state
-from models.module_chain import ModuleChain
+from stagecut.executor.measure.contamination import RunQueue
+from stagecut.executor.measure.inspection import computing
+from stagecut.executor.measure.passes import Held, TimedStage
+from stagecut.executor.measure.processes import Company
+from stagecut.executor.measure.readings import KINDS, Kind, Pass, Reading, done_share
+from stagecut.executor.measure.samples import Samples
+from stagecut.executor.play.build import build_layer
+from stagecut.executor.play.clock import clock_for
+from stagecut.executor.play.stage import StageModule, as_state
+from stagecut.models.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from executor.play.transport import Transport
-from planner.core.errors import BadInputError
+from stagecut.executor.play.transport import Transport
+from stagecut.planner.core.errors import BadInputError
 
 WIDTH = 1024
 """Columns of the table that the contents of a tensor are read as."""

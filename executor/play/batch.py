@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.play.messages import Piece
-from executor.play.stage import State, as_state
-from models.module_chain import CountedLoss
-from planner.core.checks import require
-from planner.core.errors import BadInputError
+from stagecut.executor.play.messages import Piece
+from stagecut.executor.play.stage import State, as_state
+from stagecut.models.module_chain import CountedLoss
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
 
 Tensors = Tensor | Sequence[Tensor]
 Batch = tuple[Tensors, Tensors]

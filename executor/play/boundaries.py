@@ -6,10 +6,10 @@ from typing import cast
 
 import torch
 
-from executor.play.layout import Layout
-from executor.play.player import Signature, TensorLike, signature_of
-from executor.play.stage import StageModule, State
-from executor.play.transport import Transport
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.player import Signature, TensorLike, signature_of
+from stagecut.executor.play.stage import StageModule, State
+from stagecut.executor.play.transport import Transport
 
 
 def find_boundaries(

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from executor.play.layout import Role
-from executor.play.stage import StageModule
-from models.module_chain import LayerModule, ModuleChain, Tie
-from planner.core.checks import require
-from planner.core.errors import BadInputError
-from planner.core.model import ModelProfile
-from planner.core.plan import Plan
+from stagecut.executor.play.layout import Role
+from stagecut.executor.play.stage import StageModule
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.plan import Plan
 
 SEED_STRIDE = 1_000_003
 """Prime, so that neighbouring seeds and layers do not meet."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from planner.core.checks import require
-from planner.core.errors import BadInputError
-from planner.core.plan import Plan
-from planner.simulator.compilation import compile_program
-from planner.simulator.schedules import Action, Op
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.simulator.compilation import compile_program
+from stagecut.planner.simulator.schedules import Action, Op
 
 
 def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:

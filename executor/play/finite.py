@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from executor.play.agreement import of_all_ranks
-from executor.play.layout import Layout
-from executor.play.messages import Piece, Turn
-from executor.play.player import Feed, Player
-from executor.play.stage import StageModule, State, as_state
-from executor.play.transport import Transport
-from planner.simulator.schedules import Op
+from stagecut.executor.play.agreement import of_all_ranks
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import Piece, Turn
+from stagecut.executor.play.player import Feed, Player
+from stagecut.executor.play.stage import StageModule, State, as_state
+from stagecut.executor.play.transport import Transport
+from stagecut.planner.simulator.schedules import Op
 
 
 class Place(NamedTuple):

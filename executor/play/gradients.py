@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from executor.play.layout import Layout, Role
-from executor.play.tensor_parallel import divided_like, is_divided, local, whole
-from executor.play.transport import Transport
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
+from stagecut.executor.play.transport import Transport
 
 BUCKET_NUMBERS = 1 << 23
 """Numbers that are summed in one message: 32 MB in fp32."""

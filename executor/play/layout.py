@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.core.checks import require
-from planner.core.cluster import Cluster
-from planner.core.plan import Plan
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

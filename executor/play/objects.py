@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.play.distributed import TORCH_DISTRIBUTED, Distributed
+from stagecut.executor.play.distributed import TORCH_DISTRIBUTED, Distributed
 
 T = TypeVar("T")
 

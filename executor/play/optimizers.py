@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
-from executor.play.tensor_parallel import is_shared
-from planner.core.checks import require
+from stagecut.executor.play.tensor_parallel import is_shared
+from stagecut.planner.core.checks import require
 
 OptimizerFactory = Callable[[Iterable[Any]], Optimizer]
 """Takes parameters, or groups of them, such as `functools.partial(torch.optim.AdamW, lr=1e-3)`."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from executor.play.messages import Message
+from stagecut.executor.play.messages import Message
 
 
 class Pace(Protocol):

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from executor.play.clock import Clock, Mark
-from executor.play.distributed import Pending
-from executor.play.messages import Message, Piece, Turn
-from executor.play.pace import Pace
-from executor.play.stage import StageModule, State
-from executor.play.transport import Transport
-from planner.core.errors import BadInputError
-from planner.simulator.schedules import Action, Op
+from stagecut.executor.play.clock import Clock, Mark
+from stagecut.executor.play.distributed import Pending
+from stagecut.executor.play.messages import Message, Piece, Turn
+from stagecut.executor.play.pace import Pace
+from stagecut.executor.play.stage import StageModule, State
+from stagecut.executor.play.transport import Transport
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.simulator.schedules import Action, Op
 
 Gradients = list[Tensor]
 """One for each tensor of a state that has any, which are those of floating-point numbers."""

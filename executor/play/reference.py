@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from executor.play.batch import Batch, CountFunction, LossFunction
-from executor.play.build import build_layer
-from executor.play.stage import as_state
-from models.module_chain import ModuleChain
+from stagecut.executor.play.batch import Batch, CountFunction, LossFunction
+from stagecut.executor.play.build import build_layer
+from stagecut.executor.play.stage import as_state
+from stagecut.models.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from enum import IntEnum
 import torch
 from torch import Tensor, nn
 
-from executor.play.agreement import fingerprint, of_all_ranks, ranks_label
-from executor.play.gradients import TiedWeights, holders
-from executor.play.layout import Layout, Role
-from executor.play.stage import StageModule
-from executor.play.tensor_parallel import divided_like, is_divided, local, whole
-from executor.play.transport import Transport
-from planner.core.errors import BadInputError
+from stagecut.executor.play.agreement import fingerprint, of_all_ranks, ranks_label
+from stagecut.executor.play.gradients import TiedWeights, holders
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.stage import StageModule
+from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
+from stagecut.executor.play.transport import Transport
+from stagecut.planner.core.errors import BadInputError
 
 
 class Start(IntEnum):

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from models.module_chain import LayerModule
-from planner.core.checks import require
+from stagecut.models.module_chain import LayerModule
+from stagecut.planner.core.checks import require
 
 
 def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup, device: torch.device) -> nn.Module:

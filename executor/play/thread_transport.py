@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from executor.play.distributed import Pending
-from executor.play.messages import Message
-from planner.core.errors import StagecutError
+from stagecut.executor.play.distributed import Pending
+from stagecut.executor.play.messages import Message
+from stagecut.planner.core.errors import StagecutError
 
 Key = tuple[int, int, int]
 """Source, target and number of a message."""

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.play import objects
-from executor.play.distributed import TORCH_DISTRIBUTED, Distributed, Pending
-from executor.play.messages import Message
+from stagecut.executor.play import objects
+from stagecut.executor.play.distributed import TORCH_DISTRIBUTED, Distributed, Pending
+from stagecut.executor.play.messages import Message
 
 MAX_TENSORS = 64
 """Of one message: the tensors of a state."""

@@ -1,14 +1,14 @@
 """What carries the ranks of a run on one machine, processes or threads, and whether memory is enough for them."""
 
-from executor.design import Design
-from executor.dilated.stand_in_layers import WIDTH
-from executor.run.options import RunOptions
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
-from planner.core.run_record import RunMode
-from planner.cost.cost_model import CostModel
-from planner.io.plan_file import PlanFile
-from planner.report.labels import bytes_label
+from stagecut.executor.design import Design
+from stagecut.executor.dilated.stand_in_layers import WIDTH
+from stagecut.executor.run.options import RunOptions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.report.labels import bytes_label
 
 PROCESS_BYTES = 260e6
 """Of a process that has imported torch, without its layers."""

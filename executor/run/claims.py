@@ -3,7 +3,7 @@
 import hashlib
 from typing import TYPE_CHECKING
 
-from executor.run.faults import OWN, ErrorReport
+from stagecut.executor.run.faults import OWN, ErrorReport
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.reference import Reference, reference_step
-from executor.play.tensor_parallel import whole
-from executor.run.options import RunOptions, build_pipeline, build_team
-from executor.run.world import World
-from planner.core.errors import BadInputError
-from planner.core.run_record import CheckRecord, RunMode
-from planner.io.plan_file import PlanFile
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.reference import Reference, reference_step
+from stagecut.executor.play.tensor_parallel import whole
+from stagecut.executor.run.options import RunOptions, build_pipeline, build_team
+from stagecut.executor.run.world import World
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.run_record import CheckRecord, RunMode
+from stagecut.planner.io.plan_file import PlanFile
 
 TOLERANCE = 1e-9
 """Of loss and gradients in float64, absolute."""

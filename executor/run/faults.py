@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.core.errors import BadInputError, StagecutError
-from planner.simulator.schedules import Action
+from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.simulator.schedules import Action
 
 if TYPE_CHECKING:
-    from executor.play.layout import Role
+    from stagecut.executor.play.layout import Role
 
 FOLDER = "STAGECUT_FAULTS"
 """Environment variable: the folder that the ranks of one machine have in common; their reports go there."""

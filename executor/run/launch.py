@@ -10,12 +10,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from executor.run.faults import ATTEMPT, FOLDER, ErrorReport, read_reports
-from executor.run.local_ranks import run_ranks
-from executor.run.loopback import ONLY_LOOPBACK
-from executor.run.rank_process import LAUNCHER
-from executor.run.run_folder import run_folder
-from executor.run.verdict import verdict
+from stagecut.executor.run.faults import ATTEMPT, FOLDER, ErrorReport, read_reports
+from stagecut.executor.run.local_ranks import run_ranks
+from stagecut.executor.run.loopback import ONLY_LOOPBACK
+from stagecut.executor.run.rank_process import LAUNCHER
+from stagecut.executor.run.run_folder import run_folder
+from stagecut.executor.run.verdict import verdict
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 

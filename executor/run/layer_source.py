@@ -1,12 +1,12 @@
 """The torch layers of a plan's model: of the catalogue by name, or from a function of the user's."""
 
-from executor.measure.chain_source import user_chain
-from executor.play.build import chain_of
-from models import build_modules
-from models.measured_profiles import MEASURED_ON
-from models.module_chain import ModuleChain
-from planner.core.errors import BadInputError
-from planner.core.model import ModelProfile
+from stagecut.executor.measure.chain_source import user_chain
+from stagecut.executor.play.build import chain_of
+from stagecut.models import build_modules
+from stagecut.models.measured_profiles import MEASURED_ON
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
 
 
 def layers_of(profile: ModelProfile, *, source: str | None = None, dropout: float | None = None) -> ModuleChain:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from executor.run.faults import RunError
+from stagecut.executor.run.faults import RunError
 
 SHUTDOWN_S = 3.0
 """What a rank has to end when told to, before it is killed."""

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from executor.dilated.dilation import Dilation
-from executor.dilated.time_scale import find_time_scale
-from executor.measure.contamination import RunQueue
-from executor.measure.memory_pass import memory_pass_s
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.trace import StepTrace
-from executor.run.options import RunOptions
-from executor.run.outcome import Observer
-from executor.run.step_memory import step_peak_bytes
-from planner.core.run_record import RunMode
+from stagecut.executor.dilated.dilation import Dilation
+from stagecut.executor.dilated.time_scale import find_time_scale
+from stagecut.executor.measure.contamination import RunQueue
+from stagecut.executor.measure.memory_pass import memory_pass_s
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.trace import StepTrace
+from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.outcome import Observer
+from stagecut.executor.run.step_memory import step_peak_bytes
+from stagecut.planner.core.run_record import RunMode
 
 ScaleObserver = Callable[[int, float], None]
 """Told, by rank, of the time scale of a dilated run before its first step."""

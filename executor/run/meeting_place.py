@@ -8,9 +8,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from executor.run.faults import FOLDER, attempt_number
-from executor.run.rank_process import is_on_one_machine, is_rank
-from planner.core.errors import BadInputError
+from stagecut.executor.run.faults import FOLDER, attempt_number
+from stagecut.executor.run.rank_process import is_on_one_machine, is_rank
+from stagecut.planner.core.errors import BadInputError
 
 _KEYS = "stagecut"
 _LOOPBACK = "127.0.0.1"

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import torch
 
-from executor.dilated.dilation import dilation_for
-from executor.loading import PaceMaker
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.layout import Layout
-from executor.play.thread_transport import TeamBrokenError
-from executor.play.trace import StepTrace
-from executor.run.comparison import check_team
-from executor.run.faults import describe
-from executor.run.loop import Watch, train_rank
-from executor.run.options import RunOptions, build_team
-from executor.run.outcome import Outcome, outcome_of
-from executor.run.run_folder import run_folder
-from executor.run.verdict import verdict
-from executor.team import Team
-from planner.core.run_record import RunMode
-from planner.io.plan_file import PlanFile
+from stagecut.executor.dilated.dilation import dilation_for
+from stagecut.executor.loading import PaceMaker
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.thread_transport import TeamBrokenError
+from stagecut.executor.play.trace import StepTrace
+from stagecut.executor.run.comparison import check_team
+from stagecut.executor.run.faults import describe
+from stagecut.executor.run.loop import Watch, train_rank
+from stagecut.executor.run.options import RunOptions, build_team
+from stagecut.executor.run.outcome import Outcome, outcome_of
+from stagecut.executor.run.run_folder import run_folder
+from stagecut.executor.run.verdict import verdict
+from stagecut.executor.team import Team
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.plan_file import PlanFile
 
 
 def run_together(plan_file: PlanFile, options: RunOptions, *, watch: Watch) -> Outcome:

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 import torch
 
-from executor.design import Training
-from executor.dilated.dilation import dilation_for
-from executor.dilated.stand_in_layers import stand_ins
-from executor.loading import PaceMaker, load
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.layout import Layout
-from executor.play.optimizers import OptimizerFactory
-from executor.run.layer_source import layers_of
-from executor.run.world import TIMEOUT_S, World
-from executor.team import Team
-from models.module_chain import ModuleChain
-from planner.core.run_record import RunMode
-from planner.io.plan_file import PlanFile
+from stagecut.executor.design import Training
+from stagecut.executor.dilated.dilation import dilation_for
+from stagecut.executor.dilated.stand_in_layers import stand_ins
+from stagecut.executor.loading import PaceMaker, load
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.optimizers import OptimizerFactory
+from stagecut.executor.run.layer_source import layers_of
+from stagecut.executor.run.world import TIMEOUT_S, World
+from stagecut.executor.team import Team
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.plan_file import PlanFile
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}

@@ -7,14 +7,14 @@ from statistics import median
 
 import torch
 
-from executor.dilated.dilation import Dilation
-from executor.measure.devices import device_title
-from executor.pipeline import Pipeline
-from executor.play.trace import Span, StepTrace
-from executor.run.options import RunOptions
-from executor.run.record import Step, record_of
-from planner.core.run_record import DilationRecord, RunRecord
-from planner.io.plan_file import PlanFile, installed_versions
+from stagecut.executor.dilated.dilation import Dilation
+from stagecut.executor.measure.devices import device_title
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.record import Step, record_of
+from stagecut.planner.core.run_record import DilationRecord, RunRecord
+from stagecut.planner.io.plan_file import PlanFile, installed_versions
 
 Observer = Callable[[int, StepTrace], None]
 """Told of every step of a rank, counted from 0."""

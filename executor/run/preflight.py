@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import torch
 
-from executor.design import Design, Training
-from executor.measure.devices import usable_cores
-from executor.measure.free_memory import free_memory_bytes
-from executor.play.layout import Layout
-from executor.run.carrier import check_memory, runs_together
-from executor.run.options import RunOptions
-from planner.core.errors import BadInputError
-from planner.core.run_record import RunMode
-from planner.io.plan_file import PlanFile
+from stagecut.executor.design import Design, Training
+from stagecut.executor.measure.devices import usable_cores
+from stagecut.executor.measure.free_memory import free_memory_bytes
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.run.carrier import check_memory, runs_together
+from stagecut.executor.run.options import RunOptions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.plan_file import PlanFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.layout import Layout
-from executor.play.trace import Span, StepTrace
-from executor.run.comparison import check_step
-from executor.run.faults import describe
-from executor.run.loop import ScaleObserver, Watch, train_rank
-from executor.run.options import RunOptions, build_pipeline
-from executor.run.outcome import Observer, Outcome, outcome_of
-from executor.run.rank_process import end_rank
-from executor.run.world import World, join_world
-from planner.io.plan_file import PlanFile
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.run.comparison import check_step
+from stagecut.executor.run.faults import describe
+from stagecut.executor.run.loop import ScaleObserver, Watch, train_rank
+from stagecut.executor.run.options import RunOptions, build_pipeline
+from stagecut.executor.run.outcome import Observer, Outcome, outcome_of
+from stagecut.executor.run.rank_process import end_rank
+from stagecut.executor.run.world import World, join_world
+from stagecut.planner.io.plan_file import PlanFile
 
 
 def run_rank(

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from executor.run.claims import is_first_to_tell
-from executor.run.faults import (
+from stagecut.executor.run.claims import is_first_to_tell
+from stagecut.executor.run.faults import (
     FOLDER,
     OWN,
     CheckError,
@@ -20,10 +20,10 @@ from executor.run.faults import (
     read_reports,
     write_report,
 )
-from executor.run.verdict import told
-from executor.run.whereabouts import Whereabouts
-from planner.core.errors import BadInputError, StagecutError
-from planner.core.visible import visible_lines
+from stagecut.executor.run.verdict import told
+from stagecut.executor.run.whereabouts import Whereabouts
+from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.visible import visible_lines
 
 if TYPE_CHECKING:
     import torch.distributed as dist

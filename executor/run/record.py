@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean, median
 
-from executor.play.layout import Layout
-from executor.play.trace import Span, StepTrace
-from planner.core.checks import require
-from planner.core.errors import StagecutError
-from planner.core.plan import Stage
-from planner.core.run_record import (
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.plan import Stage
+from stagecut.planner.core.run_record import (
     MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
     CheckRecord,
@@ -21,9 +21,9 @@ from planner.core.run_record import (
     counted_steps,
     finite_or_none,
 )
-from planner.io.canonical import sha256_of
-from planner.io.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
-from planner.simulator.schedules import Op
+from stagecut.planner.io.canonical import sha256_of
+from stagecut.planner.io.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
+from stagecut.planner.simulator.schedules import Op
 
 Step = Sequence[StepTrace]
 """The traces of one training step, by rank."""

@@ -1,16 +1,16 @@
-"""A script of somebody's own as one rank: `python -m executor.run.script train.py [arguments]`."""
+"""A script of somebody's own as one rank: `python -m stagecut.executor.run.script train.py [arguments]`."""
 
 import runpy
 import sys
 from pathlib import Path
 
-from executor.run.rank_process import become_rank
+from stagecut.executor.run.rank_process import become_rank
 
 
 def main() -> None:
     """Run the script as Python would, after becoming a rank."""
     become_rank()
-    from executor.run.script_faults import tell_faults
+    from stagecut.executor.run.script_faults import tell_faults
 
     tell_faults()
     del sys.argv[0]

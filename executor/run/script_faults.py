@@ -11,12 +11,12 @@ from types import TracebackType
 
 import torch.distributed as dist
 
-from executor.run.claims import is_first_to_tell
-from executor.run.faults import FOLDER, OWN, attempt_number, describe, write_report
-from executor.run.meeting_place import meeting_place
-from executor.run.rank_process import is_rank
-from executor.run.verdict import told
-from planner.core.errors import StagecutError
+from stagecut.executor.run.claims import is_first_to_tell
+from stagecut.executor.run.faults import FOLDER, OWN, attempt_number, describe, write_report
+from stagecut.executor.run.meeting_place import meeting_place
+from stagecut.executor.run.rank_process import is_rank
+from stagecut.executor.run.verdict import told
+from stagecut.planner.core.errors import StagecutError
 
 _PATIENCE = timedelta(seconds=5)
 """With the store; a fault is told anyway."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from executor.measure.live_bytes import LiveBytes, storages
-from executor.pipeline import Pipeline
-from executor.play.batch import Batch
-from executor.play.optimizers import local_states
-from executor.play.stage import as_state
+from stagecut.executor.measure.live_bytes import LiveBytes, storages
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.play.optimizers import local_states
+from stagecut.executor.play.stage import as_state
 
 
 def step_peak_bytes(pipeline: Pipeline, batch: Batch, *, shares_device: bool = False) -> float:

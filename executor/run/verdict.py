@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Mapping, Sequence
 
-from executor.run.faults import OWN, CheckError, ErrorReport, FaultKind, RunError
-from planner.core.errors import BadInputError, StagecutError
+from stagecut.executor.run.faults import OWN, CheckError, ErrorReport, FaultKind, RunError
+from stagecut.planner.core.errors import BadInputError, StagecutError
 
 _ORDER = tuple(FaultKind)
 _REMEDIES = {

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from executor.play.distributed import Pending
-from executor.play.messages import Message
-from executor.play.transport import Transport
-from executor.run.whereabouts import Whereabouts
-from executor.run.world import World
+from stagecut.executor.play.distributed import Pending
+from stagecut.executor.play.messages import Message
+from stagecut.executor.play.transport import Transport
+from stagecut.executor.run.whereabouts import Whereabouts
+from stagecut.executor.run.world import World
 
 
 class WatchedTransport:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from executor.run.faults import WaitError
+from stagecut.executor.run.faults import WaitError
 
 _PID = struct.Struct("=q")
 

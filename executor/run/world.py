@@ -13,16 +13,16 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from executor.play.objects import gather
-from executor.run.allocator import keep_freed_memory
-from executor.run.faults import FOLDER, WaitError, attempt_number
-from executor.run.loopback import ONLY_LOOPBACK
-from executor.run.meeting_place import meeting_place
-from executor.run.rank_process import is_on_one_machine
-from executor.run.run_folder import run_folder
-from executor.run.script_faults import tell_faults
-from executor.run.whereabouts import Whereabouts
-from planner.core.errors import BadInputError
+from stagecut.executor.play.objects import gather
+from stagecut.executor.run.allocator import keep_freed_memory
+from stagecut.executor.run.faults import FOLDER, WaitError, attempt_number
+from stagecut.executor.run.loopback import ONLY_LOOPBACK
+from stagecut.executor.run.meeting_place import meeting_place
+from stagecut.executor.run.rank_process import is_on_one_machine
+from stagecut.executor.run.run_folder import run_folder
+from stagecut.executor.run.script_faults import tell_faults
+from stagecut.executor.run.whereabouts import Whereabouts
+from stagecut.planner.core.errors import BadInputError
 
 T = TypeVar("T")
 

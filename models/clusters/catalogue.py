@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from models.clusters import mixed, uniform
-from models.naming import unknown_name
-from planner.core.cluster import Cluster
+from stagecut.models.clusters import mixed, uniform
+from stagecut.models.naming import unknown_name
+from stagecut.planner.core.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

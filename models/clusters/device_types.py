@@ -10,9 +10,9 @@
 - **Launch time**, 40 us per layer and direction, is an assumption: some ten kernels of a few us each.
 """
 
-from planner.core.cluster import DeviceType
-from planner.core.precision import Precision
-from planner.core.units import GB, GIB, US
+from stagecut.planner.core.cluster import DeviceType
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.units import GB, GIB, US
 
 TERA = 1e12
 CONTEXT_GIB = 1.0

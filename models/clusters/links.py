@@ -5,8 +5,8 @@ are assumptions throughout. One interface stands for the network of a host: wher
 serves a pair of devices.
 """
 
-from planner.core.cluster import Link
-from planner.core.units import GB, GBIT_PER_S, US
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.units import GB, GBIT_PER_S, US
 
 
 def _link(bandwidth_bytes_per_s: float, latency_us: float, *, source: str) -> Link:

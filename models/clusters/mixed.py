@@ -1,7 +1,7 @@
 """Clusters of several device types."""
 
-from models.clusters import device_types, links
-from planner.core.cluster import Cluster, Island, Link, Server
+from stagecut.models.clusters import device_types, links
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 
 
 def _pcie_server(name: str, device_type: str, *, count: int, devices: int, nic: Link) -> Server:

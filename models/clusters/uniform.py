@@ -1,7 +1,7 @@
 """Clusters of one device type."""
 
-from models.clusters import device_types, links
-from planner.core.cluster import Cluster, Island, Server
+from stagecut.models.clusters import device_types, links
+from stagecut.planner.core.cluster import Cluster, Island, Server
 
 COMMODITY_32 = Cluster(
     name="commodity-32",

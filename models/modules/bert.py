@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.bert import BertShape
-from models.module_chain import LayerModule, ModuleChain, Tie
-from models.modules.batches import pre_training_batch
-from models.modules.losses import pre_training_loss
-from models.modules.sharing import embedding_styles, head_styles
-from models.modules.transformer import BlockShape, dense_layers
-from models.modules.weights import draw_normal
+from stagecut.models.bert import BertShape
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.modules.batches import pre_training_batch
+from stagecut.models.modules.losses import pre_training_loss
+from stagecut.models.modules.sharing import embedding_styles, head_styles
+from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.weights import draw_normal
 
 NORM_EPSILON = 1e-12
 """Devlin et al.'s released code."""

@@ -4,14 +4,14 @@ from functools import partial
 
 from torch import nn
 
-from models.gpt import GptShape
-from models.module_chain import LayerModule, ModuleChain, Tie
-from models.modules.batches import next_token_batch
-from models.modules.losses import class_loss
-from models.modules.sharing import embedding_styles, head_styles
-from models.modules.tokens import TokenEmbedding, TokenHead
-from models.modules.transformer import BlockShape, dense_layers
-from models.modules.weights import draw_normal
+from stagecut.models.gpt import GptShape
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.modules.batches import next_token_batch
+from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.sharing import embedding_styles, head_styles
+from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
+from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.weights import draw_normal
 
 
 def gpt_modules(name: str, shape: GptShape, *, tokens: int, dropout: float | None) -> ModuleChain:

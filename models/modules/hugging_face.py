@@ -19,11 +19,11 @@ from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from models.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
-from models.modules.batches import draw_classes
-from models.modules.losses import class_loss, cross_entropy, num_counted
-from planner.core.checks import require
-from planner.core.errors import BadInputError
+from stagecut.models.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
+from stagecut.models.modules.batches import draw_classes
+from stagecut.models.modules.losses import class_loss, cross_entropy, num_counted
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.errors import BadInputError
 
 LONGEST_SAMPLE = 1024
 """Tokens of a random sample, where positions would allow more."""

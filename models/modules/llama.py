@@ -6,14 +6,14 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.llama import LlamaShape
-from models.module_chain import LayerModule, ModuleChain
-from models.modules.batches import next_token_batch
-from models.modules.losses import class_loss
-from models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
-from models.modules.tokens import TokenEmbedding, TokenHead
-from models.modules.transformer import BlockShape, ResidualPart, attention_layer, draw_part
-from models.modules.weights import draw_normal
+from stagecut.models.llama import LlamaShape
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.batches import next_token_batch
+from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
+from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
+from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, draw_part
+from stagecut.models.modules.weights import draw_normal
 
 ROTARY_BASE = 500_000.0
 """Of Llama 3 (Llama Team 2024, section 3.2)."""

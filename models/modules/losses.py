@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.module_chain import CountedLoss
+from stagecut.models.module_chain import CountedLoss
 
 IGNORED = -100
 """The class of positions that do not count: padding, or tokens that were not masked."""

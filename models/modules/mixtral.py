@@ -5,11 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from models.mixtral import MixtralShape
-from models.module_chain import LayerModule, ModuleChain
-from models.modules.llama import SwiGlu, decoder_block, decoder_modules
-from models.modules.sharing import experts_styles
-from models.modules.transformer import BlockShape, ResidualPart, draw_part
+from stagecut.models.mixtral import MixtralShape
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.llama import SwiGlu, decoder_block, decoder_modules
+from stagecut.models.modules.sharing import experts_styles
+from stagecut.models.modules.transformer import BlockShape, ResidualPart, draw_part
 
 ROTARY_BASE = 1_000_000.0
 """Of the released configuration."""

@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from models.chain import LayerCounts
-from models.module_chain import LayerModule, ModuleChain
-from models.modules.batches import draw_normal_numbers
-from models.synthetic import SyntheticShape, synthetic
+from stagecut.models.chain import LayerCounts
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.batches import draw_normal_numbers
+from stagecut.models.synthetic import SyntheticShape, synthetic
 
 INPUT_NUMBERS = 1000
 """Of a sample, for the first layer, which the profile gives none."""

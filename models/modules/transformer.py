@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.module_chain import LayerModule
-from models.modules.sharing import attention_styles, feed_forward_styles
-from models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
+from stagecut.models.module_chain import LayerModule
+from stagecut.models.modules.sharing import attention_styles, feed_forward_styles
+from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

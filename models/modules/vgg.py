@@ -4,12 +4,12 @@ from functools import partial
 
 from torch import nn
 
-from models.convolution import Convolution
-from models.module_chain import LayerModule, ModuleChain
-from models.modules.batches import image_batch
-from models.modules.losses import class_loss
-from models.modules.weights import draw_for_relu, draw_normal
-from models.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
+from stagecut.models.convolution import Convolution
+from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.batches import image_batch
+from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.weights import draw_for_relu, draw_normal
+from stagecut.models.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
 
 DROPOUT = 0.5
 """Of the classifier's hidden products (Simonyan and Zisserman 2015, section 3.1)."""

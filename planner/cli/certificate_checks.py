@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.cli.stated_options import stated_options
-from planner.core.result import Status, relative_gap
-from planner.io.complaints import nearest
-from planner.io.plan_file import PlanFile
-from planner.solvers.registry import PROVING, SOLVERS
-from planner.solvers.search import ROUNDING
+from stagecut.planner.cli.options.stated import stated_options
+from stagecut.planner.core.result import Status, relative_gap
+from stagecut.planner.io.complaints import nearest
+from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.solvers.registry import PROVING, SOLVERS
+from stagecut.planner.solvers.search.search import ROUNDING
 
 TOLERANCE = 1e-9
 """Relative: another version of numpy may add in another order."""

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from planner.cli.interruptions import INTERRUPTED, INTERRUPTIONS
+from stagecut.planner.cli.process.interruptions import INTERRUPTED, INTERRUPTIONS
 
 
 def main() -> None:
@@ -17,14 +17,14 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         INTERRUPTIONS.listen()
-    from planner.cli.streams import open_streams
+    from stagecut.planner.cli.process.streams import open_streams
 
     open_streams()
     _end(_exit_code())
 
 
 def _exit_code() -> int:
-    from planner.cli.main import main as plan
+    from stagecut.planner.cli.main import main as plan
 
     try:
         plan.main(prog_name="plan")
@@ -37,8 +37,8 @@ def _end(code: int) -> None:
     """Write what is left, and go."""
     import atexit
 
-    from planner.cli.faults import exit_code_of
-    from planner.core.errors import OutputError
+    from stagecut.planner.cli.process.faults import exit_code_of
+    from stagecut.planner.core.errors import OutputError
 
     try:
         sys.stdout.flush()

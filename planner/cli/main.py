@@ -1,52 +1,39 @@
 """The command `plan`: its subcommands by name, each imported when it is used."""
 
-if __name__ == "__main__":  # signals are to be handled before the imports below
-    from planner.cli import entry
-
-    entry.main()
-
 import click
 
-import planner
-from planner.cli.example import example
-from planner.cli.lazy_group import LazyCommand, LazyGroup
+from stagecut import __version__
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.process.lazy_group import LazyGroup
 
-COMMANDS = {
-    "solve": LazyCommand(module="planner.cli.solve", summary="Find a plan, and prove how good it is."),
-    "compare": LazyCommand(module="planner.cli.compare", summary="Run several solvers on one problem."),
-    "simulate": LazyCommand(module="planner.cli.simulate", summary="Play one iteration of a plan file."),
-    "explain": LazyCommand(
-        module="planner.cli.explain", summary="Say what binds in a plan, and what one more unit would bring."
-    ),
-    "check": LazyCommand(module="planner.cli.check", summary="Derive every number of a plan file again."),
-    "run": LazyCommand(module="planner.cli.run", summary="Train by a plan, and measure."),
-    "history": LazyCommand(module="planner.cli.history", summary="Show how good predictions were, run by run."),
-    "calibrate": LazyCommand(
-        module="planner.cli.calibrate", summary="Correct the times of a profile from recorded runs."
-    ),
-    "profile": LazyCommand(
-        module="planner.cli.profile", summary="Measure a model, or devices and links, for `plan solve`."
-    ),
-    "convert": LazyCommand(
-        module="planner.cli.convert",
-        summary="Read another planner's profile, or write a plan for a training framework.",
-    ),
-    "models": LazyCommand(module="planner.cli.models", summary="List the models of the catalogue, or show one."),
-    "clusters": LazyCommand(module="planner.cli.clusters", summary="List the clusters of the catalogue, or show one."),
-    "schema": LazyCommand(module="planner.cli.schema", summary="Print the JSON Schema of a kind of file."),
-    "doctor": LazyCommand(module="planner.cli.doctor", summary="Print versions and processor cores."),
+SUMMARIES = {
+    "solve": "Find a plan, and prove how good it is.",
+    "compare": "Run several solvers on one problem.",
+    "simulate": "Play one iteration of a plan file.",
+    "explain": "Say what binds in a plan, and what one more unit would bring.",
+    "check": "Derive every number of a plan file again.",
+    "run": "Train by a plan, and measure.",
+    "history": "Show how good predictions were, run by run.",
+    "calibrate": "Correct the times of a profile from recorded runs.",
+    "profile": "Measure a model, or devices and links, for `plan solve`.",
+    "convert": "Read another planner's profile, or write a plan for a training framework.",
+    "models": "List the models of the catalogue, or show one.",
+    "clusters": "List the clusters of the catalogue, or show one.",
+    "schema": "Print the JSON Schema of a kind of file.",
+    "doctor": "Print versions and processor cores.",
 }
-"""In the order of the help."""
+"""First sentence of each command's help, in the order of the help; a command is the module of its name."""
 
 
 @click.group(
     cls=LazyGroup,
-    commands_by_name=COMMANDS,
+    package="stagecut.planner.cli.commands",
+    summaries=SUMMARIES,
     context_settings={"help_option_names": ["-h", "--help"]},
     name="plan",
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64"),
 )
-@click.version_option(planner.__version__, prog_name="stagecut")
+@click.version_option(__version__, prog_name="stagecut")
 def main() -> None:
     """Plan pipeline-parallel training on the GPU servers at hand.
 

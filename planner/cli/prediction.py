@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.result import Result
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import PlanCosts
-from planner.io.plan_file import Certificate, PlanFile, Prediction, Provenance, StagePrediction
-from planner.simulator.timeline import Timeline, simulate
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, Provenance, StagePrediction
+from stagecut.planner.simulator.timeline import Timeline, simulate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from planner.cli.certificate_checks import TOLERANCE, Unchecked, certificate_faults, unchecked
-from planner.cli.prediction import play, predict
-from planner.core.result import relative_gap
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.io.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
-from planner.simulator.slicing import slicing_faults
+from stagecut.planner.cli.certificate_checks import TOLERANCE, Unchecked, certificate_faults, unchecked
+from stagecut.planner.cli.prediction import play, predict
+from stagecut.planner.core.result import relative_gap
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.io.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
+from stagecut.planner.simulator.slicing import slicing_faults
 
 Value = float | str | None
 

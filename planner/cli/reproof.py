@@ -5,13 +5,13 @@ import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from planner.cli.certificate_checks import TOLERANCE
-from planner.cli.stated_options import stated_options
-from planner.core.result import HistoryPoint, Result, Status, relative_gap
-from planner.io.plan_file import PlanFile
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import choose, run
-from planner.solvers.search import Observer
+from stagecut.planner.cli.certificate_checks import TOLERANCE
+from stagecut.planner.cli.options.stated import stated_options
+from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
+from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.solvers.registry import choose, run
+from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.solvers.search.search import Observer
 
 SHORTEST_S = 1e-3
 """A search has to have some time."""

@@ -6,10 +6,16 @@ from typing import overload
 
 import numpy as np
 
-from planner.core.checks import require, require_count, require_distinct, require_non_negative, require_positive
-from planner.core.curve import Floats, Points, last_slope, require_points, seconds_at, stretched
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
+from stagecut.planner.core.checks import (
+    require,
+    require_count,
+    require_distinct,
+    require_non_negative,
+    require_positive,
+)
+from stagecut.planner.core.curve import Floats, Points, last_slope, require_points, seconds_at, stretched
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

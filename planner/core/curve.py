@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.checks import require
+from stagecut.planner.core.checks import require
 
 Floats = NDArray[np.float64]
 Points = tuple[tuple[float, float], ...]

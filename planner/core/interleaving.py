@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.checks import require, require_count
+from stagecut.planner.core.checks import require, require_count
 
 Ints = NDArray[np.int64]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import WHOLE, Share
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import WHOLE, Share
 
 
 def plan_of(

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.checks import require, require_count, require_distinct, require_non_negative
-from planner.core.precision import Precision
+from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

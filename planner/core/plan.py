@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from planner.core.checks import require, require_count, require_distinct
-from planner.core.problem import Variant
-from planner.core.schedule import Schedule, can_slice, num_halved
-from planner.core.share import WHOLE, Share
+from stagecut.planner.core.checks import require, require_count, require_distinct
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule, can_slice, num_halved
+from stagecut.planner.core.share import WHOLE, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from planner.core.checks import require
-from planner.core.cluster import Cluster
-from planner.core.errors import BadInputError
-from planner.core.job import Job
-from planner.core.model import ModelProfile
-from planner.core.schedule import Schedule
-from planner.core.share import WHOLE, Share, shares_of
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import Job
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.share import WHOLE, Share, shares_of
 
 MAX_MICROBATCHES = 100_000
 """The simulator plays every one of them."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from planner.core.plan import Plan
+from stagecut.planner.core.plan import Plan
 
 
 class Status(StrEnum):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from planner.core.checks import require, require_count, require_non_negative, require_positive
-from planner.core.schedule import Schedule
+from stagecut.planner.core.checks import require, require_count, require_non_negative, require_positive
+from stagecut.planner.core.schedule import Schedule
 
 MAX_RUN_QUEUE_SHARE = 0.02
 """A step in which a rank was kept from a processor for a larger share of the time is not clean."""

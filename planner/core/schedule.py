@@ -5,7 +5,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.interleaving import Interleaving
+from stagecut.planner.core.interleaving import Interleaving
 
 
 class Schedule(StrEnum):

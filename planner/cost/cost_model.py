@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.core.cluster import Device
-from planner.core.placement import Hosting, Placement, hosting_of
-from planner.core.plan import Plan, Stage
-from planner.core.problem import Problem
-from planner.core.share import WHOLE, Share, cluster_share, device_names
-from planner.cost.links import half_transfer_s, link_between, route_between, sync_route
-from planner.cost.plan_costs import Floats, Halves, PlanCosts
-from planner.cost.stage_costs import StageCostModel, StageCosts
+from stagecut.planner.core.cluster import Device
+from stagecut.planner.core.placement import Hosting, Placement, hosting_of
+from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
+from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
+from stagecut.planner.cost.plan_costs import Floats, Halves, PlanCosts
+from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 
 
 class CostModel:

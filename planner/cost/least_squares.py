@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.plan_costs import Floats
+from stagecut.planner.cost.plan_costs import Floats
 
 Flags = NDArray[np.bool_]
 

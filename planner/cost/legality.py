@@ -3,15 +3,15 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from planner.core.errors import BadInputError
-from planner.core.job import AUTO, Job, Recompute
-from planner.core.placement import Hosting
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import is_share_of
-from planner.core.units import format_bytes
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import Floats
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import AUTO, Job, Recompute
+from stagecut.planner.core.placement import Hosting
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import is_share_of
+from stagecut.planner.core.units import format_bytes
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Floats
 
 
 def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 
 
 class StageBalance(NamedTuple):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.interleaving import Interleaving, in_flight
-from planner.core.problem import Variant
-from planner.core.schedule import Schedule
+from stagecut.planner.core.interleaving import Interleaving, in_flight
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.cluster import (
+from stagecut.planner.core.cluster import (
     AllReduceTable,
     Cluster,
     DeviceType,
@@ -14,10 +14,10 @@ from planner.core.cluster import (
     NetworkOverride,
     Server,
 )
-from planner.core.precision import Precision
-from planner.io.canonical import Tree, TreeValue, number_or_unlimited
-from planner.io.complaints import Complaints, nearest
-from planner.io.fields import (
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import Tree, TreeValue, number_or_unlimited
+from stagecut.planner.io.complaints import Complaints, nearest
+from stagecut.planner.io.fields import (
     Entry,
     FileEntry,
     GroupSize,
@@ -30,7 +30,7 @@ from planner.io.fields import (
     Text,
     limit_of,
 )
-from planner.io.link import (
+from stagecut.planner.io.link import (
     InterfaceEntry,
     LinkEntry,
     Point,
@@ -40,9 +40,9 @@ from planner.io.link import (
     points_of,
     table_tree,
 )
-from planner.io.repetitions import complain_of_repetitions
-from planner.io.tree import Document, Node, read_document
-from planner.io.validate import validate
+from stagecut.planner.io.repetitions import complain_of_repetitions
+from stagecut.planner.io.tree import Document, Node, read_document
+from stagecut.planner.io.validate import validate
 
 MAX_DEVICES = 100_000
 """Of a whole cluster."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 E = TypeVar("E")
 T = TypeVar("T")

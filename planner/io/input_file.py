@@ -6,7 +6,7 @@ import select
 import stat
 from pathlib import Path
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 OPENING_S = 5.0
 """How long a pipe may be without a writer."""

@@ -5,15 +5,15 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
-from planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.schedule import Schedule
-from planner.io.canonical import Tree, TreeValue
-from planner.io.complaints import Complaints
-from planner.io.fields import Count, Entry, FileEntry, Index, Name, NonNegative
-from planner.io.repetitions import complain_of_repetitions
-from planner.io.tree import Document, Node, read_document
-from planner.io.validate import validate
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.canonical import Tree, TreeValue
+from stagecut.planner.io.complaints import Complaints
+from stagecut.planner.io.fields import Count, Entry, FileEntry, Index, Name, NonNegative
+from stagecut.planner.io.repetitions import complain_of_repetitions
+from stagecut.planner.io.tree import Document, Node, read_document
+from stagecut.planner.io.validate import validate
 
 StandardOptimizer = Literal["adamw", "sgd"]
 SliceWord = Literal["auto", "never"]

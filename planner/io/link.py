@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.cluster import UNLIMITED, Link
-from planner.core.curve import Points
-from planner.io.canonical import Tree, TreeValue, number_or_unlimited
-from planner.io.complaints import Complaints
-from planner.io.fields import Entry, NonNegative, PositiveOrUnlimited, Text, limit_of
-from planner.io.tree import Node
+from stagecut.planner.core.cluster import UNLIMITED, Link
+from stagecut.planner.core.curve import Points
+from stagecut.planner.io.canonical import Tree, TreeValue, number_or_unlimited
+from stagecut.planner.io.complaints import Complaints
+from stagecut.planner.io.fields import Entry, NonNegative, PositiveOrUnlimited, Text, limit_of
+from stagecut.planner.io.tree import Node
 
 Point = Annotated[list[NonNegative], Field(min_length=2, max_length=2)]
 """Bytes and seconds."""

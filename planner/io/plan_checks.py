@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from planner.core.cluster import Cluster, Device
-from planner.core.errors import BadInputError
-from planner.core.placement import hosting_of
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule, can_slice, warmup_depths
-from planner.core.share import Share, cluster_share, device_names, shares_of
-from planner.io.complaints import Step, nearest, shorten
-from planner.io.plan_entry import PlanFileEntry, StageEntry
-from planner.io.tree import Document
+from stagecut.planner.core.cluster import Cluster, Device
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.placement import hosting_of
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
+from stagecut.planner.core.share import Share, cluster_share, device_names, shares_of
+from stagecut.planner.io.complaints import Step, nearest, shorten
+from stagecut.planner.io.plan_entry import PlanFileEntry, StageEntry
+from stagecut.planner.io.tree import Document
 
 
 class PlanChecks:

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.core.schedule import Schedule
-from planner.io.cluster import ClusterFile
-from planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, PositiveOrUnlimited, Text
-from planner.io.job import JobFile
-from planner.io.profile import ProfileFile
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.cluster import ClusterFile
+from stagecut.planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, PositiveOrUnlimited, Text
+from stagecut.planner.io.job import JobFile
+from stagecut.planner.io.profile import ProfileFile
 
 Sha256 = Annotated[str, Field(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
 OptionValue = bool | int | NonNegative | Text | None

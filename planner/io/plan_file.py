@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import planner
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.core.share import Share
-from planner.io import cluster, job, profile
-from planner.io.canonical import Tree, number_or_unlimited, sha256_of
-from planner.io.fields import limit_of
-from planner.io.plan_checks import PlanChecks
-from planner.io.plan_entry import (
+from stagecut import __version__
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.share import Share
+from stagecut.planner.io import cluster, job, profile
+from stagecut.planner.io.canonical import Tree, number_or_unlimited, sha256_of
+from stagecut.planner.io.fields import limit_of
+from stagecut.planner.io.plan_checks import PlanChecks
+from stagecut.planner.io.plan_entry import (
     CertificateEntry,
     PlanEntry,
     PlanFileEntry,
@@ -22,8 +22,8 @@ from planner.io.plan_entry import (
     ProvenanceEntry,
     StageEntry,
 )
-from planner.io.tree import Document, read_document
-from planner.io.validate import validate
+from stagecut.planner.io.tree import Document, read_document
+from stagecut.planner.io.validate import validate
 
 OptionValue = bool | int | float | str | None
 Pairs = tuple[tuple[str, str], ...]
@@ -102,7 +102,7 @@ def provenance_of(problem: Problem, options: dict[str, OptionValue], *, seed: in
 
 def installed_versions() -> dict[str, str]:
     """Versions of stagecut, python and the libraries that decide a result; nothing is imported for it."""
-    found = {"stagecut": planner.__version__, "python": platform.python_version()}
+    found = {"stagecut": __version__, "python": platform.python_version()}
     for library in ("numpy", "highspy"):
         try:
             found[library] = metadata.version(library)

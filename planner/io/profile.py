@@ -7,16 +7,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.precision import Precision
-from planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
-from planner.io.canonical import Tree, TreeValue
-from planner.io.complaints import Complaints
-from planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
-from planner.io.repetitions import complain_of_repetitions
-from planner.io.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
-from planner.io.tree import Document, ListLimit, Node, read_document
-from planner.io.validate import validate
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
+from stagecut.planner.io.canonical import Tree, TreeValue
+from stagecut.planner.io.complaints import Complaints
+from stagecut.planner.io.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
+from stagecut.planner.io.repetitions import complain_of_repetitions
+from stagecut.planner.io.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
+from stagecut.planner.io.tree import Document, ListLimit, Node, read_document
+from stagecut.planner.io.validate import validate
 
 Seconds = NonNegative
 TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]

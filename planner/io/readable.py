@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from planner.core.errors import BadInputError, OutputError
-from planner.io.canonical import Tree, format_json
-from planner.io.text import MAX_FILE_BYTES
-from planner.io.tree import Document, parse_document
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.io.canonical import Tree, format_json
+from stagecut.planner.io.text import MAX_FILE_BYTES
+from stagecut.planner.io.tree import Document, parse_document
 
 
 def readable_text(tree: Tree, read: Callable[[Document], object], *, path: str | Path) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from planner.io.complaints import Complaints
-from planner.io.tree import Node
+from stagecut.planner.io.complaints import Complaints
+from stagecut.planner.io.tree import Node
 
 
 def complain_of_repetitions(complaints: Complaints, nodes: Iterable[Node | None], what: str) -> None:

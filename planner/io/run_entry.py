@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.run_record import RunMode
-from planner.core.schedule import Schedule
-from planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, Positive, Text
-from planner.io.plan_entry import Sha256
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.fields import Count, Entry, FileEntry, Index, Key, Name, NonNegative, Positive, Text
+from stagecut.planner.io.plan_entry import Sha256
 
 Number = Annotated[float, Field(ge=-1e30, le=1e30)]
 UtcTime = Annotated[str, Field(max_length=20, pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$")]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.core.errors import BadInputError, OutputError
-from planner.core.run_record import RunRecord
-from planner.io.complaints import format_where, shorten
-from planner.io.input_file import open_input, unreadable
-from planner.io.run_entry import RunFile
-from planner.io.run_record import build_run, to_tree
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.run_record import RunRecord
+from stagecut.planner.io.complaints import format_where, shorten
+from stagecut.planner.io.input_file import open_input, unreadable
+from stagecut.planner.io.run_entry import RunFile
+from stagecut.planner.io.run_record import build_run, to_tree
 
 DEFAULT_HISTORY = "runs.jsonl"
 """In the current folder."""

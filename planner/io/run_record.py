@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from planner.core.run_record import (
+from stagecut.planner.core.run_record import (
     CheckRecord,
     DilationRecord,
     RunRecord,
@@ -11,8 +11,8 @@ from planner.core.run_record import (
     StepRecord,
     finite_or_none,
 )
-from planner.io.canonical import Tree
-from planner.io.run_entry import (
+from stagecut.planner.io.canonical import Tree
+from stagecut.planner.io.run_entry import (
     CheckRecordEntry,
     DilationEntry,
     RunFile,
@@ -20,8 +20,8 @@ from planner.io.run_entry import (
     StageRecordEntry,
     StepRecordEntry,
 )
-from planner.io.tree import read_document
-from planner.io.validate import validate
+from stagecut.planner.io.tree import read_document
+from stagecut.planner.io.validate import validate
 
 
 def read_run(path: str | Path) -> RunRecord:

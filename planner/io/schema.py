@@ -1,15 +1,15 @@
 """JSON Schema of every kind of file."""
 
-from planner.core.errors import BadInputError
-from planner.io.canonical import Tree
-from planner.io.cluster import ClusterFile
-from planner.io.complaints import nearest
-from planner.io.fields import FileEntry
-from planner.io.job import JobFile
-from planner.io.plan_entry import PlanFileEntry
-from planner.io.profile import ProfileFile
-from planner.io.run_entry import RunFile
-from planner.io.validate import json_schema_of
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.canonical import Tree
+from stagecut.planner.io.cluster import ClusterFile
+from stagecut.planner.io.complaints import nearest
+from stagecut.planner.io.fields import FileEntry
+from stagecut.planner.io.job import JobFile
+from stagecut.planner.io.plan_entry import PlanFileEntry
+from stagecut.planner.io.profile import ProfileFile
+from stagecut.planner.io.run_entry import RunFile
+from stagecut.planner.io.validate import json_schema_of
 
 _ENTRIES: dict[str, type[FileEntry]] = {
     "profile": ProfileFile,

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.core.model import SkipEdge
-from planner.io.canonical import Tree
-from planner.io.complaints import Complaints, nearest, shorten
-from planner.io.fields import Entry, Index, Name, NonNegative
-from planner.io.tree import Node
+from stagecut.planner.core.model import SkipEdge
+from stagecut.planner.io.canonical import Tree
+from stagecut.planner.io.complaints import Complaints, nearest, shorten
+from stagecut.planner.io.fields import Entry, Index, Name, NonNegative
+from stagecut.planner.io.tree import Node
 
 
 class SkipEdgeEntry(Entry):

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from planner.core.errors import BadInputError
-from planner.io.input_file import open_input, unreadable
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.input_file import open_input, unreadable
 
 MAX_FILE_BYTES = 16_000_000
 """Larger inputs are refused unread."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from planner.io.complaints import Complaints, Where, shorten
-from planner.io.text import read_text
+from stagecut.planner.io.complaints import Complaints, Where, shorten
+from stagecut.planner.io.text import read_text
 
 try:
     from yaml import CSafeLoader as Loader

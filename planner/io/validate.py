@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from planner.io.complaints import Complaints, Step, Where, nearest
-from planner.io.fields import GROUP_SIZE_PATTERN, KEY_PATTERN, SIZE_PATTERN, Entry
-from planner.io.tree import Document, Node
+from stagecut.planner.io.complaints import Complaints, Step, Where, nearest
+from stagecut.planner.io.fields import GROUP_SIZE_PATTERN, KEY_PATTERN, SIZE_PATTERN, Entry
+from stagecut.planner.io.tree import Document, Node
 
 E = TypeVar("E", bound=Entry)
 

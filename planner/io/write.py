@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from planner.core.errors import OutputError
+from stagecut.planner.core.errors import OutputError
 
 _TEMPORARY = re.compile(r"\.stagecut-[0-9a-f]{16}\.tmp")
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.network.stage_network import StageNetwork
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
 LABEL_BYTES, OPENING_BYTES, SWEEP_BYTES = 48, 8, 64

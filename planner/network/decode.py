@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from planner.core.plan import Plan
-from planner.network.layout import Block, Layout, assemble
-from planner.network.stage_network import StageNetwork
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.network.layout import Block, Layout, assemble
+from stagecut.planner.network.stage_network import StageNetwork
 
 
 def decode_path(network: StageNetwork, path: Iterable[int]) -> Plan | None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from planner.core.cluster import Cluster
-from planner.core.placement import Placement
-from planner.core.problem import Problem
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
 
 
 def groups_in_host(

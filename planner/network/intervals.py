@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.core.placement import Placement
-from planner.core.problem import Variant
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.network.arcs import Arcs
-from planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.arcs import Arcs
+from stagecut.planner.network.layout import RECOMPUTE_MODES
 
 
 def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float) -> tuple[Ints, Ints]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.rows import Rows
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.network.rows import Rows
 
 TOLERANCE = 1e-10
 """Relative error allowed for sums of a few hundred double-precision terms, far more than they make."""

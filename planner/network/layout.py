@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.core.job import Recompute
-from planner.core.placement import Placement
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Variant
-from planner.core.schedule import warmup_depth, warmup_depths
-from planner.cost.cost_model import CostModel
-from planner.network.seating import Seat, seat_stages
+from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import warmup_depth, warmup_depths
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.seating import Seat, seat_stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from planner.cost.plan_costs import Bools, Ints
-from planner.network.counted_paths import Criteria
-from planner.network.stage_network import StageNetwork
+from stagecut.planner.cost.plan_costs import Bools, Ints
+from stagecut.planner.network.counted_paths import Criteria
+from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 400_000
 

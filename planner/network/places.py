@@ -8,11 +8,11 @@ stage starts from, *exits* what it leaves behind, and neither names a host.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.core.cluster import Cluster, Link
-from planner.core.placement import Placement
-from planner.core.problem import Problem
-from planner.cost.links import link_between_hosts, link_within_host
-from planner.network.groups import groups_in_host, groups_of_hosts
+from stagecut.planner.core.cluster import Cluster, Link
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.links import link_between_hosts, link_within_host
+from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.rows import Family, Rows
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.network.rows import Family, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ avoided. A reward for every stage, less the reward of the fewest, is such a pric
 
 import numpy as np
 
-from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.network.rows import Family, Rows
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.rows import Family, Rows
 
 TOLERANCE = 1e-10
 """Relative error allowed for sums of a few hundred double-precision terms, far more than they make."""

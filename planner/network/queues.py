@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.collectives import crosses_hosts
-from planner.cost.plan_costs import Bools, Floats, Ints
-from planner.network.places import Entry
-from planner.network.stage_network import StageNetwork
+from stagecut.planner.cost.collectives import crosses_hosts
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.places import Entry
+from stagecut.planner.network.stage_network import StageNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

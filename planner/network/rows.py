@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.core.schedule import Schedule, pair_loops
-from planner.cost.plan_costs import Floats, Ints
-from planner.network.queues import Queues, build_queues
-from planner.network.stage_network import StageNetwork
+from stagecut.planner.core.schedule import Schedule, pair_loops
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.network.queues import Queues, build_queues
+from stagecut.planner.network.stage_network import StageNetwork
 
 SHARED_FAMILIES = ("busy", "fill", "sync")
 

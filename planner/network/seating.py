@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from planner.core.cluster import Cluster
-from planner.core.placement import Placement
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from rich.table import Table
 
-from planner.cost.calibration import Calibration
-from planner.report.run_tables import Lines, spread_label
-from planner.report.text_table import add_row, text_table
+from stagecut.planner.cost.calibration import Calibration
+from stagecut.planner.report.run_tables import Lines, spread_label
+from stagecut.planner.report.text_table import add_row, text_table
 
 
 def factor_table(calibration: Calibration) -> Table:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.result import Result
-from planner.core.units import MS, US, format_seconds
-from planner.core.visible import visible
-from planner.report.images import ImageFormat, encoded, reproducible
-from planner.report.labels import percent_label
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.units import MS, US, format_seconds
+from stagecut.planner.core.visible import visible
+from stagecut.planner.report.images import ImageFormat, encoded, reproducible
+from stagecut.planner.report.labels import percent_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

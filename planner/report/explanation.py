@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from planner.core.plan import Plan
-from planner.core.result import Result
-from planner.core.units import format_seconds
-from planner.report.labels import bytes_label, device_label, percent_label, seconds_label
-from planner.report.summary import Tree, comparison_row
-from planner.report.text_table import add_row, text_table
-from planner.report.verdict import time_ratio
-from planner.simulator.binding import Binding
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.report.labels import bytes_label, device_label, percent_label, seconds_label
+from stagecut.planner.report.summary import Tree, comparison_row
+from stagecut.planner.report.text_table import add_row, text_table
+from stagecut.planner.report.verdict import time_ratio
+from stagecut.planner.simulator.binding import Binding
 
 NOTHING = 1e-3
 """Savings that are no reason to buy anything."""

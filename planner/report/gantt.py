@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.units import MS, US, format_seconds
-from planner.core.visible import visible
-from planner.report.images import ImageFormat, encoded, reproducible
-from planner.report.labels import percent_label
-from planner.report.lanes import lane_labels
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.core.units import MS, US, format_seconds
+from stagecut.planner.core.visible import visible
+from stagecut.planner.report.images import ImageFormat, encoded, reproducible
+from stagecut.planner.report.labels import percent_label
+from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

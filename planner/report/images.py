@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,13 +3,13 @@
 import math
 from itertools import groupby
 
-from planner.core.cluster import Link
-from planner.core.curve import Points
-from planner.core.model import ModelProfile
-from planner.core.plan import Plan
-from planner.core.result import OwnObjective, Result, Status
-from planner.core.share import Share
-from planner.core.units import format_bytes, format_seconds
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.curve import Points
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.result import OwnObjective, Result, Status
+from stagecut.planner.core.share import Share
+from stagecut.planner.core.units import format_bytes, format_seconds
 
 UNKNOWN = "-"
 

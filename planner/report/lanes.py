@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.core.visible import visible
-from planner.simulator.timeline import Timeline
+from stagecut.planner.core.visible import visible
+from stagecut.planner.simulator.timeline import Timeline
 
 
 def lane_labels(timeline: Timeline, stage_labels: Sequence[str] = ()) -> list[str]:

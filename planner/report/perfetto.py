@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.core.units import US
-from planner.report.lanes import lane_labels
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.core.units import US
+from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2
 """Process numbers: one process holds the lanes of the device groups, the other those of the links."""

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from planner.core.result import HistoryPoint, relative_gap
-from planner.core.visible import visible
-from planner.report.labels import percent_label, seconds_label
-from planner.report.visible_stream import drawn_on
+from stagecut.planner.core.result import HistoryPoint, relative_gap
+from stagecut.planner.core.visible import visible
+from stagecut.planner.report.labels import percent_label, seconds_label
+from stagecut.planner.report.visible_stream import drawn_on
 
 Observer = Callable[[HistoryPoint], None]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from planner.core.run_record import (
+from stagecut.planner.core.run_record import (
     MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
     DilationRecord,
@@ -15,8 +15,8 @@ from planner.core.run_record import (
     StageRecord,
     relative_error,
 )
-from planner.report.labels import UNKNOWN, bytes_label, device_label, percent_label, run_label, seconds_label
-from planner.report.text_table import add_row, text_table
+from stagecut.planner.report.labels import UNKNOWN, bytes_label, device_label, percent_label, run_label, seconds_label
+from stagecut.planner.report.text_table import add_row, text_table
 
 Row = dict[str, str]
 """Cells by their column."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from planner.report.lanes import lane_labels
-from planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, stage_slices
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, stage_slices
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 MEASURED = DEVICES + 1
 """Number of the process that holds the lanes of the ranks."""

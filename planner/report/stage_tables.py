@@ -4,12 +4,19 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from planner.core.plan import Plan, Stage
-from planner.core.problem import Problem
-from planner.cost.plan_costs import PlanCosts
-from planner.report.labels import bytes_label, device_label, layer_label, percent_label, run_label, seconds_label
-from planner.report.text_table import add_row, text_table
-from planner.simulator.timeline import Timeline
+from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.report.labels import (
+    bytes_label,
+    device_label,
+    layer_label,
+    percent_label,
+    run_label,
+    seconds_label,
+)
+from stagecut.planner.report.text_table import add_row, text_table
+from stagecut.planner.simulator.timeline import Timeline
 
 Row = dict[str, str]
 """Cells by their column."""

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from planner.core.plan import Plan
-from planner.core.result import HistoryPoint, Result, Shortage
-from planner.cost.plan_costs import PlanCosts
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.result import HistoryPoint, Result, Shortage
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 SCHEMA = 1
 """Raised when a key changes its meaning or goes away."""

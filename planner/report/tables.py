@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from planner.core.cluster import Cluster, Server
-from planner.core.model import ModelProfile
-from planner.core.result import Result, Shortage
-from planner.report.labels import (
+from stagecut.planner.core.cluster import Cluster, Server
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.result import Result, Shortage
+from stagecut.planner.report.labels import (
     UNKNOWN,
     bandwidth_label,
     bytes_label,
@@ -19,10 +19,10 @@ from planner.report.labels import (
     seconds_label,
     status_label,
 )
-from planner.report.text_table import add_row, text_table
-from planner.report.verdict import time_ratio
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.report.text_table import add_row, text_table
+from stagecut.planner.report.verdict import time_ratio
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 
 def critical_path_table(timeline: Timeline, *, max_rows: int = 10) -> Table:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.core.visible import visible
-from planner.report.visible_stream import drawn_on
+from stagecut.planner.core.visible import visible
+from stagecut.planner.report.visible_stream import drawn_on
 
 PLAIN_WIDTH = 1000
 """Columns where the output is no terminal: nothing is wrapped."""

@@ -2,9 +2,9 @@
 
 import math
 
-from planner.core.result import Result, Status, StopCause
-from planner.core.units import format_bytes, format_seconds
-from planner.report.labels import run_label
+from stagecut.planner.core.result import Result, Status, StopCause
+from stagecut.planner.core.units import format_bytes, format_seconds
+from stagecut.planner.report.labels import run_label
 
 EXACT_GAP = 1e-9
 """Gaps up to this one are rounding."""

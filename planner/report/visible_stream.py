@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from planner.core.visible import visible_lines
+from stagecut.planner.core.visible import visible_lines
 
 
 class VisibleStream:

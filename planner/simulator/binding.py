@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.bounds import bound_rows
-from planner.simulator.program import Kind
-from planner.simulator.timeline import Timeline
+from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.simulator.bounds import bound_rows
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import Timeline
 
 COMPUTE = (Kind.FORWARD, Kind.BACKWARD)
 SENDS = {Kind.SEND_FORWARD: 1, Kind.SEND_BACKWARD: -1}

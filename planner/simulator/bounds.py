@@ -36,10 +36,10 @@ Interleaved plans have rows of their own, see :mod:`planner.simulator.interleave
 
 import numpy as np
 
-from planner.core.schedule import Schedule, pair_loops
-from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.chains import Chains, chains_of
-from planner.simulator.interleaved_bounds import interleaved_rows
+from stagecut.planner.core.schedule import Schedule, pair_loops
+from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.simulator.chains import Chains, chains_of
+from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 
 
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:

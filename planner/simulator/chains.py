@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.cost.plan_costs import Floats, PlanCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.core.errors import BadInputError
-from planner.cost.plan_costs import Ints
-from planner.simulator.program import NONE, Kind, Program
-from planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions, sliced_actions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.cost.plan_costs import Ints
+from stagecut.planner.simulator.program import NONE, Kind, Program
+from stagecut.planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions, sliced_actions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.core.errors import BadInputError
-from planner.cost.plan_costs import Floats, PlanCosts
-from planner.simulator.compilation import interleaved_program, scheduled_program, sliced_program
-from planner.simulator.levels import evaluate, layout_of
-from planner.simulator.program import Program, duration_table
-from planner.simulator.queues import serve, served_in_order
-from planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.simulator.compilation import interleaved_program, scheduled_program, sliced_program
+from stagecut.planner.simulator.levels import evaluate, layout_of
+from stagecut.planner.simulator.program import Program, duration_table
+from stagecut.planner.simulator.queues import serve, served_in_order
+from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
 CHUNK_TIMES = 1 << 19
 """Times held at once (4 MB): larger populations are cut so that they stay in the processor's cache."""

@@ -26,9 +26,9 @@ and per stage, by the list of its device group,
 
 import numpy as np
 
-from planner.core.interleaving import Interleaving
-from planner.cost.plan_costs import Floats, Ints, PlanCosts
-from planner.simulator.chains import Chains, chains_of
+from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.simulator.chains import Chains, chains_of
 
 
 def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.simulator.program import Program
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.simulator.program import Program
 
 
 class Block(NamedTuple):

@@ -20,7 +20,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
 
 NONE = -1
 """Stands for "no task" and "no flow" in the arrays of a program."""

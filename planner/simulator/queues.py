@@ -18,10 +18,10 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints
-from planner.simulator.levels import layout_of
-from planner.simulator.program import NONE, Kind, Program
-from planner.simulator.routes import Routes, num_links
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.simulator.levels import layout_of
+from stagecut.planner.simulator.program import NONE, Kind, Program
+from stagecut.planner.simulator.routes import Routes, num_links
 
 UNKNOWN = -1.0
 """Stands for the end of a task that is not determined yet."""

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 
 Routes = tuple[tuple[int, ...], ...]
 """For each flow of a program, the numbers of the shared links it uses."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from planner.core.checks import require, require_count
-from planner.core.interleaving import Interleaving
-from planner.core.plan import Plan, Stage
-from planner.core.schedule import Schedule
+from stagecut.planner.core.checks import require, require_count
+from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.schedule import Schedule
 
 
 class Op(StrEnum):

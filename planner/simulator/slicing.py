@@ -7,12 +7,12 @@ with the next one is not looked for: with equal stages and no transfers every co
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.core.job import AUTO
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import PlanCosts
-from planner.simulator.engine import iteration_times
+from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.engine import iteration_times
 
 WORTHWHILE = 1e-9
 """Relative; what one more saves must be more than rounding."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.plan_costs import Floats, Ints, PlanCosts
-from planner.simulator.engine import program_of, run
-from planner.simulator.program import NONE, Kind, Program, duration_table
-from planner.simulator.routes import RouteNames, flow_routes
+from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.simulator.engine import program_of, run
+from stagecut.planner.simulator.program import NONE, Kind, Program, duration_table
+from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

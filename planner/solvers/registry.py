@@ -7,36 +7,36 @@ import threading
 from collections.abc import Callable
 from typing import cast
 
-from planner.core.errors import BadInputError
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.result import Result
-from planner.core.schedule import Schedule
-from planner.solvers.interruption import interruptible
-from planner.solvers.options import RowChoice, SolveOptions
-from planner.solvers.search import Observer, Search
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.solvers.search.interruption import interruptible
+from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
+from stagecut.planner.solvers.search.search import Observer, Search
 
 Solver = Callable[[Problem, Search], Result]
 
 SOLVERS = {
-    "milp": "planner.solvers.milp:solve",
-    "dp": "planner.solvers.dp:solve",
-    "greedy": "planner.solvers.greedy:solve",
-    "even": "planner.solvers.even:solve",
-    "brute-force": "planner.solvers.brute_force:solve",
-    "textbook-milp": "planner.solvers.textbook_milp:solve",
-    "textbook-milp-cbc": "planner.solvers.textbook_milp:solve_with_cbc",
-    "pipedream": "planner.solvers.pipedream:solve",
-    "dapple": "planner.solvers.dapple:solve",
-    "autopipe": "planner.solvers.autopipe:solve",
-    "autopipe-h": "planner.solvers.autopipe_h:solve",
-    "piper": "planner.solvers.piper:solve",
-    "alpa": "planner.solvers.alpa:solve",
-    "hetpipe": "planner.solvers.hetpipe:solve",
-    "megatron-even": "planner.solvers.megatron_even:solve",
-    "deepspeed-parameters": "planner.solvers.deepspeed_parameters:solve",
-    "metis-like": "planner.solvers.metis_like:solve",
-    "annealing": "planner.solvers.annealing:solve",
+    "milp": "stagecut.planner.solvers.exact.milp:solve",
+    "dp": "stagecut.planner.solvers.exact.dp:solve",
+    "greedy": "stagecut.planner.solvers.heuristic.greedy:solve",
+    "even": "stagecut.planner.solvers.reference.even:solve",
+    "brute-force": "stagecut.planner.solvers.reference.brute_force:solve",
+    "textbook-milp": "stagecut.planner.solvers.reference.textbook_milp:solve",
+    "textbook-milp-cbc": "stagecut.planner.solvers.reference.textbook_milp:solve_with_cbc",
+    "pipedream": "stagecut.planner.solvers.papers.pipedream:solve",
+    "dapple": "stagecut.planner.solvers.papers.dapple:solve",
+    "autopipe": "stagecut.planner.solvers.papers.autopipe:solve",
+    "autopipe-h": "stagecut.planner.solvers.papers.autopipe_h:solve",
+    "piper": "stagecut.planner.solvers.papers.piper:solve",
+    "alpa": "stagecut.planner.solvers.papers.alpa:solve",
+    "hetpipe": "stagecut.planner.solvers.papers.hetpipe:solve",
+    "megatron-even": "stagecut.planner.solvers.papers.megatron_even:solve",
+    "deepspeed-parameters": "stagecut.planner.solvers.papers.deepspeed_parameters:solve",
+    "metis-like": "stagecut.planner.solvers.papers.metis_like:solve",
+    "annealing": "stagecut.planner.solvers.heuristic.annealing:solve",
 }
 """Name -> `module:function`."""
 PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-milp-cbc"})
@@ -90,7 +90,7 @@ def run(
     """Solve a problem with the named solver.
 
     Whatever fails on the way, the result has the best plan and the bound by then, and says what happened: see
-    :meth:`planner.solvers.search.Search.surviving`.
+    :meth:`planner.solvers.search.search.Search.surviving`.
 
     Parameters
     ----------

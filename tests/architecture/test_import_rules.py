@@ -17,7 +17,7 @@ def _imported_by(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("module", ["planner", "executor", "models"])
+@pytest.mark.parametrize("module", ["stagecut", "stagecut.planner", "stagecut.executor", "stagecut.models"])
 def test_importing_a_package_costs_nothing_heavy(module):
     assert _imported_by(module) & {"torch", "highspy", "pulp", "click", "pydantic", "matplotlib"} == set()
 
@@ -25,11 +25,11 @@ def test_importing_a_package_costs_nothing_heavy(module):
 @pytest.mark.parametrize(
     "module",
     [
-        "planner.solvers.search",
-        "planner.report.gantt",
-        "planner.report.tables",
-        "models.module_chain",
-        "models.hugging_face",
+        "stagecut.planner.solvers.search.search",
+        "stagecut.planner.report.gantt",
+        "stagecut.planner.report.tables",
+        "stagecut.models.module_chain",
+        "stagecut.models.hugging_face",
     ],
 )
 def test_heavy_libraries_are_imported_where_they_are_used(module):
@@ -37,7 +37,7 @@ def test_heavy_libraries_are_imported_where_they_are_used(module):
 
 
 def test_the_command_line_starts_without_torch_and_highspy():
-    assert _imported_by("planner.cli.main") & {"torch", "highspy", "pulp", "matplotlib"} == set()
+    assert _imported_by("stagecut.planner.cli.main") & {"torch", "highspy", "pulp", "matplotlib"} == set()
 
 
 def test_import_contracts_hold():

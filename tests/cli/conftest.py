@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from planner.cli.main import main
+from stagecut.planner.cli.main import main
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny"
 

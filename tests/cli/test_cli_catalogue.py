@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from models import cluster_names, model_names
-from planner.cli.main import main
-from planner.io.cluster import read_cluster
-from planner.io.profile import read_profile
+from stagecut.models import cluster_names, model_names
+from stagecut.planner.cli.main import main
+from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.profile import read_profile
 
 
 def test_every_model_is_listed(plan, plan_json):

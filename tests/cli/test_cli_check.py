@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from planner.cli.recheck import recheck
-from planner.cli.reproof import Outcome, prove_again
-from planner.core.errors import BadInputError
-from planner.io.plan_file import plan_file_of, read_plan_file, to_tree
-from planner.io.tree import parse_document
+from stagecut.planner.cli.recheck import recheck
+from stagecut.planner.cli.reproof import Outcome, prove_again
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.plan_file import plan_file_of, read_plan_file, to_tree
+from stagecut.planner.io.tree import parse_document
 
 
 def stage(tree, index=0):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.cli import compare
-from planner.core.result import Result, Status
-from planner.core.units import format_seconds
+from stagecut.planner.cli.commands import compare
+from stagecut.planner.core.result import Result, Status
+from stagecut.planner.core.units import format_seconds
 
 
 def test_one_row_per_solver_in_the_order_given(plan_json, tiny):

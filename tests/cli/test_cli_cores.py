@@ -49,7 +49,7 @@ def with_cores(tmp_path_factory):
 @pytest.mark.parametrize("cores", [4, 16])
 def test_plan_is_the_same_whatever_the_cores(plan, with_cores, tmp_path, cores):
     here, there = tmp_path / "here.json", tmp_path / "there.json"
-    command = [sys.executable, "-m", "planner.cli.main", "solve", *PROBLEM, "-o", str(there)]
+    command = [sys.executable, "-m", "stagecut", "solve", *PROBLEM, "-o", str(there)]
     done = subprocess.run(command, cwd=ROOT, env=with_cores(cores), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert plan("solve", *PROBLEM, "-o", here).exit_code == 0

@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from planner.cli.cancellable import run_cancellable, stop_requests
-from planner.cli.faults import exit_code_of
-from planner.cli.lazy_group import LazyCommand, LazyGroup
-from planner.core.errors import BadInputError, OutputError, StagecutError
+from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
+from stagecut.planner.cli.process.faults import exit_code_of
+from stagecut.planner.cli.process.lazy_group import LazyGroup
+from stagecut.planner.core.errors import BadInputError, OutputError, StagecutError
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def failing_group(fault):
 
             return command
 
-    return Group(commands_by_name={"fail": LazyCommand(module="", summary="")}, name="plan")
+    return Group(package="", summaries={"fail": ""}, name="plan")
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_second_signal_ends_the_program_at_once():
     """The work never stops by itself."""
     code = (
         "import click, os, signal, threading\n"
-        "from planner.cli.main import main\n"
-        "from planner.cli.cancellable import run_cancellable, stop_requests\n"
+        "from stagecut.planner.cli.main import main\n"
+        "from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests\n"
         "def work(requested):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    requested.wait()\n"
@@ -112,7 +112,7 @@ def test_second_signal_ends_the_program_at_once():
 def test_interrupted_search_prints_and_writes_its_best_plan(plan, tmp_path):
     """To gap 0 this problem takes minutes; the first line of progress with a plan comes after seconds."""
     path = tmp_path / "plan.json"
-    command = [sys.executable, "-m", "planner.cli.main", "solve", "--model", "gpt2-xl", "--cluster", "hetpipe-16"]
+    command = [sys.executable, "-m", "stagecut", "solve", "--model", "gpt2-xl", "--cluster", "hetpipe-16"]
     options = ["--global-batch", "64", "--gap", "0", "--time-limit", "none", "-o", str(path)]
     with subprocess.Popen(
         [*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -5,8 +5,8 @@ import os
 import click
 import pytest
 
-from planner.cli.files import InputFile, ModuleFunction, NameOrFile, OutputFile
-from planner.cli.main import main
+from stagecut.planner.cli.main import main
+from stagecut.planner.cli.options.files import InputFile, ModuleFunction, NameOrFile, OutputFile
 
 
 def parameters():

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from planner.cli.main import COMMANDS, main
+from stagecut.planner.cli.main import SUMMARIES, main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
@@ -57,10 +57,10 @@ def test_every_command_takes_json(name):
     assert any("--json" in parameter.opts for parameter in ALL[name].params)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_summary_known_without_import_is_the_first_sentence_of_the_help(name):
     text = ALL[name].help
-    summary = COMMANDS[name].summary
+    summary = SUMMARIES[name]
     assert text.partition("\n")[0].rstrip(".:").startswith(summary.rstrip(".").partition(",")[0])
     assert f"`plan {name}`](#plan-{name}) | {summary.rstrip('.').lower()[0]}" in PAGE
 
@@ -102,13 +102,13 @@ def keys(tree):
 def test_help_imports_no_command():
     """Neither click's own weight nor ours: no numpy, no tables, no file readers."""
     code = (
-        "import json, sys; from planner.cli.main import main; main(['--help'], standalone_mode=False);"
+        "import json, sys; from stagecut.planner.cli.main import main; main(['--help'], standalone_mode=False);"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stderr))
-    assert loaded & {"torch", "highspy", "pulp", "numpy", "pydantic", "rich", "yaml", "models"} == set()
-    assert loaded & {command.module for command in COMMANDS.values()} == set()
+    assert loaded & {"torch", "highspy", "pulp", "numpy", "pydantic", "rich", "yaml", "stagecut.models"} == set()
+    assert loaded & {f"stagecut.planner.cli.commands.{name}" for name in SUMMARIES} == set()
     assert "solve" in done.stdout
 
 

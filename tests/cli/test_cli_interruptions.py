@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, sys, threading
-from planner.cli.entry import main
+from stagecut.planner.cli.entry import main
 
 function, numbers = sys.argv.pop(1), [int(number) for number in sys.argv.pop(1).split(",")]
 

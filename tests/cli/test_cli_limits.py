@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from planner.cli.lazy_group import STARTED_S
-from planner.cli.outputs import Pictures
-from planner.cli.time_budget import LEAST_SEARCH_S, TimeBudget
-from planner.core.problem import MAX_LAYERS
-from planner.io.plan_file import read_plan_file
+from stagecut.planner.cli.options.outputs import Pictures
+from stagecut.planner.cli.options.time_budget import LEAST_SEARCH_S, TimeBudget
+from stagecut.planner.cli.process.lazy_group import STARTED_S
+from stagecut.planner.core.problem import MAX_LAYERS
+from stagecut.planner.io.plan_file import read_plan_file
 
 ROOT = Path(__file__).parents[2]
 NO_PICTURES = Pictures(trace=None, gantt=None, force=False)
@@ -95,7 +95,7 @@ def test_memory_stays_within_the_limit(long_chain, tiny_folder):
     script = (
         "import re, sys\n"
         "from pathlib import Path\n"
-        "from planner.cli.main import main\n"
+        "from stagecut.planner.cli.main import main\n"
         "try:\n    main(sys.argv[1:], prog_name='plan')\n"
         "finally:\n"
         "    print(re.search(r'VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())[1], file=sys.stderr)\n"

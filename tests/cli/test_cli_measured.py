@@ -2,8 +2,8 @@
 
 import pytest
 
-from models import measured_profiles
-from planner.io.plan_file import read_plan_file
+from stagecut.models import measured_profiles
+from stagecut.planner.io.plan_file import read_plan_file
 from tests.measured import NAME, write_measured
 
 

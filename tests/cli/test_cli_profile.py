@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.io.cluster import read_cluster
+from stagecut.planner.io.cluster import read_cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 LAYERS = "tests.executor.tiny_layers:chain"
@@ -156,7 +156,7 @@ def test_wrong_usage_is_told(plan, arguments):
 
 @pytest.mark.parametrize("what", [("model", "gpt-mini"), ("links",)])
 def test_without_torch_it_says_how_to_install_it(plan, tmp_path, monkeypatch, what):
-    monkeypatch.setattr("planner.cli.device_options.find_spec", lambda name: None)
+    monkeypatch.setattr("stagecut.planner.cli.options.devices.find_spec", lambda name: None)
     done = plan("profile", *what, "-o", tmp_path / "out.json")
     assert done.exit_code == 3
     assert done.stderr == "Error: plan profile needs torch: pip install 'stagecut[run]'\n"
@@ -170,7 +170,7 @@ def test_doctor_lists_devices(plan, torch):
 
 
 def test_doctor_without_torch_says_how_to_install_it(plan, monkeypatch):
-    monkeypatch.setattr("planner.cli.doctor.find_spec", lambda name: None)
+    monkeypatch.setattr("stagecut.planner.cli.commands.doctor.find_spec", lambda name: None)
     shown = plan("doctor", "--devices")
     assert shown.exit_code == 0
     assert "pip install 'stagecut[run]'" in shown.stdout.rpartition("devices")[2]

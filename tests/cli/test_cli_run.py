@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io.plan_file import read_plan_file
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.plan_file import read_plan_file
 
 ROOT = Path(__file__).parents[2]
 LAYERS = "tests.executor.tiny_layers"
@@ -63,7 +63,7 @@ def refused(plan, two_stages, monkeypatch, tmp_path):
 
 
 def test_without_torch_it_says_how_to_install_it(refused, monkeypatch):
-    monkeypatch.setattr("planner.cli.run.find_spec", lambda _name: None)
+    monkeypatch.setattr("stagecut.planner.cli.commands.run.find_spec", lambda _name: None)
     assert refused() == "Error: plan run needs torch: pip install 'stagecut[run]'\n"
 
 
@@ -231,7 +231,7 @@ def one_stage(plan, tiny_folder, tmp_path_factory):
 @pytest.fixture
 def alone(monkeypatch):
     """This process as the only rank."""
-    from executor.run.world import join_world
+    from stagecut.executor.run.world import join_world
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     world = join_world(device="cpu")
@@ -240,16 +240,16 @@ def alone(monkeypatch):
 
 
 def _options(layers):
-    from executor.run.options import RunOptions
+    from stagecut.executor.run.options import RunOptions
 
     return RunOptions(num_steps=2, warmup=1, layers=f"{LAYERS}:{layers}")
 
 
 def test_loss_that_is_no_number_stops_the_run_and_names_rank_stage_and_action(one_stage, alone):
     """NaN in the forward of the last layer, which rank 0 has; the first step does not come to its end."""
-    from executor.run.faults import LossError
-    from executor.run.options import build_pipeline
-    from executor.run.rank import train
+    from stagecut.executor.run.faults import LossError
+    from stagecut.executor.run.options import build_pipeline
+    from stagecut.executor.run.rank import train
 
     options, steps = _options("not_a_number"), []
     pipeline, batch = build_pipeline(one_stage, options, alone)
@@ -267,16 +267,16 @@ def test_loss_that_is_no_number_stops_the_run_and_names_rank_stage_and_action(on
 
 @pytest.mark.parametrize(("layers", "passed"), [("chain", True), ("random", False), ("not_a_number", False)])
 def test_check_passes_where_a_single_process_gives_the_same(one_stage, alone, layers, passed):
-    from executor.run.comparison import check_step
+    from stagecut.executor.run.comparison import check_step
 
     assert check_step(one_stage, _options(layers), alone).passed is passed
 
 
 def test_check_before_a_run_leaves_the_measured_memory_as_it_is(one_stage, alone):
     """It holds another copy of the model in float64; what is counted are the tensors of the run, to the byte."""
-    from executor.run.comparison import check_step
-    from executor.run.options import build_pipeline
-    from executor.run.rank import train
+    from stagecut.executor.run.comparison import check_step
+    from stagecut.executor.run.options import build_pipeline
+    from stagecut.executor.run.rank import train
 
     def memory_bytes():
         options = _options("chain")
@@ -294,7 +294,7 @@ def test_check_before_a_run_leaves_the_measured_memory_as_it_is(one_stage, alone
 
 
 def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
-    from executor.run.comparison import check_step
+    from stagecut.executor.run.comparison import check_step
 
     with pytest.raises(BadInputError, match="--check: layer 'head' has batch normalisation"):
         check_step(one_stage, _options("normalised"), alone)

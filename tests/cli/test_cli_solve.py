@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from planner.core.units import format_seconds
-from planner.solvers.registry import SOLVERS
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.solvers.registry import SOLVERS
 
 
 def test_answer_is_on_stdout_and_progress_on_stderr(plan, tiny):

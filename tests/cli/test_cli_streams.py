@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 def shell(arguments, redirections="", **environment):
     """Run `plan` by a shell, with redirections."""
-    words = [sys.executable, "-m", "planner.cli.main", *map(str, arguments)]
+    words = [sys.executable, "-m", "stagecut", *map(str, arguments)]
     return subprocess.run(
         ["sh", "-c", f'"$@" {redirections}', "sh", *words],
         cwd=ROOT,
@@ -61,7 +61,7 @@ def test_answer_is_whole_where_stderr_is_gone(tiny, redirection):
 def test_pipe_that_nobody_reads_is_silent(arguments):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "planner.cli.main", *arguments]
+    command = [sys.executable, "-m", "stagecut", *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False)
     os.close(writer)
     assert done.returncode == 141  # 128 + SIGPIPE
@@ -73,7 +73,7 @@ def test_pipe_that_does_not_block_gets_all():
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     num_filled = os.write(writer, b" " * 65536)
-    command = [sys.executable, "-m", "planner.cli.main", "schema", "plan"]
+    command = [sys.executable, "-m", "stagecut", "schema", "plan"]
     with subprocess.Popen(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE) as running:
         os.close(writer)
         with os.fdopen(reader, "rb") as file:

@@ -5,7 +5,7 @@ import json
 import highspy
 import pytest
 
-from planner.core.errors import FaultWarning
+from stagecut.planner.core.errors import FaultWarning
 
 PROBLEM = ("--model", "vgg16", "--cluster", "mixed-server-8", "--global-batch", "32", "--quiet")
 """Some hundred small linear programs and a few mixed-integer ones, in a second."""

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from runs import RUN
 
-from planner.io.run_record import to_tree
+from stagecut.planner.io.run_record import to_tree
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "regression" / "data" / "foreign"
@@ -234,7 +234,7 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_too(plan, hidden_files, monkeypatch):
     """Tables with colours, and the live line of progress: escape sequences are ours alone."""
-    from planner.cli.main import main
+    from stagecut.planner.cli.main import main
 
     stdout, stderr = Terminal(), Terminal()
     monkeypatch.setenv("TERM", "xterm")
@@ -250,7 +250,7 @@ def test_on_a_terminal_too(plan, hidden_files, monkeypatch):
 def test_streams_of_any_encoding_hide_nothing(tmp_path, encoding):
     """A file of its own: click looks behind streams that say they are ASCII."""
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    command = [sys.executable, "-m", "planner.cli.main", "models", "show", f"ü{HIDDEN}"]
+    command = [sys.executable, "-m", "stagecut", "models", "show", f"ü{HIDDEN}"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert done.returncode == 3
     assert b"a\\u202e\\u2066" in done.stderr
@@ -259,7 +259,7 @@ def test_streams_of_any_encoding_hide_nothing(tmp_path, encoding):
 
 def test_shells_complete_commands():
     environment = {**os.environ, "_PLAN_COMPLETE": "bash_complete", "COMP_WORDS": "plan so", "COMP_CWORD": "1"}
-    code = "from planner.cli.main import main; main(prog_name='plan')"
+    code = "from stagecut.planner.cli.main import main; main(prog_name='plan')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )

@@ -6,9 +6,9 @@ import sys
 import torch
 from torch import nn
 
-import executor
-from executor.run.world import join_world
-from planner.core.manual_plan import plan_of
+from stagecut import executor
+from stagecut.executor.run.world import join_world
+from stagecut.planner.core.manual_plan import plan_of
 
 
 def main(how):

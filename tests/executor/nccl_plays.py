@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.design import Design, Training
-from executor.loading import assemble, transport_of
-from executor.pipeline import Pipeline
-from executor.play.layout import Layout
-from executor.play.pace import FullSpeed
-from executor.play.reference import reference_step
-from executor.play.transport import DistributedTransport
-from models.module_chain import LayerModule, ModuleChain, Tie
-from planner.core.plan import Plan
+from stagecut.executor.design import Design, Training
+from stagecut.executor.loading import assemble, transport_of
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.pace import FullSpeed
+from stagecut.executor.play.reference import reference_step
+from stagecut.executor.play.transport import DistributedTransport
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.planner.core.plan import Plan
 from tests.executor.emulated_nccl import Fabric, Rank, current_rank
 
 NUM_LAYERS, WIDTH = 6, 4
@@ -92,7 +92,7 @@ def design_of(plan: Plan, **options: Any) -> Design:
 
 
 def built(rank: Rank, design: Design, *, connects: bool = True) -> Pipeline:
-    """One rank's pipeline over the transport that `executor.load` gives it under NCCL."""
+    """One rank's pipeline over the transport that `stagecut.executor.load` gives it under NCCL."""
     transport = transport_of(design, tagged=False, distributed=rank)
     if connects:
         transport.connect(PROCESSOR)

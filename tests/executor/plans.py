@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.schedule import Schedule
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.schedule import Schedule
 
 
 def random_plan(draw: random.Random, *, num_layers: int, max_ranks: int) -> Plan:

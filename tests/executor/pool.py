@@ -18,8 +18,8 @@ PRELOAD = [
     "torch",
     "torch._dynamo",  # the first optimizer imports it
     "torch.distributed.tensor.parallel",
-    "executor.loading",
-    "executor.checkpoint",
+    "stagecut.executor.loading",
+    "stagecut.executor.checkpoint",
     "models",
 ]
 TIMEOUT_S = 120

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from executor.run.faults import attempt_number, describe
-from executor.run.rank_process import become_rank, end_rank
-from executor.run.world import join_world
-from planner.core.errors import BadInputError
+from stagecut.executor.run.faults import attempt_number, describe
+from stagecut.executor.run.rank_process import become_rank, end_rank
+from stagecut.executor.run.world import join_world
+from stagecut.planner.core.errors import BadInputError
 
 
 def fail(how):

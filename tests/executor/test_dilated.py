@@ -8,26 +8,26 @@ import pytest
 import torch
 from torch import nn
 
-import executor
-from executor.design import Training
-from executor.dilated.dilation import dilation, dilation_for
-from executor.dilated.planned_times import PlannedTimes
-from executor.play.build import chain_of
-from executor.play.layout import Layout
-from executor.play.reference import reference_step
-from executor.team import Team
-from models import build_cluster, build_model
-from planner.cli.prediction import plan_file_of
-from planner.cli.prediction import play as simulated
-from planner.core.job import Job, standard_optimizer
-from planner.core.manual_plan import plan_of
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.io.plan_file import provenance_of
-from planner.simulator.schedules import Op, plan_actions, stage_actions
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut import executor
+from stagecut.executor.design import Training
+from stagecut.executor.dilated.dilation import dilation, dilation_for
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.play.build import chain_of
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.reference import reference_step
+from stagecut.executor.team import Team
+from stagecut.models import build_cluster, build_model
+from stagecut.planner.cli.prediction import plan_file_of
+from stagecut.planner.cli.prediction import play as simulated
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.executor import pool
 
 WIDTH, SEED = 4, 3

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import dilated, pages
 from benchmarks.dilated_plans import all_cases
-from executor.play.checker import check_lists
-from planner.core.schedule import Schedule
+from stagecut.executor.play.checker import check_lists
+from stagecut.planner.core.schedule import Schedule
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from executor.play.layout import Role
-from executor.run.faults import (
+from stagecut.executor.play.layout import Role
+from stagecut.executor.run.faults import (
     ErrorReport,
     FaultKind,
     LossError,
@@ -15,10 +15,10 @@ from executor.run.faults import (
     read_reports,
     write_report,
 )
-from executor.run.verdict import told, verdict
-from executor.run.whereabouts import Whereabouts
-from planner.core.errors import BadInputError
-from planner.simulator.schedules import Action, Op
+from stagecut.executor.run.verdict import told, verdict
+from stagecut.executor.run.whereabouts import Whereabouts
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.simulator.schedules import Action, Op
 
 ROLE = Role(rank=2, device="slow/0", pipeline=0, group=1, replica=0, tensor_rank=0, stages=(1,))
 

@@ -10,14 +10,14 @@ from torch import nn
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
-import executor
-from executor.play.reference import reference_step
-from executor.play.tensor_parallel import whole
-from models.module_chain import LayerModule, ModuleChain, Tie
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
-from planner.core.schedule import Schedule
-from planner.simulator.schedules import Action, Op, stage_actions
+from stagecut import executor
+from stagecut.executor.play.reference import reference_step
+from stagecut.executor.play.tensor_parallel import whole
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.schedules import Action, Op, stage_actions
 from tests.executor import pool
 from tests.executor.plans import random_plan
 

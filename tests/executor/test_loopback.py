@@ -45,7 +45,7 @@ def started():
 def stub(folder):
     """A launcher whose last rank hangs while the others wait for it."""
     arguments = [str(STUB), "hung", "600", str(folder)]
-    code = f"from executor.run.launch import launch; launch({arguments!r}, num_ranks={NUM_RANKS})"
+    code = f"from stagecut.executor.run.launch import launch; launch({arguments!r}, num_ranks={NUM_RANKS})"
     return [sys.executable, "-c", code]
 
 
@@ -118,7 +118,7 @@ def test_plan_run_listens_on_loopback_only_while_it_trains(two_stages, started, 
     """Checked first, and dilated: groups for sums, and a folder that the ranks share."""
     options = ("--mode", "dilated", "--own-processes", "--check", "--steps", "1000000", "--warmup", "0")
     others = ("--layers", LAYERS, "--history", str(tmp_path / "runs.jsonl"))
-    launcher = started([sys.executable, "-m", "planner.cli.main", "run", str(two_stages), *options, *others])
+    launcher = started([sys.executable, "-m", "stagecut", "run", str(two_stages), *options, *others])
     assert any(line.startswith("step 1 of") for line in launcher.stderr)
     ranks = descendants(launcher.pid)
     assert len(ranks) == NUM_RANKS
@@ -128,6 +128,6 @@ def test_plan_run_listens_on_loopback_only_while_it_trains(two_stages, started, 
 def test_link_profile_listens_on_loopback_only(started, tmp_path):
     """While its processes measure, for minutes if they are let."""
     choices = ("--processes", str(NUM_RANKS), "--repetitions", "100000", "-o", str(tmp_path / "cluster.yaml"))
-    launcher = started([sys.executable, "-m", "planner.cli.main", "profile", "links", "--device", "cpu", *choices])
+    launcher = started([sys.executable, "-m", "stagecut", "profile", "links", "--device", "cpu", *choices])
     until(lambda: sum(bool(own) for own in listeners(descendants(launcher.pid)).values()) >= NUM_RANKS)
     check_loopback_only(launcher.pid, talking=())

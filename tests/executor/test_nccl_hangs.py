@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor.design import Design
-from executor.pipeline import Pipeline
-from executor.play.distributed import Pending
-from executor.play.gradients import groups_of
-from executor.play.messages import Message, Turn, turns_of
-from executor.play.transport import DistributedTransport
-from planner.core.manual_plan import plan_of
-from planner.simulator.schedules import Op
+from stagecut.executor.design import Design
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.play.distributed import Pending
+from stagecut.executor.play.gradients import groups_of
+from stagecut.executor.play.messages import Message, Turn, turns_of
+from stagecut.executor.play.transport import DistributedTransport
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.simulator.schedules import Op
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Group, Hold, Rank
 from tests.executor.nccl_plays import TOLERANCE, over, worst_difference
 

@@ -4,13 +4,13 @@ from functools import partial
 
 import torch
 
-import executor
-from executor.play.reference import reference_step
-from executor.play.tensor_parallel import whole
-from executor.run.faults import LossError
-from planner.core.errors import BadInputError
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
+from stagecut import executor
+from stagecut.executor.play.reference import reference_step
+from stagecut.executor.play.tensor_parallel import whole
+from stagecut.executor.run.faults import LossError
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.test_gradients import VOCABULARY, chain
 

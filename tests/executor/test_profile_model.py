@@ -6,16 +6,16 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from executor.measure.chain_source import ChainSource, user_chain  # noqa: E402
-from executor.measure.measured_profile import measured_profile  # noqa: E402
-from executor.measure.processes import alone  # noqa: E402
-from executor.measure.profile_model import ProfileChoices, check_choices, measure, merge  # noqa: E402
-from executor.measure.readings import KINDS  # noqa: E402
-from executor.measure.samples import draw_samples  # noqa: E402
-from models import build_model  # noqa: E402
-from models.module_chain import ModuleChain  # noqa: E402
-from planner.core.errors import BadInputError  # noqa: E402
-from planner.core.precision import Precision  # noqa: E402
+from stagecut.executor.measure.chain_source import ChainSource, user_chain  # noqa: E402
+from stagecut.executor.measure.measured_profile import measured_profile  # noqa: E402
+from stagecut.executor.measure.processes import alone  # noqa: E402
+from stagecut.executor.measure.profile_model import ProfileChoices, check_choices, measure, merge  # noqa: E402
+from stagecut.executor.measure.readings import KINDS  # noqa: E402
+from stagecut.executor.measure.samples import draw_samples  # noqa: E402
+from stagecut.models import build_model  # noqa: E402
+from stagecut.models.module_chain import ModuleChain  # noqa: E402
+from stagecut.planner.core.errors import BadInputError  # noqa: E402
+from stagecut.planner.core.precision import Precision  # noqa: E402
 
 HERE = __name__
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.measure.processes import run_processes
-from planner.core.errors import BadInputError
+from stagecut.executor.measure.processes import run_processes
+from stagecut.planner.core.errors import BadInputError
 
 ROOT = Path(__file__).parents[2]
 

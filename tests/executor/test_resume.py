@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from executor import checkpoint
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
-from planner.io.plan_file import PlanFile
+from stagecut.executor import checkpoint
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.io.plan_file import PlanFile
 from tests.executor import pool
 from tests.executor.training import NUM_STEPS, Arrays, plan_file, train, trained_alone
 
@@ -89,7 +89,7 @@ def test_shared_weights_resume_in_replicas_that_divide_the_optimizer_state(tmp_p
 
 def killed_before_the_renaming(folder: Path) -> None:
     """On one rank."""
-    with mock.patch("executor.checkpoint.publish", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
+    with mock.patch("stagecut.executor.checkpoint.publish", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
         train(ALONE, folder, steps=1, restores=True, saves=True)
 
 

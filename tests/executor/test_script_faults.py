@@ -12,8 +12,8 @@ pytest.importorskip("torch")
 
 import torch.distributed as dist
 
-from executor.run.claims import is_first_to_tell
-from executor.run.faults import ErrorReport, FaultKind
+from stagecut.executor.run.claims import is_first_to_tell
+from stagecut.executor.run.faults import ErrorReport, FaultKind
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("failing_script.py")
@@ -44,7 +44,7 @@ def started(tmp_path):
 @pytest.fixture
 def ours(two_stages):
     """Our launcher."""
-    return ["-m", "executor", str(two_stages)]
+    return ["-m", "stagecut.executor", str(two_stages)]
 
 
 def errors(stderr):

@@ -15,11 +15,11 @@ pytest.importorskip("torch")
 import torch
 from click.testing import CliRunner
 
-from executor import Team
-from executor.design import Training
-from executor.run.options import RunOptions
-from planner.cli.main import main
-from planner.io.plan_file import read_plan_file
+from stagecut.executor import Team
+from stagecut.executor.design import Training
+from stagecut.executor.run.options import RunOptions
+from stagecut.planner.cli.main import main
+from stagecut.planner.io.plan_file import read_plan_file
 from tests.executor import wide_layers
 from tests.executor.namespaces import CABLE, set_up, two_hosts
 
@@ -82,7 +82,7 @@ def _start(host, number, master, plan_path, record):
     steps = ["--steps", str(OPTIONS.num_steps), "--warmup", str(OPTIONS.warmup)]
     steps += ["--timeout", str(TIMEOUT_S)]
     files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
-    run = ["-m", "planner.cli.main", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
+    run = ["-m", "stagecut", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
     return subprocess.Popen(
         host.command(*torchrun, *where, *run, *steps, *files),
         cwd=ROOT,

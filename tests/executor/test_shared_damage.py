@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from executor import checkpoint, load
-from planner.core.errors import BadInputError, OutputError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import checkpoint, load
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.manual_plan import plan_of
 from tests.executor import pool
 from tests.executor.test_gradients import chain
 from tests.executor.training import ADAMW, batch_of

@@ -6,21 +6,21 @@ import pytest
 import torch
 from torch import nn
 
-import executor
-from executor import Team
-from executor.design import Training
-from executor.pipeline import Pipeline
-from executor.run.step_memory import step_peak_bytes
-from models import build_model, build_modules
-from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from planner.core.job import Job, standard_optimizer
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.cost.cost_model import CostModel
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut import executor
+from stagecut.executor import Team
+from stagecut.executor.design import Training
+from stagecut.executor.pipeline import Pipeline
+from stagecut.executor.run.step_memory import step_peak_bytes
+from stagecut.models import build_model, build_modules
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
 from tests.executor import pool
 
 ADAMW = partial(torch.optim.AdamW, lr=1e-3)

@@ -16,14 +16,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-import executor
-from executor.play.build import build_layer
-from executor.play.layout import Layout, Role
-from executor.play.stage import as_state
-from models.module_chain import ModuleChain
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
-from planner.core.schedule import Schedule
+from stagecut import executor
+from stagecut.executor.play.build import build_layer
+from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.stage import as_state
+from stagecut.models.module_chain import ModuleChain
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.schedule import Schedule
 from tests.executor import pool
 from tests.executor.test_gradients import TOLERANCE, batch_of, chain, num_ranks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from planner.cli.main import main
+from stagecut.planner.cli.main import main
 
 torch = pytest.importorskip("torch")
 

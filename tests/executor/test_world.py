@@ -9,10 +9,10 @@ pytest.importorskip("torch")
 import torch
 import torch.distributed as dist
 
-from executor.run.faults import FOLDER
-from executor.run.whereabouts import Whereabouts
-from executor.run.world import World, join_world
-from planner.core.errors import BadInputError
+from stagecut.executor.run.faults import FOLDER
+from stagecut.executor.run.whereabouts import Whereabouts
+from stagecut.executor.run.world import World, join_world
+from stagecut.planner.core.errors import BadInputError
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import executor
-from executor import checkpoint
-from executor.play.build import build_layer
-from executor.play.optimizers import local_states
-from executor.play.tensor_parallel import whole
-from planner.core.cluster import Cluster, DeviceType, Island, Server
-from planner.core.job import Job, standard_optimizer
-from planner.core.model import Layer, ModelProfile
-from planner.core.plan import Plan
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut import executor
+from stagecut.executor import checkpoint
+from stagecut.executor.play.build import build_layer
+from stagecut.executor.play.optimizers import local_states
+from stagecut.executor.play.tensor_parallel import whole
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.model import Layer, ModelProfile
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
 from tests.executor.test_gradients import TOKENS, VOCABULARY, chain
 
 SAMPLES = 8

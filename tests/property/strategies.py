@@ -7,12 +7,21 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
-from planner.core.job import AUTO, Job, Optimizer, Recompute
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from stagecut.planner.core.cluster import (
+    UNLIMITED,
+    AllReduceTable,
+    Cluster,
+    DeviceType,
+    Island,
+    Link,
+    NetworkOverride,
+    Server,
+)
+from stagecut.planner.core.job import AUTO, Job, Optimizer, Recompute
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 
 TYPE_NAMES = ("fast", "slow", "odd")
 SCHEDULES = tuple(schedule for schedule in Schedule if schedule is not Schedule.INTERLEAVED)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.simulator.bounds import bound_rows
-from planner.simulator.engine import iteration_times
-from planner.solvers.brute_force import all_plans
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.simulator.bounds import bound_rows
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.pipelines import pipeline_costs, random_interleaved
 from tests.property.strategies import problems
 

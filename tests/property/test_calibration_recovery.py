@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import DeviceType
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.run_record import StageFigures
-from planner.cost.calibration import calibrate
-from planner.cost.layer_times import layer_times
+from stagecut.planner.core.cluster import DeviceType
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.run_record import StageFigures
+from stagecut.planner.cost.calibration import calibrate
+from stagecut.planner.cost.layer_times import layer_times
 from tests.runs import RUN, STAGE
 
 KINDS = ("embedding", "attention", "ffn", "head")

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.cost.cost_model import CostModel
-from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network, with_positions
-from planner.simulator.bounds import lower_bound
-from planner.solvers.brute_force import all_plans
-from planner.solvers.decision import Decision
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
+from stagecut.planner.network.stage_network import build_network, with_positions
+from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.solvers.exact.decision import Decision
+from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import paths_by_plan
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Link
-from planner.core.result import Status
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.solvers.options import RowChoice, SolveOptions
-from planner.solvers.registry import run
-from planner.solvers.shortage import with_memory
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.result import Status
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.solvers.diagnosis.shortage import with_memory
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9

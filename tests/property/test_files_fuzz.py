@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.errors import BadInputError
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.core.schedule import Schedule
-from planner.core.share import Share
-from planner.io.canonical import format_json
-from planner.io.cluster import read_cluster
-from planner.io.job import read_job
-from planner.io.plan_file import (
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.share import Share
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.job import read_job
+from stagecut.planner.io.plan_file import (
     Certificate,
     PlanFile,
     Prediction,
@@ -26,8 +26,8 @@ from planner.io.plan_file import (
     read_plan_file,
     to_tree,
 )
-from planner.io.profile import read_profile
-from planner.io.tree import parse_document
+from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.tree import parse_document
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny"
 READERS = {"profile": read_profile, "cluster": read_cluster, "job": read_job, "plan": read_plan_file}

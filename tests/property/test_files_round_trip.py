@@ -8,20 +8,20 @@ from string import ascii_lowercase
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
-from planner.core.errors import BadInputError
-from planner.core.job import ACTION_OVERHEAD_S, AUTO, Job, Optimizer, Recompute
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.core.schedule import Schedule, can_slice, warmup_depths
-from planner.core.share import device_names
-from planner.io import cluster, job, plan_file, profile
-from planner.io.canonical import format_json
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
-from planner.io.tree import parse_document
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, AUTO, Job, Optimizer, Recompute
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
+from stagecut.planner.core.share import device_names
+from stagecut.planner.io import cluster, job, plan_file, profile
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.tree import parse_document
 
 DEVICE_TYPES = ("A100", "T4", "V 100")
 INFINITY = float("inf")

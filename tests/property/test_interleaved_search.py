@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.result import Status
-from planner.core.schedule import Schedule
-from planner.solvers.registry import run
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.solvers.registry import run
 from tests.property.strategies import SCHEDULES, problems
 from tests.property.test_exact_solvers import EXACT, EXACT_SHARED, ROUNDING, check_against, same
 

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.schedule import Schedule
-from planner.cost.plan_costs import PlanCosts
-from planner.simulator.compilation import compile_program
-from planner.simulator.engine import iteration_times, run
-from planner.simulator.schedules import Action, Op, stage_actions
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.compilation import compile_program
+from stagecut.planner.simulator.engine import iteration_times, run
+from stagecut.planner.simulator.schedules import Action, Op, stage_actions
+from stagecut.planner.simulator.timeline import simulate
 from tests import reference_simulator as reference
 from tests.pipelines import (
     random_costs,

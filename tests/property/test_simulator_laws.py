@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.schedule import Schedule
-from planner.cost.plan_costs import PlanCosts
-from planner.simulator.engine import iteration_times
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import random_costs, random_interleaved, random_routes
 
 

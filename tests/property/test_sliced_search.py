@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.job import AUTO
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.network.decode import decode_path
-from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network, with_positions
-from planner.simulator.bounds import bound_rows, lower_bound
-from planner.simulator.engine import iteration_times
-from planner.simulator.slicing import paying_count, slicing_faults
-from planner.solvers.brute_force import all_plans
-from planner.solvers.decision import Decision
-from planner.solvers.registry import run
+from stagecut.planner.core.job import AUTO
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
+from stagecut.planner.network.stage_network import build_network, with_positions
+from stagecut.planner.simulator.bounds import bound_rows, lower_bound
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.slicing import paying_count, slicing_faults
+from stagecut.planner.solvers.exact.decision import Decision
+from stagecut.planner.solvers.reference.brute_force import all_plans
+from stagecut.planner.solvers.registry import run
 from tests.pipelines import random_costs, random_halves, random_routes
 from tests.property.strategies import SCHEDULES, problems
 from tests.property.test_exact_solvers import EXACT, EXACT_SHARED, check_against, same

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.cost.cost_model import CostModel
-from planner.network.decode import decode_path
-from planner.network.lagrangian import Multipliers, price
-from planner.network.rows import SHARED_FAMILIES, build_rows
-from planner.network.stage_network import build_network, with_positions
-from planner.simulator.bounds import lower_bound
-from planner.solvers.brute_force import all_plans
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.lagrangian import Multipliers, price
+from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
+from stagecut.planner.network.stage_network import build_network, with_positions
+from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import all_paths, paths_by_plan
 

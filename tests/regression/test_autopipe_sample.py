@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from planner.solvers.autopipe_partition import balanced_stops, partition
-from planner.solvers.autopipe_time import StageTimes, timings
+from stagecut.planner.solvers.papers.autopipe_steps.partition import balanced_stops, partition
+from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
 from tests.chains import alike, all_stops, simulated
 
 CHAINS = 300

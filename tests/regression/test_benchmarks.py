@@ -16,13 +16,13 @@ from benchmarks.papers import startup
 from benchmarks.papers.autopipe_h import balance_table, side_by_side
 from benchmarks.registry import BALANCE, BALANCE_OF_BLOCKS, SCALING, SETS, SMOKE
 from benchmarks.specs import COMPARED
-from planner.core.errors import BadInputError
-from planner.core.placement import Placement
-from planner.core.result import HistoryPoint, Result, Status
-from planner.cost.cost_model import CostModel
-from planner.network.layout import Block, assemble
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import SOLVERS, run
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.result import HistoryPoint, Result, Status
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.layout import Block, assemble
+from stagecut.planner.solvers.registry import SOLVERS, run
+from stagecut.planner.solvers.search.options import SolveOptions
 
 (SPEC,) = SMOKE
 HERE = Request(by=measured_here, quick=True)

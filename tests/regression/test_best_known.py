@@ -8,9 +8,9 @@ import pytest
 from benchmarks.best_known import FOLDER, improve, read_entries, replay
 from benchmarks.measuring import measured_here
 from benchmarks.registry import QUALITY, SMOKE
-from planner.cli.recheck import recheck
-from planner.io.plan_file import read_plan_file
-from planner.solvers.options import SolveOptions
+from stagecut.planner.cli.recheck import recheck
+from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.solvers.search.options import SolveOptions
 
 (SPEC,) = SMOKE
 SPECS = {spec.name: spec for spec in QUALITY}

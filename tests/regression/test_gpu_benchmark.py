@@ -13,10 +13,10 @@ from benchmarks import gpu, gpu_stages
 from benchmarks.gpu_layers import spans
 from benchmarks.gpu_stages import StageFigures
 from benchmarks.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
-from executor.measure.inspection import LayerFacts
-from planner.core.manual_plan import plan_of
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.io.profile import read_profile
+from stagecut.executor.measure.inspection import LayerFacts
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.io.profile import read_profile
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.io.cluster import read_cluster
-from planner.io.job import read_job
-from planner.io.profile import read_profile
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.job import read_job
+from stagecut.planner.io.profile import read_profile
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import PLAIN_SCHEDULES
 
 FILES = Path(__file__).parent / "data" / "known_optimum"

@@ -2,9 +2,9 @@
 
 from benchmarks.driver import Request
 from benchmarks.papers.autopipe_h_mapping import DRIVER, QUICK, SPECS, in_words, jobs, measure, table
-from planner.core.problem import Problem
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import chain, job, one_server
 
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from planner.cli.main import main
-from planner.core.cluster import Cluster, Island, Link, Server
-from planner.core.job import Optimizer
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.io.profile import read_profile
-from planner.solvers.options import SolveOptions
-from planner.solvers.piper import TOLERANCE
-from planner.solvers.registry import run
+from stagecut.planner.cli.main import main
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
+from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.io.profile import read_profile
+from stagecut.planner.solvers.papers.piper import TOLERANCE
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import WEIGHTS_ONLY, job, kinds
 
 PUBLISHED = Path(__file__).parent / "data" / "published"

@@ -41,8 +41,8 @@ def test_script_learns_more_than_to_guess(tmp_path):
     (tmp_path / "machine.yaml").write_text((EXAMPLE / "machine.yaml").read_text())
     script = (EXAMPLE / "train.py").read_text().replace("NUM_STEPS, TOKENS = 60, 32", "NUM_STEPS, TOKENS = 30, 32")
     (tmp_path / "train.py").write_text(script)
-    assert "2 stages" in _run(tmp_path, "-m", "planner.cli.main", *solve.split())
-    (start,) = re.findall(r"^python (-m executor plan.json train.py)$", PAGE, re.MULTILINE)
+    assert "2 stages" in _run(tmp_path, "-m", "stagecut", *solve.split())
+    (start,) = re.findall(r"^python (-m stagecut.executor plan.json train.py)$", PAGE, re.MULTILINE)
     told = _run(tmp_path, *start.split())
     losses = [float(loss) for loss in re.findall(r"held out ([0-9.]+)", told)]
     assert len(losses) == 3

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from itertools import groupby
 
-from planner.core.model import Layer, ModelProfile, SkipEdge
-from planner.io.readers.chain import add_times
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
+from stagecut.planner.io.readers.chain import add_times
 
 
 def by_blocks(model: ModelProfile) -> ModelProfile:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.core.precision import Precision
-from planner.io.readers.merging import Group, coarser_groups, merged_groups
-from planner.io.readers.naming import names_of_runs
-from planner.io.readers.ordering import smallest_order
-from planner.io.readers.task_graph import TaskGraph
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.readers.merging import Group, coarser_groups, merged_groups
+from stagecut.planner.io.readers.naming import names_of_runs
+from stagecut.planner.io.readers.ordering import smallest_order
+from stagecut.planner.io.readers.task_graph import TaskGraph
 
 
 def chain_of(

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.io.readers.chain import skip_edges_of
-from planner.io.readers.merging import coarser_runs
-from planner.io.readers.naming import names_of_runs
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.io.readers.chain import skip_edges_of
+from stagecut.planner.io.readers.merging import coarser_runs
+from stagecut.planner.io.readers.naming import names_of_runs
 
 
 def coarsened(profile: ModelProfile, most: int) -> ModelProfile:

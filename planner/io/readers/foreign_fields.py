@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from planner.io.complaints import Complaints
-from planner.io.fields import MAX_NUMBER
-from planner.io.tree import Node
+from stagecut.planner.io.complaints import Complaints
+from stagecut.planner.io.fields import MAX_NUMBER
+from stagecut.planner.io.tree import Node
 
 Id = int | str
 Item = TypeVar("Item")

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from planner.io.readers.task_graph import TaskGraph
+from stagecut.planner.io.readers.task_graph import TaskGraph
 
 Group = tuple[int, ...]
 """Nodes that make one layer, in order."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.core.visible import visible
+from stagecut.planner.core.visible import visible
 
 MAX_NAME = 100
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.io.readers.task_graph import TaskGraph
+from stagecut.planner.io.readers.task_graph import TaskGraph
 
 MAX_WIDTH, MIN_WIDTH = 512, 8
 WORK = 40_000

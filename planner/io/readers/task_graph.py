@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 
-from planner.core.checks import require, require_non_negative
-from planner.core.errors import BadInputError
-from planner.core.model import TimeTable
+from stagecut.planner.core.checks import require, require_non_negative
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import TimeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

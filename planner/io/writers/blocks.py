@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from planner.core.model import Layer, ModelProfile
+from stagecut.planner.core.model import Layer, ModelProfile
 
 EMBEDDING, HEAD = "embedding", "head"
 FIRST_HALF, SECOND_HALVES = "attention", ("feed-forward", "experts")

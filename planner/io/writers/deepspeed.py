@@ -6,12 +6,12 @@ docs/convert.md shows how. Its only schedule is 1F1B, one activation checkpoint 
 ranks are counted as in its `PipeModelDataParallelTopology`: pipeline slowest, then data, then model.
 """
 
-from planner.core.plan import Plan
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.io.canonical import Tree, TreeValue
-from planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.canonical import Tree, TreeValue
+from stagecut.planner.io.writers.uniform_plan import UniformPlan, uniform_plan
 
 TARGET = "DeepSpeed"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}

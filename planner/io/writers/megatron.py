@@ -6,12 +6,12 @@ guide on custom pipeline layouts). Ranks are counted with tensor parallelism fas
 Its pipelines are plain and interleaved 1F1B; recomputation is for all layers or none.
 """
 
-from planner.core.plan import Plan
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.io.writers.blocks import StageBlocks, block_faults, num_blocks, stage_blocks
-from planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, num_blocks, stage_blocks
+from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
 TARGET = "Megatron-LM"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F1B"}

@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.core.visible import visible
-from planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
-from planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.visible import visible
+from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
+from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
 TARGET = "torchtitan"
 CUSTOM = "PipelineScheduleMulti"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.core.errors import UnsupportedError
-from planner.core.job import Job
-from planner.core.model import ModelProfile
-from planner.core.plan import Plan
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.job import Job
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, NetworkOverride, Server, slowest
-from planner.core.errors import BadInputError
+from stagecut.planner.core.cluster import (
+    UNLIMITED,
+    AllReduceTable,
+    Cluster,
+    Island,
+    Link,
+    NetworkOverride,
+    Server,
+    slowest,
+)
+from stagecut.planner.core.errors import BadInputError
 from tests.catalogue import kinds
 from tests.property.strategies import links
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.run_record import ErrorSpread, RunMode, accuracy, counted_steps, relative_error
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.run_record import ErrorSpread, RunMode, accuracy, counted_steps, relative_error
 from tests.runs import CONTAMINATED, DILATED, RUN, step
 
 

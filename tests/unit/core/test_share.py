@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
-from planner.core.errors import BadInputError
-from planner.core.share import WHOLE, Share, cluster_share, device_names, is_share_of, shares_of
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names, is_share_of, shares_of
 from tests.catalogue import kinds
 from tests.property.strategies import clusters
 

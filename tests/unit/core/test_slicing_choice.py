@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.job import AUTO, Job, standard_optimizer
-from planner.core.manual_plan import plan_of
-from planner.core.precision import Precision
-from planner.core.schedule import Schedule, num_halved
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import AUTO, Job, standard_optimizer
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.schedule import Schedule, num_halved
 
 
 def job(**choices):

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.run_record import StageFigures
-from planner.cost.calibration import calibrate
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.run_record import StageFigures
+from stagecut.planner.cost.calibration import calibrate
 from tests.runs import RUN, STAGE
 
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, Server
-from planner.core.placement import Placement
-from planner.core.share import Share, cluster_share
-from planner.cost.collectives import (
+from stagecut.planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, Server
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.share import Share, cluster_share
+from stagecut.planner.cost.collectives import (
     AllReduce,
     exchange_of,
     gradient_sync_of,

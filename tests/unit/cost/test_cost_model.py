@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from planner.core.errors import BadInputError
-from planner.core.job import Job, Optimizer
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.placement import Placement
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import WHOLE, Share
-from planner.cost.cost_model import CostModel
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import Job, Optimizer
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.cost.cost_model import CostModel
 
 TIMES = tuple(
     TimeTable(device_type=name, samples=(1,), forward_s=(seconds,), backward_s=(2 * seconds,))

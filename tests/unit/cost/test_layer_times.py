@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.cluster import DeviceType
-from planner.core.errors import BadInputError
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.precision import Precision
-from planner.cost.layer_times import interpolate, layer_times
+from stagecut.planner.core.cluster import DeviceType
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.cost.layer_times import interpolate, layer_times
 
 
 def device(**figures):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from planner.cost.least_squares import least_squares_above
+from stagecut.planner.cost.least_squares import least_squares_above
 
 
 def test_bounds_that_do_not_bind_change_nothing():

@@ -11,18 +11,18 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from planner.core.cluster import Cluster, DeviceType, Island, Server
-from planner.core.job import AUTO, Job, Optimizer, Recompute
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import Share
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.solvers.brute_force import all_plans
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
+from stagecut.planner.core.job import AUTO, Job, Optimizer, Recompute
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.solvers.reference.brute_force import all_plans
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.property.strategies import problems
 
 TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
-from planner.core.placement import Hosting, Placement
-from planner.core.share import Share
-from planner.cost.links import link_between, link_between_hosts, link_within_host, route_between, sync_route
+from stagecut.planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.links import link_between, link_between_hosts, link_within_host, route_between, sync_route
 from tests.catalogue import kinds
 
 

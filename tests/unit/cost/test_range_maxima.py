@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.cost.stage_costs import RangeMaxima
+from stagecut.planner.cost.stage_costs import RangeMaxima
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 9, 31, 33])

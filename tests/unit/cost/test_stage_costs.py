@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, Server
-from planner.core.job import Job, Optimizer
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.core.placement import Placement
-from planner.core.problem import Problem
-from planner.core.share import WHOLE, Share
-from planner.cost.collectives import exchange_of
-from planner.cost.cost_model import CostModel
-from planner.cost.layer_times import layer_times, parts
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.job import Job, Optimizer
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.cost.collectives import exchange_of
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.layer_times import layer_times, parts
 from tests.property.strategies import problems
 
 OPTIMIZER = Optimizer(name="sizes", weight_bytes=2.0, gradient_bytes=4.0, state_bytes=8.0)

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from executor import Team
-from executor.design import Training
-from executor.play.build import chain_of
-from executor.play.reference import reference_step
-from planner.core.errors import BadInputError
-from planner.core.manual_plan import plan_of
-from planner.core.schedule import Schedule
+from stagecut.executor import Team
+from stagecut.executor.design import Training
+from stagecut.executor.play.build import chain_of
+from stagecut.executor.play.reference import reference_step
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.schedule import Schedule
 from tests.executor.test_gradients import VOCABULARY, chain
 
 FROZEN = partial(torch.optim.SGD, lr=0.0)

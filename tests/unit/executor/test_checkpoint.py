@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from executor import Team, checkpoint, load
-from executor.design import Training
-from planner.core.errors import BadInputError, OutputError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import Team, checkpoint, load
+from stagecut.executor.design import Training
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.manual_plan import plan_of
 
 ADAMW = partial(torch.optim.AdamW, lr=0.1, weight_decay=0.01)
 BATCH = (torch.ones(4, 2), torch.zeros(4, 2))

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from executor import checkpoint, load
-from planner.core.errors import BadInputError, OutputError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import checkpoint, load
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.manual_plan import plan_of
 
 PARTS = ["values.pt", ".metadata", "__0_0.distcp", "checkpoint.json"]
 NUM_FLIPPED = 64

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from executor import Team, load
-from executor.design import Training
-from models.modules.losses import IGNORED, class_loss, pre_training_loss
-from planner.core.errors import BadInputError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import Team, load
+from stagecut.executor.design import Training
+from stagecut.models.modules.losses import IGNORED, class_loss, pre_training_loss
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.manual_plan import plan_of
 from tests.unit.models.test_module_hugging_face import VOCABULARY, chain_of, whole_model
 
 FROZEN = partial(torch.optim.SGD, lr=0.0)

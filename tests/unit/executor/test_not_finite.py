@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from executor import Team, load
-from executor.design import Training
-from executor.run.faults import LossError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import Team, load
+from stagecut.executor.design import Training
+from stagecut.executor.run.faults import LossError
+from stagecut.planner.core.manual_plan import plan_of
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 PLAN = plan_of((0, 1, 2, 3), replicas=(1, 2, 1), num_microbatches=4)

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.core.schedule import Schedule, warmup_depths
-from planner.core.share import Share
-from planner.io.cluster import read_cluster
-from planner.io.job import read_job
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
-from planner.io.profile import read_profile
-from planner.io.tree import parse_document
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.core.share import Share
+from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.job import read_job
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.tree import parse_document
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny"
 

@@ -2,10 +2,10 @@
 
 import math
 
-from planner.core.cluster import UNLIMITED, Link
-from planner.core.precision import Precision
-from planner.io.cluster import cluster_of
-from planner.io.tree import parse_document
+from stagecut.planner.core.cluster import UNLIMITED, Link
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.cluster import cluster_of
+from stagecut.planner.io.tree import parse_document
 
 TYPES = "schema: 1\nname: c\ndevice_types:\n- {name: V100, memory_bytes: unlimited}\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io.complaints import MAX_SHOWN, Complaints, format_where, nearest, shorten
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.complaints import MAX_SHOWN, Complaints, format_where, nearest, shorten
 
 
 def raised(complaints):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.io.cluster import cluster_of
-from planner.io.job import job_of
-from planner.io.profile import profile_of
-from planner.io.schema import json_schema
-from planner.io.tree import parse_document
+from stagecut.planner.io.cluster import cluster_of
+from stagecut.planner.io.job import job_of
+from stagecut.planner.io.profile import profile_of
+from stagecut.planner.io.schema import json_schema
+from stagecut.planner.io.tree import parse_document
 
 TEXT = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
 SECTIONS = {

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io import input_file
-from planner.io.run_history import read_runs
-from planner.io.text import read_text
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io import input_file
+from stagecut.planner.io.run_history import read_runs
+from stagecut.planner.io.text import read_text
 
 READERS = pytest.mark.parametrize("read", [read_text, read_runs])
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from planner.core.job import Job, Optimizer, Recompute, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.schedule import Schedule
-from planner.io.job import job_of, read_job
-from planner.io.tree import parse_document
+from stagecut.planner.core.job import Job, Optimizer, Recompute, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.job import job_of, read_job
+from stagecut.planner.io.tree import parse_document
 
 
 def read(text, **options):

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from planner.io.canonical import format_json
-from planner.io.plan_file import input_hashes, plan_file_of, read_plan_file, to_tree
-from planner.io.tree import parse_document
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.plan_file import input_hashes, plan_file_of, read_plan_file, to_tree
+from stagecut.planner.io.tree import parse_document
 
 
 def read(tree):

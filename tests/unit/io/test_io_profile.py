@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from planner.core.model import TimeTable
-from planner.core.precision import Precision
-from planner.io.profile import profile_of, to_tree
-from planner.io.tree import parse_document
+from stagecut.planner.core.model import TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.profile import profile_of, to_tree
+from stagecut.planner.io.tree import parse_document
 
 HEAD = "schema: 1\nname: m\nlayers:\n"
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.errors import OutputError
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.io import profile
-from planner.io.readable import readable_text
-from planner.io.text import MAX_FILE_BYTES
-from planner.io.tree import parse_document
+from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.io import profile
+from stagecut.planner.io.readable import readable_text
+from stagecut.planner.io.text import MAX_FILE_BYTES
+from stagecut.planner.io.tree import parse_document
 
 MODEL = ModelProfile(name="two", layers=(Layer(name="a"), Layer(name="b")))
 

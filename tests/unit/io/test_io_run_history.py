@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.errors import BadInputError, OutputError
-from planner.io import run_history
-from planner.io.run_history import append_run, check_appendable, read_runs
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.io import run_history
+from stagecut.planner.io.run_history import append_run, check_appendable, read_runs
 from tests.runs import DILATED, RUN
 
 

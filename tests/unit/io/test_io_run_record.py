@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io.canonical import format_json
-from planner.io.job import job_of
-from planner.io.run_record import read_run, to_tree
-from planner.io.schema import json_schema
-from planner.io.tree import parse_document
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.job import job_of
+from stagecut.planner.io.run_record import read_run, to_tree
+from stagecut.planner.io.schema import json_schema
+from stagecut.planner.io.tree import parse_document
 from tests.runs import CONTAMINATED, DILATED, RUN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "files.md").read_text().partition("\n## Run\n")[2]

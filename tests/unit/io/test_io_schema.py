@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io.schema import KINDS, json_schema
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.schema import KINDS, json_schema
 
 
 def _objects(schema):

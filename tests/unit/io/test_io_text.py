@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.io.text import MAX_FILE_BYTES, read_text
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.text import MAX_FILE_BYTES, read_text
 
 
 def test_byte_order_mark_is_passed_over(tmp_path):

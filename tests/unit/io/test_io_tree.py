@@ -6,9 +6,9 @@ import json
 import pytest
 import yaml
 
-from planner.core.errors import BadInputError
-from planner.io import tree
-from planner.io.tree import MAX_DEPTH, ListLimit, parse_document
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io import tree
+from stagecut.planner.io.tree import MAX_DEPTH, ListLimit, parse_document
 
 
 @pytest.fixture(params=["compiled", "pure"], autouse=True)

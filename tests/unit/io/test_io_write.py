@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import OutputError
-from planner.io.write import check_writable, write_bytes, write_text
+from stagecut.planner.core.errors import OutputError
+from stagecut.planner.io.write import check_writable, write_bytes, write_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -98,7 +98,7 @@ def test_impossible_name_is_refused(tmp_path, name):
 
 KILLED_WHILE_WRITING = """
 import os, signal, sys
-from planner.io.write import write_text
+from stagecut.planner.io.write import write_text
 
 def kill_at(frame, event, _argument):
     if event == "call" and frame.f_code.co_name == "_sync":

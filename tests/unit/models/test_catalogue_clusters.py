@@ -5,18 +5,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from models import build_cluster, build_model, cluster_names, describe_cluster
-from models.clusters.catalogue import cluster_entry
-from models.clusters.device_types import DEVICE_TYPES
-from models.tables import cluster_links
-from planner.core.errors import BadInputError
-from planner.core.job import Job, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.cost.layer_times import layer_times
-from planner.io.canonical import format_json
-from planner.io.cluster import read_cluster
-from planner.io.cluster import to_tree as cluster_tree
+from stagecut.models import build_cluster, build_model, cluster_names, describe_cluster
+from stagecut.models.clusters.catalogue import cluster_entry
+from stagecut.models.clusters.device_types import DEVICE_TYPES
+from stagecut.models.tables import cluster_links
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.layer_times import layer_times
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.cluster import to_tree as cluster_tree
 
 DEVICES = {
     "hetpipe-16": {"titan-v": 4, "titan-rtx": 4, "rtx-2060": 4, "quadro-p4000": 4},

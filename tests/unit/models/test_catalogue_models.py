@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
-from models import build_model, describe_model, model_names
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
-from planner.io.canonical import format_json
-from planner.io.profile import read_profile
-from planner.io.profile import to_tree as profile_tree
+from stagecut.models import build_model, describe_model, model_names
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.profile import to_tree as profile_tree
 
 WANTED = {
     "gpt1-14",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from models import build_model, describe_model, measured_names, measured_profiles, tables
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
+from stagecut.models import build_model, describe_model, measured_names, measured_profiles, tables
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
 from tests.measured import NAME, write_measured
 
 

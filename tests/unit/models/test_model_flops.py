@@ -2,7 +2,7 @@
 
 import pytest
 
-from models import build_model
+from stagecut.models import build_model
 
 SHAPES = {
     "gpt1-14": (14, 768, 40478),

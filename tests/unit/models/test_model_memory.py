@@ -2,8 +2,8 @@
 
 import pytest
 
-from models import build_model
-from planner.core.precision import Precision
+from stagecut.models import build_model
+from stagecut.planner.core.precision import Precision
 
 
 def layer(model, name):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from models import build_model
-from models.catalogue import ENTRIES
-from models.gpt import GptShape, gpt
-from models.mixtral import EXPERTS_PER_TOKEN, NUM_EXPERTS
-from planner.core.precision import Precision
+from stagecut.models import build_model
+from stagecut.models.catalogue import ENTRIES
+from stagecut.models.gpt import GptShape, gpt
+from stagecut.models.mixtral import EXPERTS_PER_TOKEN, NUM_EXPERTS
+from stagecut.planner.core.precision import Precision
 
 PUBLISHED = {
     "gpt2-345m": 355e6,

@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 import torch
 
-from models import build_model, build_modules, model_names
-from models.mixtral import MixtralShape, mixtral
-from planner.core.precision import Precision
+from stagecut.models import build_model, build_modules, model_names
+from stagecut.models.mixtral import MixtralShape, mixtral
+from stagecut.planner.core.precision import Precision
 
 ROUTED = {"mixtral-8x7b"}
 """The experts that a token takes depend on its values, which the device "meta" has none of."""
@@ -60,7 +60,7 @@ def test_state_between_layers_is_what_crosses_the_boundary(name):
 
 
 def test_state_of_a_small_mixtral_is_what_crosses_the_boundary():
-    from models.modules.mixtral import mixtral_modules
+    from stagecut.models.modules.mixtral import mixtral_modules
 
     shape = MixtralShape(blocks=2, hidden=32, heads=4, key_heads=2, width=48, vocabulary=64)
     chain = mixtral_modules("small", shape, tokens=16)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError
 
 VOCABULARY = 61
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}
@@ -38,7 +38,7 @@ MODELS = {
 
 
 def chain_of(*args, **options):
-    from models.hugging_face import chain_of as split
+    from stagecut.models.hugging_face import chain_of as split
 
     return split(*args, **options)
 

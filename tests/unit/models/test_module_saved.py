@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from models import build_model, build_modules
-from models.mixtral import MixtralShape, mixtral
-from models.unet import UnetShape, unet
-from planner.core.precision import Precision
+from stagecut.models import build_model, build_modules
+from stagecut.models.mixtral import MixtralShape, mixtral
+from stagecut.models.unet import UnetShape, unet
+from stagecut.planner.core.precision import Precision
 
 NUM_SAMPLES = 2
 
@@ -72,7 +72,7 @@ def test_llama_saves_more_on_a_cpu_by_known_amounts():
 
 def test_experts_save_the_tensors_of_their_tokens():
     """The norm's result before the weight comes on top, and the places of every expert's tokens: within a fifth."""
-    from models.modules.mixtral import mixtral_modules
+    from stagecut.models.modules.mixtral import mixtral_modules
 
     shape = MixtralShape(blocks=1, hidden=128, heads=4, key_heads=4, width=256, vocabulary=64)
     expected = mixtral(shape, 64).in_precision(Precision.FP32, name="small", sequence_length=64)
@@ -82,7 +82,7 @@ def test_experts_save_the_tensors_of_their_tokens():
 
 def test_convolutions_of_a_unet_save_what_the_profile_counts():
     """Exactly but for the skip edge's places of maxima; a tensor that leaves as a skip edge counts where it is made."""
-    from models.modules.unet import unet_modules
+    from stagecut.models.modules.unet import unet_modules
 
     shape = UnetShape(side=32, widths=(8, 16))
     expected = unet(shape).in_precision(Precision.FP32, name="small", sequence_length=None)

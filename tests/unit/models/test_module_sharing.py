@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from models.bert import BertShape
-from models.gpt import GptShape
-from models.llama import LlamaShape
-from models.mixtral import MixtralShape
+from stagecut.models.bert import BertShape
+from stagecut.models.gpt import GptShape
+from stagecut.models.llama import LlamaShape
+from stagecut.models.mixtral import MixtralShape
 
 ODD = 37
 """A vocabulary that two devices cannot share evenly."""
@@ -38,7 +38,7 @@ def compare(rank, folder):
 def difference(shape, mesh):
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from models.modules.families import modules_of
+    from stagecut.models.modules.families import modules_of
 
     chain = modules_of("small", shape, tokens=8, dropout=None)
     runs = []

@@ -6,19 +6,19 @@ import sys
 import pytest
 import torch
 
-from models import build_modules
-from models.mixtral import MixtralShape
-from models.resnet import ResnetShape
-from models.unet import UnetShape
-from models.vit import VitShape
-from planner.core.errors import BadInputError
+from stagecut.models import build_modules
+from stagecut.models.mixtral import MixtralShape
+from stagecut.models.resnet import ResnetShape
+from stagecut.models.unet import UnetShape
+from stagecut.models.vit import VitShape
+from stagecut.planner.core.errors import BadInputError
 
 SMALL_TEXT = {"gpt-mini": 16, "bert-mini": 16, "llama-mini": 16}
 
 
 def small_chain(name):
     """A chain of every family that runs in a moment."""
-    from models.modules.families import modules_of
+    from stagecut.models.modules.families import modules_of
 
     shapes = {
         "mixtral": MixtralShape(blocks=1, hidden=32, heads=4, key_heads=2, width=48, vocabulary=64),
@@ -133,7 +133,7 @@ def test_attention_of_a_decoder_sees_no_later_token():
 
 def test_rotary_positions_only_depend_on_distance():
     """The product of a turned query and a turned key is the same three tokens further on."""
-    from models.modules.transformer import rotate
+    from stagecut.models.modules.transformer import rotate
 
     query, key = (torch.randn(8, dtype=torch.float64).expand(1, 1, 12, 8) for _ in range(2))
     query, key = rotate(query, key, base=10_000.0)
@@ -163,12 +163,15 @@ def test_modules_refuse_the_sequence_that_profiles_refuse():
 
 
 @pytest.mark.parametrize(
-    "line", ["models.build_modules('gpt-mini')", "models.hugging_face.chain_of(None)"], ids=["catalogue", "hugging"]
+    "line",
+    ["models.build_modules('gpt-mini')", "hugging_face.chain_of(None)"],
+    ids=["catalogue", "hugging"],
 )
 def test_without_torch_the_answer_says_what_to_install(line):
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import models.hugging_face\nfrom planner.core.errors import BadInputError\n"
+        "from stagecut import models\nfrom stagecut.models import hugging_face\n"
+        "from stagecut.planner.core.errors import BadInputError\n"
         f"try:\n    {line}\nexcept BadInputError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models import build_model, describe_model
-from planner.core.errors import BadInputError
+from stagecut.models import build_model, describe_model
+from stagecut.planner.core.errors import BadInputError
 
 
 def test_same_name_gives_the_same_model():

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from planner.cost.cost_model import CostModel
-from planner.network.decode import decode_path
-from planner.network.stage_network import build_network, with_positions
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.stage_network import build_network, with_positions
 
 
 def paths_between(tail, head, source, sink):

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.job import Recompute
-from planner.core.problem import Problem
-from planner.network.arcs import join_arcs
-from planner.network.decode import decode_path
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.network.arcs import join_arcs
+from stagecut.planner.network.decode import decode_path
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 from tests.unit.network.enumeration import all_paths, coarse_network, plan_paths, positioned_network
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.problem import Problem
-from planner.network import counted_paths, pareto_paths
-from planner.network.counted_paths import CountedPaths, Criteria
-from planner.network.decode import decode_path
-from planner.network.pareto_paths import TooManyLabelsError, pareto_path
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.network import counted_paths, pareto_paths
+from stagecut.planner.network.counted_paths import CountedPaths, Criteria
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from tests.catalogue import CATALOGUE, chain, job, kinds
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import plan_paths, positioned_network

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.network.graph import LayeredGraph
+from stagecut.planner.network.graph import LayeredGraph
 from tests.unit.network.enumeration import paths_between
 
 COSTS = st.sampled_from((0.0, 1.0, 2.0, 3.5, 7.0))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.job import Recompute
-from planner.core.placement import Placement
-from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
-from planner.network.intervals import fit_stages, quick_intervals
-from planner.network.layout import recompute_choice
-from planner.network.places import build_places
+from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.intervals import fit_stages, quick_intervals
+from stagecut.planner.network.layout import recompute_choice
+from stagecut.planner.network.places import build_places
 from tests.catalogue import chain, job, one_server
 from tests.property.strategies import problems
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.problem import Problem
-from planner.network.lagrangian import Multipliers, price, single_family
-from planner.network.rows import build_rows
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.network.lagrangian import Multipliers, price, single_family
+from stagecut.planner.network.rows import build_rows
 from tests.catalogue import chain, job, kinds
 from tests.unit.network.enumeration import positioned_network
 

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 
-from planner.core.job import Recompute
-from planner.core.placement import Placement
-from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
-from planner.network.layout import Block, assemble, layout_of, recompute_choice
-from planner.solvers.brute_force import all_plans
+from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.layout import Block, assemble, layout_of, recompute_choice
+from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.catalogue import chain, job, one_server
 from tests.property.strategies import problems
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.network import program
-from planner.network.rows import build_rows
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network import program
+from stagecut.planner.network.rows import build_rows
 from tests.catalogue import chain, job, kinds
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import all_paths, plan_paths, positioned_network

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from planner.core.cluster import Cluster, Island, Link, Server
-from planner.core.placement import Placement
-from planner.core.problem import Problem
-from planner.network.places import Entry, Exit, build_places
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.network.places import Entry, Exit, build_places
 from tests.catalogue import chain, job, kinds
 
 CLUSTER = Cluster(

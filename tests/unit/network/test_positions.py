@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.job import Recompute
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.network.stage_network import depths_by_position, num_with_positions, with_positions
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.network.stage_network import depths_by_position, num_with_positions, with_positions
 from tests.catalogue import chain, job, kinds
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import coarse_network, paths_by_plan

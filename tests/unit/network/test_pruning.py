@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
-from planner.network.pruning import arc_prices, lowest_times, position_ranges
-from planner.network.rows import build_rows
-from planner.network.stage_network import ARC_BYTES, build_network, num_with_positions, with_positions
-from planner.simulator.bounds import lower_bound
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.pruning import arc_prices, lowest_times, position_ranges
+from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.stage_network import ARC_BYTES, build_network, num_with_positions, with_positions
+from stagecut.planner.simulator.bounds import lower_bound
 from tests.catalogue import chain, job, kinds, one_device_per_server
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import coarse_network, paths_by_plan, positioned_network

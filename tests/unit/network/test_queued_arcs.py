@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 
-from planner.core.cluster import Cluster, Island, Link, Server
-from planner.core.job import Optimizer
-from planner.core.problem import Problem
-from planner.cost.cost_model import CostModel
-from planner.network.queues import build_queues
-from planner.network.rows import build_rows
-from planner.network.stage_network import build_network, with_positions
-from planner.simulator.bounds import bound_rows
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
+from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.queues import build_queues
+from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.stage_network import build_network, with_positions
+from stagecut.planner.simulator.bounds import bound_rows
 from tests.catalogue import chain, job, kinds, one_server
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import paths_by_plan, positioned_network

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.core.schedule import Schedule
-from planner.network.rows import SHARED_FAMILIES, build_rows
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from tests.catalogue import CATALOGUE
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import coarse_network, plan_paths, positioned_network

@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.core.cluster import Cluster, Island, Server
-from planner.core.placement import Placement
-from planner.network.seating import Seat, seat_stages, seats_host_by_host
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.network.seating import Seat, seat_stages, seats_host_by_host
 from tests.catalogue import kinds
 
 ISLANDS = (Island(device_type="gpu", count=2), Island(device_type="gpu", count=1))

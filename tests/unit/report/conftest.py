@@ -12,15 +12,15 @@ The iteration takes 16 s, of which the stages compute 6 s and 12 s: bubbles 1 - 
 
 import pytest
 
-from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from planner.core.job import Job, standard_optimizer
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.simulator.timeline import simulate
 
 
 def _layer(name):

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from planner.core.result import HistoryPoint, Result, Status
-from planner.report.convergence import convergence_bytes, draw_convergence, steps_of
-from planner.report.images import ImageFormat
+from stagecut.planner.core.result import HistoryPoint, Result, Status
+from stagecut.planner.report.convergence import convergence_bytes, draw_convergence, steps_of
+from stagecut.planner.report.images import ImageFormat
 
 HISTORY = tuple(
     HistoryPoint(seconds=seconds, objective_s=best_s, bound_s=bound_s)

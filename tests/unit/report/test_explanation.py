@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from planner.core.result import Result, Status
-from planner.report.explanation import (
+from stagecut.planner.core.result import Result, Status
+from stagecut.planner.report.explanation import (
     WhatIfOutcome,
     binding_summary,
     binding_table,
     what_if_summary,
     what_if_table,
 )
-from planner.report.text_table import print_table
-from planner.simulator.binding import what_binds
+from stagecut.planner.report.text_table import print_table
+from stagecut.planner.simulator.binding import what_binds
 
 
 def outcome(objective_s, bound_s, *, unit="nic", planned_s=2.0):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from planner.report.gantt import BAR, draw_gantt, gantt_bytes
-from planner.report.images import ImageFormat
-from planner.simulator.timeline import simulate
+from stagecut.planner.report.gantt import BAR, draw_gantt, gantt_bytes
+from stagecut.planner.report.images import ImageFormat
+from stagecut.planner.simulator.timeline import simulate
 
 
 def _boxes(axes, label):

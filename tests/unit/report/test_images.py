@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from planner.core.errors import BadInputError
-from planner.report.images import ImageFormat, encoded, image_format, reproducible
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.report.images import ImageFormat, encoded, image_format, reproducible
 
 
 def test_format_follows_the_suffix():

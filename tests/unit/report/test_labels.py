@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from planner.core.cluster import Link
-from planner.core.model import Layer, ModelProfile
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.result import OwnObjective, Result, Status, StopCause
-from planner.core.schedule import Schedule
-from planner.core.share import Share
-from planner.report.labels import (
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.model import Layer, ModelProfile
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.result import OwnObjective, Result, Status, StopCause
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.share import Share
+from stagecut.planner.report.labels import (
     bandwidth_label,
     bytes_label,
     count_label,

@@ -3,10 +3,10 @@
 import pytest
 from matplotlib.collections import PolyCollection
 
-from planner.core.schedule import Schedule
-from planner.report.gantt import BAR, draw_gantt
-from planner.report.lanes import lane_labels
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.report.gantt import BAR, draw_gantt
+from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 
 

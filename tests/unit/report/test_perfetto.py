@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from planner.core.problem import Variant
-from planner.core.schedule import Schedule, warmup_depths
-from planner.cost.plan_costs import PlanCosts
-from planner.report.perfetto import trace
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.report.perfetto import trace
+from stagecut.planner.simulator.timeline import simulate
 
 
 def _lanes(tree):

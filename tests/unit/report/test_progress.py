@@ -2,8 +2,8 @@
 
 import io
 
-from planner.core.result import HistoryPoint
-from planner.report.progress import progress, progress_line
+from stagecut.planner.core.result import HistoryPoint
+from stagecut.planner.report.progress import progress, progress_line
 
 POINT = HistoryPoint(seconds=1.0, objective_s=0.2, bound_s=0.15)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.run_record import accuracy
-from planner.report.run_tables import (
+from stagecut.planner.core.run_record import accuracy
+from stagecut.planner.report.run_tables import (
     accuracy_lines,
     behind_label,
     contamination_label,
@@ -18,7 +18,7 @@ from planner.report.run_tables import (
     run_stage_tables,
     spread_label,
 )
-from planner.report.text_table import print_table
+from stagecut.planner.report.text_table import print_table
 from tests.runs import CONTAMINATED, DILATED, RUN
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from planner.core.result import HistoryPoint, Result, Shortage, Status
-from planner.report.summary import comparison_summary, result_summary, simulation_summary
+from stagecut.planner.core.result import HistoryPoint, Result, Shortage, Status
+from stagecut.planner.report.summary import comparison_summary, result_summary, simulation_summary
 
 RESULT = Result(
     status=Status.FEASIBLE,

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from rich.table import Table
 
-from planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from planner.core.model import Layer, ModelProfile, SkipEdge
-from planner.core.precision import Precision
-from planner.core.result import Result, Shortage, Status
-from planner.report.stage_tables import stage_tables
-from planner.report.tables import (
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.result import Result, Shortage, Status
+from stagecut.planner.report.stage_tables import stage_tables
+from stagecut.planner.report.tables import (
     cluster_table,
     comparison_table,
     critical_path_table,
@@ -21,7 +21,7 @@ from planner.report.tables import (
     model_table,
     shortage_table,
 )
-from planner.report.text_table import print_table
+from stagecut.planner.report.text_table import print_table
 
 MODEL = ModelProfile(
     name="tiny",

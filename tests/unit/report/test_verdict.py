@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.result import Result, Shortage, Status, StopCause
-from planner.core.schedule import Schedule
-from planner.report.verdict import rounded_up_percent, speed_against_even_split, verdict
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.result import Result, Shortage, Status, StopCause
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.report.verdict import rounded_up_percent, speed_against_even_split, verdict
 
 STAGE = Stage(start=0, stop=2, devices=("a/0",), warmup_depth=1, forward_micro_batch=1, backward_micro_batch=1)
 PLAN = Plan(schedule=Schedule.ONE_F_ONE_B, micro_batch=1, num_microbatches=4, pipelines=(Pipeline(stages=(STAGE,)),))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.simulator.schedules import interleaved_actions, pipeline_actions, stage_actions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.simulator.schedules import interleaved_actions, pipeline_actions, stage_actions
 
 
 def written(actions):

@@ -12,13 +12,13 @@ import math
 import numpy as np
 import pytest
 
-from planner.core.cluster import Link
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.simulator.binding import LinkUse, what_binds
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.simulator.binding import LinkUse, what_binds
+from stagecut.planner.simulator.timeline import simulate
 from tests.catalogue import chain, job, one_device_per_server
 
 NETWORK = Link(bandwidth_bytes_per_s=math.inf, latency_s=0.5)

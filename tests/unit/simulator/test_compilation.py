@@ -2,10 +2,10 @@
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.simulator.compilation import compile_program, scheduled_program
-from planner.simulator.program import Kind
-from planner.simulator.schedules import Action, Op, interleaved_actions, stage_actions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.simulator.compilation import compile_program, scheduled_program
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.schedules import Action, Op, interleaved_actions, stage_actions
 
 
 def actions(stage, text):

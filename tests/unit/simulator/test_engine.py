@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.schedule import Schedule
-from planner.simulator.compilation import compile_program, scheduled_program
-from planner.simulator.engine import iteration_times, run
-from planner.simulator.program import Kind
-from planner.simulator.schedules import stage_actions
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.compilation import compile_program, scheduled_program
+from stagecut.planner.simulator.engine import iteration_times, run
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.schedules import stage_actions
 from tests.pipelines import pipeline_costs
 
 
@@ -124,7 +124,7 @@ def test_doubled_times_double_the_iteration():
 
 def test_a_population_larger_than_a_chunk_keeps_its_order(monkeypatch):
     """Chunks of one plan: equal stages with F = i take (M + S - 1) (i + 2)."""
-    monkeypatch.setattr("planner.simulator.engine.CHUNK_TIMES", 1)
+    monkeypatch.setattr("stagecut.planner.simulator.engine.CHUNK_TIMES", 1)
     plans = [pipeline_costs([i] * 3, [2] * 3, micro_batches=4) for i in range(5)]
     assert iteration_times(plans).tolist() == [6 * (i + 2) for i in range(5)]
 

@@ -7,11 +7,11 @@ One micro-batch on three stages with F = B = 1 and free transfers: backwards end
 import numpy as np
 import pytest
 
-from planner.core.schedule import Schedule
-from planner.simulator.engine import iteration_times
-from planner.simulator.program import Kind
-from planner.simulator.routes import shared_routes
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.routes import shared_routes
+from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 
 

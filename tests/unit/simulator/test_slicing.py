@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.core.job import AUTO
-from planner.core.manual_plan import plan_of
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.cost.plan_costs import Halves
-from planner.simulator.bounds import lower_bound
-from planner.simulator.engine import iteration_times
-from planner.simulator.program import Kind
-from planner.simulator.schedules import plan_actions
-from planner.simulator.slicing import paying_count, slicing_faults
-from planner.simulator.timeline import simulate
-from planner.solvers.brute_force import all_plans
+from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Halves
+from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.schedules import plan_actions
+from stagecut.planner.simulator.slicing import paying_count, slicing_faults
+from stagecut.planner.simulator.timeline import simulate
+from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.pipelines import pipeline_costs
 from tests.unit.cost.test_legality import problem
 

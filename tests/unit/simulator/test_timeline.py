@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.core.schedule import Schedule
-from planner.simulator.program import Kind
-from planner.simulator.timeline import simulate
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 
 

@@ -1,7 +1,7 @@
 """Solvers as bad as can be: they know something, and then never look at their budget again."""
 
-from planner.solvers import even
-from planner.solvers.brute_force import all_plans
+from stagecut.planner.solvers.reference import even
+from stagecut.planner.solvers.reference.brute_force import all_plans
 
 
 def solve_without_end(problem, search):

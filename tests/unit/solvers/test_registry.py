@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.core.errors import BadInputError, FaultWarning, UnsupportedError
-from planner.core.result import Status, StopCause
-from planner.core.schedule import Schedule
-from planner.cost.cost_model import CostModel
-from planner.cost.legality import faults
-from planner.solvers.options import RowChoice, SolveOptions
-from planner.solvers.registry import AUTO, MOST_STATES, PROVING, SOLVERS, load, run, solver_for
+from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError
+from stagecut.planner.core.result import Status, StopCause
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.legality import faults
+from stagecut.planner.solvers.registry import AUTO, MOST_STATES, PROVING, SOLVERS, load, run, solver_for
+from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 from tests.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.checkpoints.folder import MANIFEST, latest, partial_place_of, place_of, prepare, prune, publish
+from stagecut.executor.checkpoints.folder import MANIFEST, latest, partial_place_of, place_of, prepare, prune, publish
 
 
 def write(folder, steps):

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from executor.checkpoints.metadata import parse_metadata
+from stagecut.executor.checkpoints.metadata import parse_metadata
 
 NAME = "model.layer.weight"
 

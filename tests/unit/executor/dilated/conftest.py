@@ -2,16 +2,16 @@
 
 import pytest
 
-from executor.dilated.dilation import dilation_for
-from executor.play.layout import Layout
-from models import build_cluster, build_model
-from planner.cli.prediction import plan_file_of, play
-from planner.core.job import Job, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.io.plan_file import provenance_of
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.executor.dilated.dilation import dilation_for
+from stagecut.executor.play.layout import Layout
+from stagecut.models import build_cluster, build_model
+from stagecut.planner.cli.prediction import plan_file_of, play
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 
 
 @pytest.fixture(scope="session")

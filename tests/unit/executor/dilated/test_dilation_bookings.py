@@ -1,12 +1,12 @@
 """What takes its turn on which links."""
 
-from executor.dilated.bookings import bookings_of
-from executor.dilated.planned_times import PlannedTimes
-from executor.play.layout import Layout
-from executor.play.messages import turns_of
-from planner.core.manual_plan import plan_of
-from planner.core.schedule import Schedule
-from planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.executor.dilated.bookings import bookings_of
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import turns_of
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
 
 
 def times_of(plan, *, routes=None):

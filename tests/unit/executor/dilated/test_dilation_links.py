@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from executor.dilated.shared_links import Booking, SharedLinks
+from stagecut.executor.dilated.shared_links import Booking, SharedLinks
 
 
 def booking(number=0, *, seconds=2.0, links=(0,), num_parts=1):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from executor.dilated.bookings import bookings_of
-from executor.dilated.dilation import Dilation
-from executor.dilated.planned_times import PlannedTimes
-from executor.dilated.shared_links import SharedLinks
-from executor.play.layout import Layout
-from executor.play.messages import turns_of
-from executor.run.faults import WaitError
-from planner.core.manual_plan import plan_of
-from planner.core.schedule import Schedule
-from planner.simulator.schedules import Op, plan_actions
+from stagecut.executor.dilated.bookings import bookings_of
+from stagecut.executor.dilated.dilation import Dilation
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.dilated.shared_links import SharedLinks
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import turns_of
+from stagecut.executor.run.faults import WaitError
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.schedules import Op, plan_actions
 
 
 class FakeTimer:

@@ -5,12 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from executor.dilated.planned_times import PlannedTimes
-from planner.core.errors import BadInputError
-from planner.core.schedule import Schedule
-from planner.cost.plan_costs import Halves
-from planner.simulator.engine import iteration_times
-from planner.simulator.schedules import Op, interleaved_actions, pipeline_actions, sliced_actions, stage_actions
+from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import Halves
+from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.simulator.schedules import (
+    Op,
+    interleaved_actions,
+    pipeline_actions,
+    sliced_actions,
+    stage_actions,
+)
 from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
 
 TIMES = PlannedTimes.of(pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2))

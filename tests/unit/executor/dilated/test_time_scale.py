@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from executor.dilated.stand_in_layers import WIDTH, stand_ins
-from executor.dilated.time_scale import find_time_scale, neat
-from executor.run.loop import Watch, train_rank
-from executor.run.options import RunOptions, build_team
-from models import build_model
-from planner.core.run_record import RunMode
+from stagecut.executor.dilated.stand_in_layers import WIDTH, stand_ins
+from stagecut.executor.dilated.time_scale import find_time_scale, neat
+from stagecut.executor.run.loop import Watch, train_rank
+from stagecut.executor.run.options import RunOptions, build_team
+from stagecut.models import build_model
+from stagecut.planner.core.run_record import RunMode
 
 
 @pytest.mark.parametrize(

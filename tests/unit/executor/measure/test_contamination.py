@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.measure.contamination import RunQueue
+from stagecut.executor.measure.contamination import RunQueue
 
 
 @pytest.fixture

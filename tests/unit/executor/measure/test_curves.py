@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.measure.curves import latency_and_bandwidth, median_curve, message_sizes, rising, slowest_curve
+from stagecut.executor.measure.curves import latency_and_bandwidth, median_curve, message_sizes, rising, slowest_curve
 
 SECONDS = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=12)
 

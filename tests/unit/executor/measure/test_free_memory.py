@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.measure.free_memory import free_memory_bytes
+from stagecut.executor.measure.free_memory import free_memory_bytes
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from executor.measure.inspection import inspect_chain  # noqa: E402
-from executor.measure.samples import Samples  # noqa: E402
-from executor.play.build import chain_of  # noqa: E402
-from models.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
-from planner.core.errors import BadInputError  # noqa: E402
-from planner.core.model import SkipEdge  # noqa: E402
+from stagecut.executor.measure.inspection import inspect_chain  # noqa: E402
+from stagecut.executor.measure.samples import Samples  # noqa: E402
+from stagecut.executor.play.build import chain_of  # noqa: E402
+from stagecut.models.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
+from stagecut.planner.core.errors import BadInputError  # noqa: E402
+from stagecut.planner.core.model import SkipEdge  # noqa: E402
 
 
 def facts_of(layers, *, width=4, loss=None, autocast=None):

@@ -6,19 +6,19 @@ import pytest
 
 pytest.importorskip("torch")
 
-from executor.measure.measured_cluster import measured_cluster
-from executor.measure.profile_links import (
+from stagecut.executor.measure.measured_cluster import measured_cluster
+from stagecut.executor.measure.profile_links import (
     LinkChoices,
     RankFindings,
     group_sizes,
     hosts_of,
     pairs_to_measure,
 )
-from executor.measure.readings import Reading
-from planner.core.precision import Precision
-from planner.io.canonical import format_json
-from planner.io.cluster import cluster_of, to_tree
-from planner.io.tree import parse_document
+from stagecut.executor.measure.readings import Reading
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.cluster import cluster_of, to_tree
+from stagecut.planner.io.tree import parse_document
 
 CHOICES = LinkChoices(
     device="cpu", processes=2, threads=1, sizes=(1024, 4096), repetitions=1, num_params=1000, matrix_side=100

@@ -6,13 +6,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from executor.measure.inspection import ChainFacts, LayerFacts
-from executor.measure.measured_profile import check_same_layers, measured_profile, with_times
-from executor.measure.profile_model import ModelMeasurement, size_times
-from executor.measure.readings import KINDS, Pass, Reading, summarize
-from planner.core.errors import BadInputError
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.core.precision import Precision
+from stagecut.executor.measure.inspection import ChainFacts, LayerFacts
+from stagecut.executor.measure.measured_profile import check_same_layers, measured_profile, with_times
+from stagecut.executor.measure.profile_model import ModelMeasurement, size_times
+from stagecut.executor.measure.readings import KINDS, Pass, Reading, summarize
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.precision import Precision
 
 CLEAN, DIRTY = 0.0, 0.5
 

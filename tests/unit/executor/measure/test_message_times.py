@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from executor.measure.message_times import MOST_REPETITIONS, repetitions_of
+from stagecut.executor.measure.message_times import MOST_REPETITIONS, repetitions_of
 
 
 def test_small_messages_are_repeated_more_often_up_to_a_limit():

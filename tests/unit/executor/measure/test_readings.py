@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.measure.readings import Reading, has_enough, summarize
+from stagecut.executor.measure.readings import Reading, has_enough, summarize
 
 CLEAN, DIRTY = 0.01, 0.03
 

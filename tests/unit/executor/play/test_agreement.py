@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from executor import Team
-from executor.design import Training
-from executor.play.agreement import fingerprint
-from planner.core.errors import BadInputError
-from planner.core.manual_plan import plan_of
+from stagecut.executor import Team
+from stagecut.executor.design import Training
+from stagecut.executor.play.agreement import fingerprint
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.manual_plan import plan_of
 
 FOUR = plan_of((0, 1, 2), replicas=(2, 2), micro_batch=2, num_microbatches=2)
 """Four ranks, batches of four samples."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from executor.play.batch import check_batch
-from planner.core.errors import BadInputError
+from stagecut.executor.play.batch import check_batch
+from stagecut.planner.core.errors import BadInputError
 
 SAMPLES = 4
 ONES = torch.ones(SAMPLES, 2)

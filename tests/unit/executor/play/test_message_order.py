@@ -5,12 +5,12 @@ from collections import defaultdict
 
 import pytest
 
-from executor.play.layout import Layout
-from executor.play.messages import Message, Turn, turns_of
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Plan
-from planner.core.schedule import Schedule
-from planner.simulator.schedules import Op, plan_actions
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import Message, Turn, turns_of
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.simulator.schedules import Op, plan_actions
 
 NUM_STAGES = 8
 

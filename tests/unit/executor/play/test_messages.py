@@ -7,11 +7,11 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from executor.play.layout import Layout
-from executor.play.messages import Message, Turn, turns_of
-from executor.play.order import Step, moments_of
-from planner.core.manual_plan import plan_of
-from planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.messages import Message, Turn, turns_of
+from stagecut.executor.play.order import Step, moments_of
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
 
 

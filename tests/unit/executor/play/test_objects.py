@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 import torch
 
-import executor
-from executor.measure.profile_links import RankFindings
-from executor.measure.readings import Reading
-from executor.play.objects import broadcast, decoded, encoded, gather, gather_everywhere
-from executor.play.trace import Span, StepTrace
-from planner.core.precision import Precision
+from stagecut import executor
+from stagecut.executor.measure.profile_links import RankFindings
+from stagecut.executor.measure.readings import Reading
+from stagecut.executor.play.objects import broadcast, decoded, encoded, gather, gather_everywhere
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.planner.core.precision import Precision
 from tests.executor import pool
 
 TREE = {"lr": 0.1, "betas": (0.9, float("inf")), "names": ["a", None, True], 3: torch.float64, "size": torch.Size([2])}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from executor.play.layout import Layout
-from models import build_cluster
-from planner.core.errors import BadInputError
-from planner.core.manual_plan import plan_of
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.schedule import Schedule
+from stagecut.executor.play.layout import Layout
+from stagecut.models import build_cluster
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.manual_plan import plan_of
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.schedule import Schedule
 
 
 def test_every_device_is_one_rank_with_its_part_of_a_stage() -> None:

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from executor.design import Design, Training
-from executor.run.carrier import check_memory, needed_memory_bytes, runs_together
-from executor.run.options import RunOptions
-from models import build_cluster, build_model
-from planner.cli.prediction import plan_file_of, play
-from planner.core.errors import BadInputError
-from planner.core.job import Job, standard_optimizer
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.run_record import RunMode
-from planner.io.plan_file import provenance_of
-from planner.solvers.options import SolveOptions
-from planner.solvers.registry import run
+from stagecut.executor.design import Design, Training
+from stagecut.executor.run.carrier import check_memory, needed_memory_bytes, runs_together
+from stagecut.executor.run.options import RunOptions
+from stagecut.models import build_cluster, build_model
+from stagecut.planner.cli.prediction import plan_file_of, play
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 
 STAND_INS = RunOptions(num_steps=1, warmup=0, mode=RunMode.DILATED, stand_ins=True, device="cpu")
 LAYERS = replace(STAND_INS, stand_ins=False)

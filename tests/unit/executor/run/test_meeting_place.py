@@ -11,9 +11,9 @@ pytest.importorskip("torch")
 
 import torch.distributed as dist
 
-from executor.run.faults import ATTEMPT, FOLDER
-from executor.run.meeting_place import meeting_place
-from planner.core.errors import BadInputError
+from stagecut.executor.run.faults import ATTEMPT, FOLDER
+from stagecut.executor.run.meeting_place import meeting_place
+from stagecut.planner.core.errors import BadInputError
 from tests.executor.sockets import listeners
 
 PATIENCE = timedelta(seconds=10)

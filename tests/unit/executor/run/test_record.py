@@ -8,21 +8,21 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from executor.play.layout import Layout
-from executor.play.trace import Span, StepTrace
-from executor.run.record import lane_labels, record_of
-from planner.core.cluster import Cluster, DeviceType, Island, Server
-from planner.core.errors import BadInputError, StagecutError
-from planner.core.job import Job, standard_optimizer
-from planner.core.model import Layer, ModelProfile, TimeTable
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.result import Status
-from planner.core.run_record import CheckRecord, RunMode
-from planner.core.schedule import Schedule
-from planner.io.canonical import sha256_of
-from planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of, to_tree
+from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.run.record import lane_labels, record_of
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
+from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.run_record import CheckRecord, RunMode
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.canonical import sha256_of
+from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of, to_tree
 
 STARTED = datetime(2026, 1, 31, 13, 0, 0, tzinfo=timezone(timedelta(hours=1)))
 TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))

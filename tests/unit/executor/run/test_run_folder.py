@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from executor.run.run_folder import LOCK, PREFIX, remove_abandoned, run_folder
+from stagecut.executor.run.run_folder import LOCK, PREFIX, remove_abandoned, run_folder
 
 ROOT = Path(__file__).parents[4]
-HOLDS_ONE = "from executor.run.run_folder import run_folder as f\nwith f() as p: print(p, flush=True); input()"
+HOLDS_ONE = "from stagecut.executor.run.run_folder import run_folder as f\nwith f() as p: print(p, flush=True); input()"
 AN_HOUR_AGO = 1_000_000_000.0
 
 

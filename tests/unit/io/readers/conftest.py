@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.io.readers.conversion import Choices
-from planner.io.readers.formats import TIME_UNITS, convert, open_foreign
+from stagecut.planner.io.readers.conversion import Choices
+from stagecut.planner.io.readers.formats import TIME_UNITS, convert, open_foreign
 
 FOREIGN = Path(__file__).parents[3] / "regression" / "data" / "foreign"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from planner.io.readers.coarsening import coarsened, lost_times
-from planner.io.readers.merging import coarser_runs
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.io.readers.coarsening import coarsened, lost_times
+from stagecut.planner.io.readers.merging import coarser_runs
 
 
 def table(seconds, *, samples=(1, 2), device_type="gpu", tensor_parallel=1):

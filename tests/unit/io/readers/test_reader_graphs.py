@@ -2,14 +2,14 @@
 
 import pytest
 
-from planner.core.errors import BadInputError
-from planner.core.model import TimeTable
-from planner.core.precision import Precision
-from planner.io.readers.chain import chain_of
-from planner.io.readers.colour_classes import merge_classes
-from planner.io.readers.merging import coarser_groups, merged_groups
-from planner.io.readers.ordering import smallest_order
-from planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor, Weights
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.readers.chain import chain_of
+from stagecut.planner.io.readers.colour_classes import merge_classes
+from stagecut.planner.io.readers.merging import coarser_groups, merged_groups
+from stagecut.planner.io.readers.ordering import smallest_order
+from stagecut.planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor, Weights
 
 
 def node(name, seconds, params=1.0):

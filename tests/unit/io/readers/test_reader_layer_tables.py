@@ -2,11 +2,11 @@
 
 import pytest
 
-from models import build_model
-from planner.core.errors import BadInputError
-from planner.core.precision import Precision
-from planner.io.readers.block_profile import by_blocks
-from planner.io.readers.formats import Format, open_foreign
+from stagecut.models import build_model
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.readers.block_profile import by_blocks
+from stagecut.planner.io.readers.formats import Format, open_foreign
 
 
 def test_times_by_device_size_and_degree(read, foreign):

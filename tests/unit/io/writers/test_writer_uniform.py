@@ -6,19 +6,19 @@ from itertools import pairwise
 
 import pytest
 
-from models import build_model
-from planner.core.cluster import Cluster, DeviceType, Island, Server
-from planner.core.errors import UnsupportedError
-from planner.core.job import Job, Optimizer
-from planner.core.model import SkipEdge
-from planner.core.plan import Pipeline, Plan, Stage
-from planner.core.precision import Precision
-from planner.core.problem import Problem
-from planner.core.schedule import Schedule, warmup_depths
-from planner.io.writers.deepspeed import deepspeed_tree
-from planner.io.writers.megatron import layout_of, megatron_arguments
-from planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
-from planner.simulator.schedules import plan_actions
+from stagecut.models import build_model
+from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.job import Job, Optimizer
+from stagecut.planner.core.model import SkipEdge
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule, warmup_depths
+from stagecut.planner.io.writers.deepspeed import deepspeed_tree
+from stagecut.planner.io.writers.megatron import layout_of, megatron_arguments
+from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
+from stagecut.planner.simulator.schedules import plan_actions
 
 ADAMW = Optimizer(name="adamw", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=12.0)
 LLAMA = build_model("llama-mini", precision=Precision.BF16)

@@ -1,0 +1,1 @@
+"""The subcommands of `plan`, one file each."""

@@ -1,0 +1,101 @@
+"""`plan clusters`: list the clusters of the catalogue, or show one."""
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from stagecut.models import build_cluster, cluster_names, describe_cluster
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.options.files import NameOrFile
+from stagecut.planner.cli.options.groups import general_options
+from stagecut.planner.cli.options.inputs import is_file_name, load_cluster
+from stagecut.planner.cli.options.outputs import print_json, print_text
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, Link
+from stagecut.planner.core.units import format_seconds
+from stagecut.planner.core.visible import visible
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.cluster import to_tree
+from stagecut.planner.report.labels import bandwidth_label, table_label
+from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.tables import cluster_table, device_type_table
+from stagecut.planner.report.text_table import print_table
+
+
+@click.group("clusters", invoke_without_command=True, epilog=example("plan clusters", "plan clusters show hetpipe-16"))
+@general_options
+@click.pass_context
+def command(context: click.Context, *, as_json: bool) -> None:
+    """List the clusters of the catalogue, or show one."""
+    if context.invoked_subcommand is not None:
+        return
+    clusters = [build_cluster(name) for name in cluster_names()]
+    if as_json:
+        print_json({"schema": SCHEMA, "clusters": [_summary(cluster) for cluster in clusters]})
+    else:
+        print_table(cluster_table(clusters), sys.stdout)
+
+
+@command.command(
+    "show", epilog=example("plan clusters show hetpipe-16", "plan clusters show hetpipe-16 --json > my-cluster.json")
+)
+@click.argument("name", metavar="NAME|FILE", type=NameOrFile())
+@general_options
+def show(name: str, *, as_json: bool) -> None:
+    """Show the figures of one cluster, each with its source.
+
+    With --json as a cluster file, ready to be changed by hand.
+    """
+    cluster = load_cluster(name)
+    if as_json:
+        print_text(format_json(to_tree(cluster)))
+        return
+    if not is_file_name(name):
+        click.echo(f"{describe_cluster(name)}\n")
+    print_table(cluster_table([cluster]), sys.stdout)
+    click.echo()
+    print_table(device_type_table(cluster), sys.stdout)
+    click.echo()
+    for what, link in _links(cluster):
+        click.echo(f"{what}: {_figures(link)}{f' ({visible(link.source)})' if link.source else ''}")
+    for what, table in _all_reduces(cluster):
+        click.echo(f"{what}: {table_label(table.table)}")
+
+
+def _summary(cluster: Cluster) -> dict[str, object]:
+    return {
+        "name": cluster.name,
+        "summary": describe_cluster(cluster.name),
+        "servers": sum(server.count for server in cluster.servers),
+        "devices": cluster.num_devices,
+        "device_types": [kind.name for kind in cluster.device_types],
+    }
+
+
+def _figures(link: Link) -> str:
+    bandwidth = bandwidth_label(link.large_message_bytes_per_s)
+    if link.table:
+        return f"{table_label(link.table)}, {bandwidth} beyond"
+    return f"{bandwidth}, latency {format_seconds(link.latency_s)}"
+
+
+def _all_reduces(cluster: Cluster) -> Iterator[tuple[str, AllReduceTable]]:
+    """Every measured all-reduce of the cluster with what it is."""
+    for server in cluster.servers:
+        for island in server.islands:
+            for table in island.all_reduce:
+                yield f"{server.name}, all-reduce among {table.num_devices} x {island.device_type}", table
+
+
+def _links(cluster: Cluster) -> Iterator[tuple[str, Link]]:
+    """Every link of the cluster with what it is."""
+    for server in cluster.servers:
+        for island in server.islands:
+            shared = ", shared by all" if island.shared else ""
+            yield f"{server.name}, fabric of {island.device_type}{shared}", island.fabric
+        if server.bridge is not None:
+            yield f"{server.name}, between islands", server.bridge
+        yield f"{server.name}, interface", server.nic
+    yield "network", cluster.network
+    for override in cluster.overrides:
+        yield f"network between {' and '.join(override.servers)}", override.link

@@ -1,0 +1,111 @@
+"""`plan doctor`: print versions and processor cores, and devices if asked."""
+
+import dataclasses
+import os
+import platform
+from importlib import metadata
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from stagecut import __version__
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.options.groups import general_options
+from stagecut.planner.cli.options.outputs import print_json
+from stagecut.planner.core.units import format_bytes
+from stagecut.planner.report.summary import SCHEMA
+
+if TYPE_CHECKING:
+    from stagecut.executor.measure.devices import CudaDevice, Machine
+
+NEEDED = ("numpy", "highspy", "pulp", "click", "pydantic", "rich", "pyyaml")
+OPTIONAL = {
+    "matplotlib": "Gantt charts, pip install 'stagecut[plot]'",
+    "torch": "plan run, pip install 'stagecut[run]'",
+}
+
+
+@click.command("doctor", epilog=example("plan doctor", "plan doctor --devices"))
+@click.option("--devices", is_flag=True, help="List what torch finds to train on, and what connects it.")
+@general_options
+def command(*, devices: bool, as_json: bool) -> None:
+    """Print versions and processor cores, to go with a question or a report of a fault.
+
+    Exit code 1 if a library is missing that stagecut cannot do without.
+    """
+    machine = _machine() if devices else None
+    versions = {name: _version(name) for name in (*NEEDED, *OPTIONAL)}
+    cores = {"machine": os.cpu_count(), "usable": _usable_cores()}
+    if as_json:
+        print_json(
+            {
+                "schema": SCHEMA,
+                "stagecut": __version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "cores": cores,
+                "libraries": versions,
+                "devices": None if machine is None else dataclasses.asdict(machine),
+            }
+        )
+    else:
+        _print(versions, cores)
+        if devices:
+            click.echo()
+            _print_machine(machine)
+    click.get_current_context().exit(int(any(versions[name] is None for name in NEEDED)))
+
+
+def _print(versions: dict[str, str | None], cores: dict[str, int | None]) -> None:
+    click.echo(f"stagecut    {__version__}")
+    click.echo(f"python      {platform.python_version()} on {platform.platform()}")
+    click.echo(f"cores       {cores['machine']}, of which {cores['usable']} may be used")
+    for name, version in versions.items():
+        use = f" (optional: {OPTIONAL[name]})" if name in OPTIONAL else ""
+        click.echo(f"{name:<11} {version or 'not installed' + use}")
+
+
+def _machine() -> "Machine | None":
+    """None without torch."""
+    if find_spec("torch") is None:
+        return None
+    from stagecut.executor.measure.devices import this_machine
+
+    return this_machine()
+
+
+def _print_machine(machine: "Machine | None") -> None:
+    if machine is None:
+        click.echo("devices     unknown: torch, which would find them, is not installed; pip install 'stagecut[run]'")
+        return
+    click.echo(
+        f"cpu         {machine.cores} cores, {machine.threads} torch threads, {format_bytes(machine.memory_bytes)}"
+    )
+    for device in machine.cuda_devices:
+        click.echo(f"cuda:{device.index:<6} {_cuda_label(device)}")
+    if not machine.cuda_devices:
+        click.echo("cuda        no device")
+    click.echo(f"backends    {', '.join(machine.backends) or 'none: torch was built without torch.distributed'}")
+    interfaces = ", ".join(f"{each.name} ({each.state})" for each in machine.interfaces)
+    click.echo(f"interfaces  {interfaces or 'none'}; choose one for gloo by GLOO_SOCKET_IFNAME")
+
+
+def _cuda_label(device: "CudaDevice") -> str:
+    capability = ".".join(map(str, device.capability))
+    figures = (
+        f"{format_bytes(device.memory_bytes)}, capability {capability}, {device.num_multiprocessors} multiprocessors"
+    )
+    return f"{device.name}, {figures}, mode {device.compute_mode}; device type {device.device_type}"
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _usable_cores() -> int | None:
+    """Cores this process may run on; all of them where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -1,0 +1,80 @@
+"""`plan models`: list the models of the catalogue, or show one."""
+
+import sys
+
+import click
+
+from stagecut.models import build_model, describe_model, measured_names, model_names
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.options.files import NameOrFile
+from stagecut.planner.cli.options.groups import general_options
+from stagecut.planner.cli.options.inputs import catalogue_model, is_file_name, is_profile, load_profile
+from stagecut.planner.cli.options.outputs import print_json, print_text
+from stagecut.planner.cli.options.types import MAX_COUNT
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.profile import to_tree
+from stagecut.planner.report.labels import count_label
+from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.tables import layer_table, model_table
+from stagecut.planner.report.text_table import print_table
+
+
+@click.group("models", invoke_without_command=True, epilog=example("plan models", "plan models show gpt2-xl"))
+@general_options
+@click.pass_context
+def command(context: click.Context, *, as_json: bool) -> None:
+    """List the models of the catalogue, or show one."""
+    if context.invoked_subcommand is not None:
+        return
+    models = [build_model(name) for name in (*model_names(), *measured_names())]
+    if as_json:
+        print_json({"schema": SCHEMA, "models": [_summary(model) for model in models]})
+    else:
+        print_table(model_table(models), sys.stdout)
+
+
+@command.command("show", epilog=example("plan models show gpt2-xl", "plan models show gpt2-xl --json > my-model.json"))
+@click.argument("name", metavar="NAME|FILE", type=NameOrFile())
+@click.option(
+    "--precision",
+    type=click.Choice([str(precision) for precision in Precision]),
+    help="In which bytes are counted.  [default: fp16]",
+)
+@click.option("--sequence-length", type=click.IntRange(1, MAX_COUNT), metavar="TOKENS", help="Tokens of one sample.")
+@general_options
+def show(name: str, precision: str | None, sequence_length: int | None, *, as_json: bool) -> None:
+    """Show the layers of one model.
+
+    With --json as a profile file, ready to be changed by hand.
+    """
+    if is_profile(name):
+        model = load_profile(name, sequence_length=sequence_length)
+        if precision not in (None, model.precision):
+            raise BadInputError(f"{name}: counts its bytes in {model.precision}; leave --precision out")
+    else:
+        model = catalogue_model(name, precision=Precision(precision or Precision.FP16), sequence_length=sequence_length)
+    if as_json:
+        print_text(format_json(to_tree(model)))
+        return
+    tokens = "" if model.sequence_length is None else f", {model.sequence_length} tokens per sample"
+    parameters = f"{count_label(model.num_params)} parameters in {model.precision}"
+    click.echo(f"{model.name}: {model.num_layers} layers, {parameters}{tokens}")
+    if not is_file_name(name):
+        click.echo(describe_model(name))
+    click.echo()
+    print_table(layer_table(model), sys.stdout)
+
+
+def _summary(model: ModelProfile) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "summary": describe_model(model.name),
+        "layers": model.num_layers,
+        "skip_edges": len(model.skip_edges),
+        "params": model.num_params,
+        "forward_flops": sum(layer.forward_flops for layer in model.layers),
+        "sequence_length": model.sequence_length,
+    }

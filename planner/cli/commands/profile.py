@@ -1,0 +1,174 @@
+"""`plan profile`: measure a model, or devices and links."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from stagecut.planner.cli.options.devices import DeviceChoices, device_options
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.options.groups import general_options
+from stagecut.planner.cli.options.inputs import load_profile
+from stagecut.planner.cli.options.outputs import print_json
+from stagecut.planner.cli.options.profile import MeasurementFile, ModelChoices, model_options, output_options
+from stagecut.planner.cli.options.types import MAX_COUNT, memory_size
+from stagecut.planner.cli.options.types import name as option_name
+from stagecut.planner.cli.process.cancellable import unwound
+from stagecut.planner.cli.views.profile import links_answer, model_answer, print_links, print_model
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io import cluster as cluster_files
+from stagecut.planner.io import profile as profile_files
+
+if TYPE_CHECKING:
+    from stagecut.executor.measure.profile_model import ProfileChoices
+
+SMALLEST_MESSAGE_BYTES, LARGEST_MESSAGE_BYTES = 1024, 2**32
+MATRIX_SIDE = {"cpu": 1024, "cuda": 8192}
+"""Of the square matrices whose product gives the peak rate."""
+
+
+@click.group(
+    "profile", epilog=example("plan profile model gpt-mini -o profile.json", "plan profile links -o cluster.json")
+)
+@general_options
+def command(*, as_json: bool) -> None:
+    """Measure a model, or devices and links, for `plan solve`.
+
+    Needs torch. Nothing else should run meanwhile: what others disturb is measured again, or marked.
+    """
+
+
+@command.command(
+    "model", epilog=example("plan profile model gpt-mini --processes 2 --micro-batch 1,2,4 -o profile.json")
+)
+@click.argument("name", required=False)
+@model_options
+@device_options(processes=1)
+@output_options(content="The profile to write.")
+@general_options
+def model(
+    name: str | None, choices: ModelChoices, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
+) -> None:
+    """Measure times and bytes of every layer of a model, into a profile.
+
+    NAME is a model of the catalogue; for layers of your own give --layers in its place.
+    """
+    if (name is None) == (choices.layers is None):
+        raise click.UsageError("give the NAME of a model of the catalogue, or --layers, and not both")
+    outputs.check()
+    what = _profile_choices(name, choices, devices, tell=not outputs.quiet)
+    from stagecut.executor.measure.measured_profile import measured_profile, with_times
+    from stagecut.executor.measure.profile_model import profile_model
+
+    others = _profile_to_add_to(choices, what)
+    with unwound():
+        measurement = profile_model(what)
+    if others is None:
+        analytic = what.source.analytic_profile(what.precision)
+        profile = measured_profile(measurement, precision=what.precision, analytic=analytic)
+    else:
+        profile = with_times(others, measurement)
+    outputs.write(profile_files.to_tree(profile), profile_files.profile_of)
+    if measurement.left_out and not outputs.quiet:
+        sizes = ", ".join(map(str, measurement.left_out))
+        click.echo(f"note: --time-limit left out micro-batches of {sizes}", err=True)
+    if as_json:
+        print_json(model_answer(measurement, what, profile_name=profile.name))
+    else:
+        print_model(measurement, what)
+
+
+@command.command("links", epilog=example("plan profile links --processes 2 -o cluster.json"))
+@click.option(
+    "--largest", type=memory_size, default="64MiB", show_default=True, metavar="SIZE", help="Of the messages."
+)
+@click.option(
+    "--params",
+    type=click.IntRange(1, MAX_COUNT),
+    default=10_000_000,
+    show_default=True,
+    metavar="N",
+    help="Parameters in the optimizer step that memory bandwidth is derived from.",
+)
+@click.option(
+    "--name", type=option_name, metavar="NAME", default="measured", show_default=True, help="What to call the cluster."
+)
+@device_options(processes=2)
+@output_options(content="The cluster file to write.")
+@general_options
+def links(
+    largest: float, params: int, name: str, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
+) -> None:
+    """Measure devices and the links between them, into a cluster file.
+
+    Between processes of this machine; started by torchrun, between all of its ranks.
+    """
+    if not SMALLEST_MESSAGE_BYTES < largest <= LARGEST_MESSAGE_BYTES:
+        raise BadInputError(f"--largest: must be above {SMALLEST_MESSAGE_BYTES} B and at most 4GiB, got {largest:g} B")
+    if os.environ.get("RANK", "0") == "0":  # other hosts need not have the folder
+        outputs.check()
+    device, threads = devices.resolved()
+    from stagecut.executor.measure.curves import message_sizes
+    from stagecut.executor.measure.measured_cluster import measured_cluster
+    from stagecut.executor.measure.profile_links import LinkChoices, profile_links
+
+    what = LinkChoices(
+        device=device,
+        device_type=devices.device_type,
+        processes=devices.processes,
+        threads=threads,
+        sizes=message_sizes(SMALLEST_MESSAGE_BYTES, int(largest) // 4 * 4),
+        repetitions=devices.repetitions,
+        num_params=params,
+        matrix_side=MATRIX_SIDE[device],
+    )
+    with unwound():
+        found = profile_links(what)
+    if found is None:  # not the first rank of torchrun
+        return
+    cluster = measured_cluster(found, what, name=name)
+    outputs.write(cluster_files.to_tree(cluster), cluster_files.cluster_of)
+    if as_json:
+        print_json(links_answer(found, cluster))
+    else:
+        print_links(found, cluster)
+
+
+def _profile_choices(
+    name: str | None, choices: ModelChoices, devices: DeviceChoices, *, tell: bool
+) -> "ProfileChoices":
+    device, threads = devices.resolved()
+    from stagecut.executor.measure.chain_source import ChainSource
+    from stagecut.executor.measure.profile_model import ProfileChoices
+
+    return ProfileChoices(
+        source=ChainSource(name=name, layers=choices.layers, sequence_length=choices.sequence_length),
+        sample_shape=choices.sample_shape,
+        micro_batches=choices.micro_batch,
+        layers=choices.layer_range,
+        precision=choices.precision or (Precision.FP32 if device == "cpu" else Precision.BF16),
+        device=device,
+        device_type=devices.device_type,
+        processes=devices.processes,
+        threads=threads,
+        in_flight=choices.in_flight,
+        repetitions=devices.repetitions,
+        warmup=choices.warmup,
+        time_limit_s=choices.time_limit,
+        tell=tell,
+    )
+
+
+def _profile_to_add_to(choices: ModelChoices, what: "ProfileChoices") -> ModelProfile | None:
+    """The profile of --add-to, if there is one; all of this after a look at the layers."""
+    from stagecut.executor.measure.measured_profile import check_same_layers
+    from stagecut.executor.measure.profile_model import check_choices
+
+    names = [layer.name for layer in check_choices(what).layers]
+    if choices.add_to is None:
+        return None
+    profile = load_profile(choices.add_to, sequence_length=choices.sequence_length)
+    check_same_layers(profile, names, precision=what.precision)
+    return profile

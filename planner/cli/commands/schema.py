@@ -1,0 +1,21 @@
+"""`plan schema`: print the JSON Schema of a kind of file."""
+
+import click
+
+from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.options.groups import general_options
+from stagecut.planner.cli.options.outputs import print_text
+from stagecut.planner.io.canonical import format_json
+from stagecut.planner.io.schema import KINDS, json_schema
+
+
+@click.command("schema", epilog=example("plan schema cluster"))
+@click.argument("kind", type=click.Choice(KINDS))
+@general_options
+def command(kind: str, *, as_json: bool) -> None:
+    """Print the JSON Schema of a kind of file: every key, its unit, range and default.
+
+    The answer is JSON with or without --json.
+    """
+    del as_json
+    print_text(format_json(json_schema(kind)))

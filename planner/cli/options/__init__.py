@@ -1,0 +1,1 @@
+"""Options and arguments, and the values that they become."""

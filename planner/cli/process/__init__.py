@@ -1,0 +1,1 @@
+"""The process around a command: streams, signals and exit codes."""

@@ -1,0 +1,63 @@
+"""What goes wrong, as lines on stderr and an exit code: the one place for it."""
+
+import traceback
+
+import click
+
+from stagecut.planner.cli.process.cancellable import held
+from stagecut.planner.cli.process.interruptions import INTERRUPTED, INTERRUPTIONS, LINE
+from stagecut.planner.core.errors import BadInputError, OutputError, StagecutError, in_one_line
+from stagecut.planner.core.visible import visible
+
+INTERNAL_FAULT = 1
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""Wrong usage whose message is the whole help; older versions of click have no such fault."""
+
+
+def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
+    """Tell the user about a fault; return the exit code that goes with it.
+
+    Parameters
+    ----------
+    verbose
+        Whether to print the traceback of faults that are our own.
+
+    Raises
+    ------
+    BaseException
+        The fault itself where click knows better: wrong usage, or an exit.
+    """
+    if isinstance(fault, click.ClickException) and not isinstance(fault, _HELP):
+        fault.message = visible(fault.message)  # type: ignore[misc]
+    if isinstance(fault, click.ClickException | click.exceptions.Exit):
+        raise fault
+    if isinstance(fault, KeyboardInterrupt | click.Abort) or _is_of_the_interruption(fault):
+        with held():
+            if INTERRUPTIONS.claim():
+                click.echo(LINE, err=True)
+        return INTERRUPTED
+    if isinstance(fault, StagecutError):
+        for line in fault.complaints if isinstance(fault, BadInputError) else str(fault).split("\n"):
+            click.echo(f"Error: {visible(line)}", err=True)
+        return fault.exit_code
+    tell_internal_fault(in_one_line(fault), "".join(traceback.format_exception(fault)), verbose=verbose)
+    return INTERNAL_FAULT
+
+
+def tell_internal_fault(reason: str, where: str, *, verbose: bool) -> None:
+    """Tell the user of a fault that is our own.
+
+    Parameters
+    ----------
+    where
+        The traceback, shown only if verbose.
+    """
+    if verbose:
+        click.echo(where, err=True, nl=False)
+    hint = "" if verbose else "; run it again with -v to see where"
+    click.echo(f"Error: internal fault: {reason}{hint}", err=True)
+
+
+def _is_of_the_interruption(fault: BaseException) -> bool:
+    """Whether a fault is no news: there was a signal, and it is not the answer that cannot be written."""
+    return INTERRUPTIONS.first_s is not None and not isinstance(fault, OutputError)

@@ -1,0 +1,81 @@
+"""A group of commands that imports a command only when it is used."""
+
+import difflib
+import importlib
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from stagecut.planner.cli.process.faults import exit_code_of
+from stagecut.planner.core.errors import FaultWarning, StagecutError
+from stagecut.planner.report.visible_stream import visible_streams
+
+
+class LazyGroup(click.Group):
+    """Commands by name; whatever one of them raises becomes a message and an exit code here."""
+
+    def __init__(self, *, package: str, summaries: Mapping[str, str], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._package = package
+        self._summaries = summaries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help."""
+        return list(self._summaries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None if there is none of that name."""
+        if cmd_name not in self._summaries:
+            return None
+        command = importlib.import_module(f"{self._package}.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; suggest the nearest name where there is none."""
+        near = difflib.get_close_matches(args[0], self._summaries, n=1)
+        if args[0] not in self._summaries and near:
+            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List names and summaries, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*self._summaries.items()])
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """See :meth:`click.Command.main`; whatever is printed hides nothing, and a help is always written."""
+        with visible_streams():
+            try:
+                return super().main(*args, **kwargs)
+            except StagecutError as fault:
+                sys.exit(exit_code_of(fault, verbose=False))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; see :mod:`planner.cli.process.faults`."""
+        ctx.meta[STARTED_S] = time.perf_counter()
+        # The commands tell it in their own words; python's -W goes before this.
+        warnings.simplefilter("ignore", FaultWarning, append=True)
+        try:
+            return super().invoke(ctx)
+        except (Exception, KeyboardInterrupt) as fault:
+            ctx.exit(exit_code_of(fault, verbose=ctx.meta.get(VERBOSE, False)))
+
+
+VERBOSE = "stagecut.planner.cli.verbose"
+"""Key of the context under which the option -v is kept."""
+STARTED_S = "stagecut.planner.cli.started_s"
+"""Key of the context under which the clock is kept as it stood when the command began."""
+
+
+def seconds_since_start(context: click.Context) -> float:
+    """How long the command has been running."""
+    started_s = context.meta[STARTED_S]
+    assert isinstance(started_s, float)
+    return time.perf_counter() - started_s

@@ -1,0 +1,36 @@
+"""A plan as people read it: the stages, then the numbers of one iteration."""
+
+import sys
+
+import click
+
+from stagecut.planner.cli.prediction import Played
+from stagecut.planner.core.result import Result
+from stagecut.planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
+from stagecut.planner.report.stage_tables import stage_tables
+from stagecut.planner.report.text_table import print_table
+
+
+def print_plan(played: Played) -> None:
+    """The choices that hold for the whole plan, and a table of its stages."""
+    problem = played.problem
+    click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan, zero1=problem.job.zero1)}\n")
+    table, *narrower = stage_tables(problem, played.plan, costs=played.costs, timeline=played.timeline)
+    print_table(table, sys.stdout, narrower=narrower)
+    if len(played.plan.pipelines) > 1:
+        click.echo(f"the first of {len(played.plan.pipelines)} pipelines; the others run the same on their own devices")
+
+
+def print_numbers(played: Played, result: Result | None = None) -> None:
+    """Times of one iteration; with a result also what is proven about them, and what its solver minimised instead."""
+    timeline = played.timeline
+    rows = [("iteration time", seconds_label(timeline.iteration_s))]
+    if result is not None:
+        rows += [("lower bound", seconds_label(result.bound_s)), ("gap", percent_label(result.gap))]
+        if result.own_objective is not None:
+            rows.append(("own objective", own_objective_label(result.own_objective)))
+    rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
+    rows += [("bubbles", percent_label(timeline.bubble_fraction)), ("samples per second", rate)]
+    click.echo()
+    for name, value in rows:
+        click.echo(f"{name:<19} {value}")

@@ -1,0 +1,91 @@
+"""A problem as people and programs read it, with the size of its search space."""
+
+import click
+
+from stagecut.planner.core.job import Job
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.share import cluster_share
+from stagecut.planner.network.places import build_places
+from stagecut.planner.report.labels import count_label, share_label
+
+
+def num_groups(problem: Problem, variant: Variant) -> int:
+    """Device groups that a stage may have, alike ones counted once."""
+    own = cluster_share(problem.cluster, variant.share)
+    places = build_places(problem, own, micro_batch=variant.micro_batch)
+    return len({option.placement for option in places.options})
+
+
+def problem_summary(problem: Problem) -> dict[str, object]:
+    """Sizes of a problem and of its search space, as plain values."""
+    return {
+        "model": problem.model.name,
+        "layers": problem.model.num_layers,
+        "params": problem.model.num_params,
+        "cluster": problem.cluster.name,
+        "servers": sum(server.count for server in problem.cluster.servers),
+        "devices": problem.cluster.num_devices,
+        "global_batch": problem.job.global_batch,
+        "max_stages": problem.max_stages,
+        "stage_intervals": _num_intervals(problem),
+        "variants": [
+            {
+                "schedule": str(variant.schedule),
+                "micro_batch": variant.micro_batch,
+                "num_microbatches": variant.num_microbatches,
+                "pipelines": variant.share.num_pipelines,
+                "host_splits": list(variant.share.host_splits),
+                "chunks": variant.chunks,
+                "device_groups": num_groups(problem, variant),
+            }
+            for variant in problem.variants
+        ],
+    }
+
+
+def print_problem(problem: Problem) -> None:
+    """The same for people."""
+    model, cluster, job = problem.model, problem.cluster, problem.job
+    kinds = ", ".join(dict.fromkeys(device.device_type for device in cluster.devices()))
+    rows = [
+        ("model", f"{model.name}: {model.num_layers} layers, {count_label(model.num_params)} parameters"),
+        ("cluster", f"{cluster.name}: {cluster.num_devices} devices ({kinds})"),
+        (
+            "job",
+            f"global batch {job.global_batch}, {job.precision}, {_optimizer_label(job)}, recompute {job.recompute}",
+        ),
+        ("stages", f"up to {problem.max_stages}, each one of {_num_intervals(problem)} runs of layers"),
+        (
+            "variants",
+            f"{len(problem.variants)}: {', '.join(dict.fromkeys(map(_schedule_label, problem.variants)))}, each in",
+        ),
+    ]
+    for variant in _one_schedule(problem):
+        batches = f"{variant.num_microbatches} x {variant.micro_batch}"
+        places = f"{num_groups(problem, variant)} kinds of device groups"
+        rows.append(("", f"{batches:<10} {places}{_share_suffix(variant)}"))
+    for name, value in rows:
+        click.echo(f"{name:<10} {value}")
+
+
+def _optimizer_label(job: Job) -> str:
+    return f"{job.optimizer.name} with ZeRO-1" if job.zero1 else job.optimizer.name
+
+
+def _one_schedule(problem: Problem) -> list[Variant]:
+    """The variants of the first schedule; every other one has the same shares and micro-batches."""
+    first = problem.variants[0]
+    return [v for v in problem.variants if (v.schedule, v.chunks) == (first.schedule, first.chunks)]
+
+
+def _schedule_label(variant: Variant) -> str:
+    return f"{variant.schedule} x{variant.chunks}" if variant.chunks > 1 else str(variant.schedule)
+
+
+def _share_suffix(variant: Variant) -> str:
+    return f" in each of {share_label(variant.share)}" if variant.share.num_pipelines > 1 else ""
+
+
+def _num_intervals(problem: Problem) -> int:
+    num_layers = problem.model.num_layers
+    return num_layers * (num_layers + 1) // 2

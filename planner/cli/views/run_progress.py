@@ -1,0 +1,82 @@
+"""How a run fares, on stderr while it runs."""
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from stagecut.planner.report.labels import seconds_label
+from stagecut.planner.report.run_tables import duration_label
+
+if TYPE_CHECKING:
+    from stagecut.executor.play.trace import StepTrace
+
+LINE_EVERY_S = 1.0
+"""Steps that follow each other faster than this are not all told of."""
+NEWS_EVERY_S = 10.0
+"""So often something is said within a step of a dilated run, the length of which is known."""
+
+
+class RunProgress:
+    """Lines of rank 0 alone: the first step, the last, and others no faster than they can be read.
+
+    Parameters
+    ----------
+    num_steps
+        Those of the warm-up included.
+    iteration_s
+        As predicted.
+    quiet
+        Say nothing.
+    """
+
+    def __init__(self, num_steps: int, *, iteration_s: float, quiet: bool) -> None:
+        self._num_steps, self._iteration_s, self._quiet = num_steps, iteration_s, quiet
+        self._last_s = -math.inf
+        self._step_s: float | None = None
+        """Expected of a step; None where it is not known."""
+        self._done, self._began_s = 0, 0.0
+
+    def scaled(self, rank: int, time_scale: float) -> None:
+        """The time scale of a dilated run is known, and with it how long it takes."""
+        if self._quiet or rank != 0:
+            return
+        self._step_s = time_scale * self._iteration_s
+        self._began_s = time.monotonic()
+        steps = "1 step takes" if self._num_steps == 1 else f"{self._num_steps} steps take"
+        click.echo(
+            f"time scale {time_scale:g}: an iteration, planned to take {seconds_label(self._iteration_s)}, takes "
+            f"{duration_label(self._step_s)} here; {steps} about "
+            f"{duration_label(self._num_steps * self._step_s)}",
+            err=True,
+        )
+        threading.Thread(target=self._tell_news, daemon=True).start()
+
+    def step(self, step: int, trace: "StepTrace") -> None:
+        """A step is done."""
+        if self._quiet or trace.rank != 0:
+            return
+        now_s = time.monotonic()
+        self._done, self._began_s = step + 1, now_s
+        if step == self._num_steps - 1 or now_s - self._last_s >= LINE_EVERY_S:
+            self._last_s = now_s
+            seconds = seconds_label(trace.end_s - trace.start_s)
+            self._say(f"step {step + 1} of {self._num_steps}: loss {trace.loss:.6g}, {seconds}")
+
+    def _tell_news(self) -> None:
+        """Within long steps, until the last one."""
+        while self._done < self._num_steps:
+            time.sleep(NEWS_EVERY_S)
+            now_s = time.monotonic()
+            if self._done < self._num_steps and now_s - self._began_s >= NEWS_EVERY_S and self._step_s is not None:
+                played, whole = duration_label(now_s - self._began_s), duration_label(self._step_s)
+                self._say(f"step {self._done + 1} of {self._num_steps}: {played} of about {whole}")
+
+    def _say(self, line: str) -> None:
+        left = ""
+        if self._step_s is not None and self._done < self._num_steps:
+            left_s = (self._num_steps - self._done) * self._step_s - (time.monotonic() - self._began_s)
+            left = f", about {duration_label(max(0.0, left_s))} left"
+        click.echo(line + left, err=True)

@@ -1,0 +1,1 @@
+"""Why no plan fits, and what would bring more."""

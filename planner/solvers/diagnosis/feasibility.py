@@ -1,0 +1,99 @@
+"""Whether any plan fits, whatever its time."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.counted_paths import CountedPaths, Criteria
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.rows import Rows, build_rows
+from stagecut.planner.network.stage_network import build_network
+from stagecut.planner.solvers.exact.stage_program import path_of, stage_program
+from stagecut.planner.solvers.interleaved.proof import InterleavedProof
+from stagecut.planner.solvers.search.highs import Outcome, solve_integer
+from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
+from stagecut.planner.solvers.search.search import Search
+
+
+class UndecidedError(Exception):
+    """The question was stopped before it was answered."""
+
+
+def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan | None:
+    """Some plan that fits in memory and on the hosts there are, None if none does in any variant.
+
+    Raises
+    ------
+    UndecidedError
+        If `stop` says so.
+    """
+    costs = CostModel(problem)
+    for variant in _worth_asking(problem):
+        if stop():
+            raise UndecidedError
+        interleaved = variant.schedule is Schedule.INTERLEAVED
+        plan = _fitting_interleaved_plan(problem, variant, stop) if interleaved else _fitting_plan(costs, variant, stop)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _worth_asking(problem: Problem) -> list[Variant]:
+    """Variants, small micro-batches first.
+
+    Where every stage has devices of its own, what fits under a schedule also fits under one of smaller
+    depths, so one of these schedules is enough. Nothing else is easiest of all: more pipelines or
+    replicas may divide the optimizer state, and fewer micro-batches mean fewer in flight.
+    """
+    schedules = problem.job.schedules
+    easiest = [schedule for schedule in EASIEST_FIRST if schedule in schedules][:1]
+    asked = [variant for variant in problem.variants if variant.schedule in (*easiest, Schedule.INTERLEAVED)]
+    return sorted(asked, key=lambda variant: (variant.schedule is Schedule.INTERLEAVED, variant.micro_batch))
+
+
+def _fitting_interleaved_plan(problem: Problem, variant: Variant, stop: StopCheck) -> Plan | None:
+    """The first plan that the search for a fast one meets."""
+    search = Search(problem, SolveOptions(time_limit_s=None))
+    proof = InterleavedProof(search, variant)
+    while search.best_plan is None and proof.bound_s < math.inf:
+        if stop() or proof.stalled:
+            raise UndecidedError
+        proof.advance()
+    return search.best_plan
+
+
+def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan | None:
+    network = build_network(costs, variant)
+    if len(network.arcs) == 0:
+        return None
+    rows = replace(build_rows(network, shared_only=True), families=())
+    if CountedPaths.fit(network):
+        path = CountedPaths(network).cheapest(_no_limits(rows), np.ones(len(network.arcs), dtype=bool))
+        return None if path is None else decode_path(network, path)
+    program, _ = stage_program(rows, integer=True, missing_penalty=None)
+    answer = solve_integer(
+        program, time_limit_s=math.inf, stop=stop, on_solution=lambda columns: None, threads=1, seed=0, gap=math.inf
+    )
+    if answer.columns is None and answer.outcome is Outcome.STOPPED:
+        raise UndecidedError
+    return None if answer.columns is None else decode_path(network, path_of(network, answer.columns))
+
+
+def _no_limits(rows: Rows) -> Criteria:
+    unlimited = np.full(len(rows.network.arcs), np.inf)
+    return Criteria(
+        round_trip=rows.round_trip,
+        forward=rows.forward,
+        latest_round_trip=unlimited,
+        latest_forward=unlimited,
+        latest_end=unlimited,
+        latest_drain=unlimited,
+        loop=-unlimited,
+        latest_turn=unlimited,
+        latest_late=unlimited,
+    )

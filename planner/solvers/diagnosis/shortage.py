@@ -1,0 +1,135 @@
+"""Why nothing fits, in numbers, and the smallest change that would help."""
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import Job, Recompute
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Shortage
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.solvers.diagnosis.feasibility import UndecidedError, fitting_plan
+from stagecut.planner.solvers.search.options import StopCheck
+from stagecut.planner.solvers.search.search import Search
+
+PRECISION = 0.01
+"""Memory factors are found to this relative precision."""
+LARGEST_FACTOR = 2.0**20
+LARGE_FACTOR = 2.0
+DIAGNOSIS_S = 15.0
+"""How long the search for shortages may go on after another search."""
+
+
+def shortages_of(search: Search) -> tuple[Shortage, ...]:
+    """Why the problem of a finished search has no plan, as far as that is found in a few seconds."""
+    shortages = list[Shortage]()
+    with search.surviving():
+        shortages.extend(find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S)))
+    return tuple(shortages)
+
+
+def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tuple[Shortage, ...]:
+    """The stages of the plan that comes nearest to fitting, as far as they lack memory.
+
+    Nearest: the plan that fits once the memory of every device is multiplied by the smallest
+    factor, found by bisection. Nothing if `stop` ends the search before it is found.
+    """
+    try:
+        nearest = _nearest_plan(problem, stop)
+    except UndecidedError:
+        return ()
+    if nearest is None:
+        return ()
+    factor, plan = nearest
+    costs = CostModel(problem).of(plan.share)
+    numbers = costs.plan(plan)
+    remedy = _remedy(problem, factor, stop)
+    short = [
+        Shortage(
+            device_type=costs.stages.device_type(costs.hosting(stage).placement).name,
+            layers=(stage.start, stage.stop),
+            needed_bytes=float(needed),
+            limit_bytes=float(limit),
+            remedy=remedy,
+        )
+        for stage, needed, limit in zip(plan.stages, numbers.memory_bytes, numbers.limit_bytes, strict=True)
+        if needed > limit
+    ]
+    return tuple(sorted(short, key=lambda item: -item.short_bytes))
+
+
+def with_memory(problem: Problem, factor: float) -> Problem:
+    """The problem with the memory of every device multiplied."""
+    kinds = tuple(replace(kind, memory_bytes=kind.memory_bytes * factor) for kind in problem.cluster.device_types)
+    return replace(problem, cluster=replace(problem.cluster, device_types=kinds))
+
+
+def _nearest_plan(problem: Problem, stop: StopCheck) -> tuple[float, Plan] | None:
+    """The least factor on memory at which a plan fits, and that plan."""
+    high, plan = 1.0, None
+    while plan is None:
+        high *= 2
+        if high > LARGEST_FACTOR:
+            return None
+        plan = fitting_plan(with_memory(problem, high), stop=stop)
+    low = high / 2
+    while high / low > 1 + PRECISION:
+        middle = math.sqrt(low * high)
+        found = fitting_plan(with_memory(problem, middle), stop=stop)
+        if found is None:
+            low = middle
+        else:
+            high, plan = middle, found
+    return high, plan
+
+
+def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:
+    """The first change that makes a plan fit, those that cost nothing first."""
+    memory = f"{factor:.3g} times the memory" if factor > LARGE_FACTOR else f"{factor - 1:.0%} more memory"
+    try:
+        found = next((text for text, changed in _changes(problem) if fitting_plan(changed, stop=stop)), None)
+    except UndecidedError:
+        found = None
+    return f"{found}; or {memory} on every device" if found else f"{memory} on every device"
+
+
+def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Problems changed a little, with the change in words; one that makes no sense is left out."""
+    for text, job in _other_jobs(problem):
+        yield from _sensible(text, problem, job=job)
+    for extra in (1, 2, 4, 8):
+        for index, server in enumerate(problem.cluster.servers):
+            grown = replace(server, count=server.count + extra)
+            servers = (*problem.cluster.servers[:index], grown, *problem.cluster.servers[index + 1 :])
+            hosts = "one more server" if extra == 1 else f"{extra} more servers"
+            yield from _sensible(f"{hosts} {server.name!r}", problem, cluster=replace(problem.cluster, servers=servers))
+
+
+def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
+    job = problem.job
+    if job.recompute is Recompute.NEVER:
+        yield "allow recomputation (--recompute auto)", replace(job, recompute=Recompute.AUTO)
+    if not job.zero1:
+        yield "divide the optimizer state (--zero1)", replace(job, zero1=True)
+    if job.tensor_parallel is not None:
+        yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
+    if job.pipelines is not None and job.pipelines != (1,):
+        yield "a single pipeline (--pipelines 1)", replace(job, pipelines=(1,))
+    if Schedule.ONE_F_ONE_B not in job.schedules:
+        yield "schedule 1f1b", replace(job, schedules=(Schedule.ONE_F_ONE_B,))
+    for size in range(min(job.micro_batches) - 1, 0, -1):
+        if job.global_batch % size == 0:
+            yield f"micro-batches of {size}", replace(job, micro_batches=(size,))
+
+
+def _sensible(
+    text: str, problem: Problem, *, job: Job | None = None, cluster: Cluster | None = None
+) -> Iterator[tuple[str, Problem]]:
+    """The change, unless the parts of the changed problem contradict each other."""
+    with suppress(BadInputError):
+        yield text, replace(problem, job=job or problem.job, cluster=cluster or problem.cluster)

@@ -1,0 +1,1 @@
+"""Solvers that prove: the MIP over the stage network, dynamic programming and branch and bound."""

@@ -1,0 +1,195 @@
+"""Dynamic programme over the stage network, exact for the shared rows (busy, fill and sync).
+
+The optimum of the rows by bisection over T; :mod:`planner.solvers.exact.decision` answers for each T.
+Labels are (node, hosts opened per class): exponential in the number of classes. Bisection without
+positions comes first: what it proves leaves few arcs to be built with positions.
+"""
+
+import math
+from contextlib import suppress
+
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import Ints
+from stagecut.planner.network.counted_paths import CountedPaths
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.pareto_paths import TooManyLabelsError
+from stagecut.planner.network.pruning import arc_prices, position_ranges
+from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
+from stagecut.planner.network.stage_network import build_network, with_positions
+from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.solvers.diagnosis.shortage import shortages_of
+from stagecut.planner.solvers.exact.arc_fixing import Sieve
+from stagecut.planner.solvers.exact.decision import Decision
+from stagecut.planner.solvers.heuristic import greedy
+from stagecut.planner.solvers.search.search import ROUNDING, Search
+
+NARROW = 1e-3
+"""Relative width of the interval from which the best value is worth trying to beat outright."""
+FIRST_STEP, STEP_GROWTH = 4e-3, 4.0
+"""How far above what is proven without positions to look first, relative, and further each time."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """Best plan of the shared rows over all variants; the value of its rows is the bound.
+
+    Where the labels would not fit in memory, or the budget ends, the bound is what was proven by then.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans.
+    """
+    if Schedule.INTERLEAVED in problem.job.schedules:
+        raise UnsupportedError(
+            f"solver 'dp': its labels know no schedule {Schedule.INTERLEAVED}; leave that schedule out, or use 'milp'"
+        )
+    greedy.solve(problem, search)
+    optimum = RowOptimum(search)
+    floor_s = min(optimum.improve(variant) for variant in promising_first(problem, search))
+    known = floor_s >= optimum.value_s * (1 - 2 * ROUNDING)
+    exhausted = known and optimum.value_s == math.inf
+    search.raise_bound(optimum.value_s if known else floor_s)
+    return search.result(
+        "dp",
+        proves=True,
+        exhausted=exhausted,
+        row_bound_s=optimum.value_s if known and not exhausted else None,
+        shortages=shortages_of(search) if exhausted else (),
+    )
+
+
+def promising_first(problem: Problem, search: Search) -> list[Variant]:
+    """The variants, the one of the best plan known first: it makes the others easy to rule out."""
+    best = None if search.best_plan is None else search.best_plan.variant
+    return sorted(problem.variants, key=lambda variant: variant != best)
+
+
+class RowOptimum:
+    """Least value of the shared rows met so far, over the variants tried so far."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.value_s = math.inf
+        if search.best_plan is not None:
+            self.meet(search.best_plan)
+
+    def improve(self, variant: Variant) -> float:
+        """Find the optimum of the variant's rows if it is below `value_s`.
+
+        Returns
+        -------
+        float
+            No plan of the variant has smaller rows, save those found.
+        """
+        bisection = _Bisection(self._search, self)
+        with self._search.surviving(), suppress(TooManyLabelsError):
+            bisection.run(variant)
+        return bisection.low_s
+
+    def meet(self, plan: Plan) -> None:
+        """Note the rows of a plan."""
+        value_s = lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
+        self.value_s = min(self.value_s, value_s)
+
+
+class _Bisection:
+    """The search over T for one variant.
+
+    Attributes
+    ----------
+    low_s
+        No plan of the variant has smaller rows, save those met.
+    """
+
+    def __init__(self, search: Search, optimum: RowOptimum) -> None:
+        self.low_s = 0.0
+        self._search, self._optimum = search, optimum
+        self._sieve = Sieve(len(search.problem.cluster.servers), lambda: search.out_of_budget)
+
+    def run(self, variant: Variant) -> None:
+        """Raise `low_s` to the best value met, as far as budget and memory go.
+
+        Raises
+        ------
+        TooManyLabelsError
+            Where the labels would not fit in memory.
+        """
+        if self._search.out_of_budget:
+            return
+        network = build_network(
+            self._search.costs, variant, longest_s=self._optimum.value_s, room_bytes=self._search.room_bytes
+        )
+        rows, _ = self._sieve.survivors(build_rows(network, shared_only=True), self._optimum.value_s)
+        self._bisect_without_positions(rows)
+        step_s = FIRST_STEP * self.low_s
+        while self._may_improve:
+            target_s = self.low_s + step_s if 0 < step_s < self.low_s else math.inf
+            self._bisect(rows, min(target_s, self._optimum.value_s))
+            step_s *= STEP_GROWTH
+
+    @property
+    def _may_improve(self) -> bool:
+        return self.low_s < self._optimum.value_s * (1 - ROUNDING) and not self._search.out_of_budget
+
+    def _bisect_without_positions(self, rows: Rows) -> None:
+        """Halve the interval until it is narrow; where labels do not fit in memory, single arcs are the only proof."""
+        high_s = self._optimum.value_s
+        if math.isinf(high_s):
+            high_s = rows.value(rows.network.graph.shortest_path(rows.round_trip))
+        while high_s - self.low_s > NARROW * high_s and self._may_improve:
+            middle_s = (self.low_s + high_s) / 2
+            found = self._below(rows, middle_s, must_fit=False)
+            if found is None:
+                self.low_s = middle_s
+            else:
+                rows, path = found
+                high_s = min(middle_s, rows.value(path))
+
+    def _bisect(self, rows: Rows, target_s: float) -> None:
+        """Ask at the upper end first, then halve the interval; near its end do both in turn."""
+        rows, outright = self._with_positions(rows, target_s), True
+        while self.low_s < target_s and self._may_improve:
+            high_s = min(target_s, self._optimum.value_s * (1 - ROUNDING))
+            attempt_s = high_s if outright else (self.low_s + high_s) / 2
+            found = self._below(rows, attempt_s, must_fit=True)
+            if found is None:
+                self.low_s = attempt_s
+                outright = high_s - attempt_s <= NARROW * high_s
+            else:
+                (rows, _), outright = found, False
+
+    def _with_positions(self, rows: Rows, target_s: float) -> Rows:
+        """The rows of plans below a target."""
+        rows, kept = self._sieve.survivors(rows, target_s)
+        if len(kept) == 0:
+            return rows
+        ranges = position_ranges(rows, self._sieve.prices, target_s)
+        network = with_positions(rows.network, ranges=ranges, longest_s=target_s)
+        self._search.count("arcs with positions", len(network.arcs))
+        return build_rows(network, shared_only=True)
+
+    def _below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> tuple[Rows, Ints] | None:
+        """The rows over the arcs that plans below the limit may use, and a path over them, which is tried."""
+        rows, kept = self._sieve.survivors(rows, limit_s)
+        if len(kept) == 0:
+            return None
+        path = self._path_below(rows, limit_s, must_fit=must_fit)
+        if path is None:
+            return None
+        plan = decode_path(rows.network, path)
+        if plan is not None:
+            self._search.offer([plan])
+            self._optimum.meet(plan)
+        return rows, path
+
+    def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
+        self._search.count("decisions")
+        if CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
+            return Decision(rows).path_below(limit_s)
+        if must_fit:
+            raise TooManyLabelsError
+        return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._sieve.prices))

@@ -1,0 +1,86 @@
+"""Prices of hosts that make the shortest way through a network long: a Lagrangian dual, by cutting planes.
+
+    max over mu >= 0 of g(mu),   g(mu) = min over paths of (round trip + mu x hosts opened) - mu N,
+
+and alike for a fewest number of stages, the last of the prices, is concave and piecewise linear. Each
+shortest path found is a cut of a small linear program whose optimum says where to look next, half
+way from the best prices so far.
+"""
+
+import numpy as np
+
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.pruning import arc_prices
+from stagecut.planner.network.rows import Rows
+from stagecut.planner.solvers.search.highs import LinearProgram, Outcome, solve_linear
+from stagecut.planner.solvers.search.options import StopCheck
+
+MAX_ROUNDS = 12
+ENOUGH = 1e-3
+"""Relative gain still possible at which the search ends."""
+HIGHEST = 4.0
+"""The highest price of a host, in shortest round trips without prices."""
+
+
+def find_host_prices(rows: Rows, start: Floats, *, usable: Bools, stop: StopCheck) -> Floats:
+    """Prices of hosts and of a stage, shape (server classes + 1,).
+
+    Parameters
+    ----------
+    start
+        Prices to begin with.
+    usable
+        Arcs that paths may use.
+    """
+    limits = rows.network.limits
+    lengths, slopes = [], []
+    best, best_value = start, -np.inf
+    length_s = np.where(usable, rows.round_trip, np.inf)
+    prices = start
+    for _ in range(MAX_ROUNDS):
+        path = rows.network.graph.shortest_path(length_s + arc_prices(rows, prices))
+        if len(path) == 0:
+            break
+        length, slope = float(rows.round_trip[path].sum()), _used(rows, path) - limits
+        lengths.append(length)
+        slopes.append(slope)
+        value = length + float(prices @ slope)
+        if value > best_value:
+            best, best_value = prices, value
+        highest = HIGHEST * max(lengths[0], np.finfo(float).tiny) / np.maximum(1.0, np.abs(limits))
+        target, most = _best_of_cuts(np.array(lengths), np.array(slopes), highest, stop)
+        if target is None or most - best_value <= ENOUGH * abs(most) or stop():
+            break
+        prices = (best + target) / 2
+    return best
+
+
+def _used(rows: Rows, path: Ints) -> Floats:
+    """Hosts that a path opens of each class, and minus its stages."""
+    arcs = rows.network.arcs
+    used = np.zeros(len(rows.network.limits))
+    opening = path[arcs.opened_hosts[path] > 0]
+    np.add.at(used, arcs.opened_class[opening], arcs.opened_hosts[opening])
+    used[-1] = -np.count_nonzero(arcs.is_stage[path])
+    return used
+
+
+def _best_of_cuts(lengths: Floats, slopes: Floats, highest: Floats, stop: StopCheck) -> tuple[Floats | None, float]:
+    """Largest z subject to z <= length_k + slope_k mu, 0 <= mu <= highest; z is the first column."""
+    num_cuts, num_classes = slopes.shape
+    scale = float(lengths.max()) or 1.0
+    grid_row, grid_column = np.indices((num_cuts, num_classes + 1))
+    program = LinearProgram(
+        cost=np.concatenate(([-1.0], np.zeros(num_classes))),
+        lower=np.concatenate(([-np.inf], np.zeros(num_classes))),
+        upper=np.concatenate(([np.inf], highest / scale)),
+        row_lower=np.full(num_cuts, -np.inf),
+        row_upper=lengths / scale,
+        entry_row=grid_row.ravel(),
+        entry_column=grid_column.ravel(),
+        entry_value=np.column_stack((np.ones(num_cuts), -slopes)).ravel(),
+    )
+    answer = solve_linear(program, time_limit_s=np.inf, stop=stop)
+    if answer.outcome is not Outcome.OPTIMAL:
+        return None, np.inf
+    return np.maximum(0.0, answer.columns[1:]) * scale, float(answer.columns[0]) * scale

@@ -1,0 +1,1 @@
+"""Solvers that find good plans fast, without a proof."""

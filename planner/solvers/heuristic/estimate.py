@@ -1,0 +1,90 @@
+"""Iteration times of many cuts at once, as the bounds of :mod:`planner.simulator.bounds` see them."""
+
+import numpy as np
+
+from stagecut.planner.core.schedule import Schedule, pair_loops
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.solvers.heuristic.seated import CutCosts, SeatedStages
+
+ROUNDS_PER_CALL = 1 << 18
+"""Stages looked at in one go, so that the arrays stay in the processor's cache."""
+
+
+def estimated_times(seated: SeatedStages, stops: Ints) -> Floats:
+    """Near the simulated times, seldom above them, shape (n,); infinite where a stage does not fit.
+
+    The rows of :mod:`planner.simulator.bounds`, and for every line that several messages share the
+    time it takes to carry all of them.
+
+    Parameters
+    ----------
+    stops
+        Shape (n, S).
+    """
+    size = max(1, ROUNDS_PER_CALL // seated.num_stages)
+    parts = [_estimates(seated, stops[first : first + size]) for first in range(0, len(stops), size)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _estimates(seated: SeatedStages, stops: Ints) -> Floats:
+    costs = seated.costs(stops)
+    with np.errstate(invalid="ignore"):
+        rows = _rows(seated, costs)
+    times_s: Floats = np.where(np.isfinite(costs.backward_s).all(axis=1), rows, np.inf)
+    return times_s
+
+
+def _rows(seated: SeatedStages, costs: CutCosts) -> Floats:
+    """The largest row of each cut, shape (n,)."""
+    forward_s, backward_s, transfer_s, tail_s = costs.forward_s, costs.backward_s, costs.transfer_s, costs.tail_s
+    micro_batches, depth = seated.variant.num_microbatches, seated.depth
+    work_s = forward_s + backward_s
+    forward_before = _before(costs.first_s[:, :-1] + costs.first_transfer_s)
+    whole_before = forward_before if costs.first_s is forward_s else _before(forward_s[:, :-1] + transfer_s)
+    backward_before = _before(backward_s[:, :-1] + transfer_s)
+    total_s = (forward_before + backward_before + work_s)[:, -1:]
+    first_tail_s = tail_s[:, :1]
+    later_s = (micro_batches - 1) * work_s - (depth - 1) * forward_s
+    loop_s = total_s - whole_before - backward_before + (micro_batches - depth - 1) * work_s
+    late_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf), axis=1)
+    rows = [
+        forward_before + micro_batches * work_s + np.maximum(backward_before + first_tail_s, tail_s),
+        total_s + later_s + np.maximum(first_tail_s, tail_s - backward_before),
+        late_s + whole_before + forward_s + depth * backward_s + np.maximum(tail_s, backward_before + first_tail_s),
+    ]
+    if seated.num_stages > 1:
+        rows.append(total_s + first_tail_s + (micro_batches - 1) * transfer_s)
+        rows.append(total_s + first_tail_s + _pair_loops(seated, costs, work_s))
+    if len(seated.line_load):
+        rows.append(first_tail_s + micro_batches * transfer_s @ seated.line_load.T)
+    if seated.variant.schedule is Schedule.GPIPE:
+        slowest_s = _largest(forward_s, transfer_s) + _largest(backward_s, transfer_s)
+        rows.append(total_s + first_tail_s + (micro_batches - 1) * slowest_s)
+    largest_s: Floats = np.max([row.max(axis=1) for row in rows], axis=0)
+    return largest_s
+
+
+def _pair_loops(seated: SeatedStages, costs: CutCosts, work_s: Floats) -> Floats:
+    micro_batches, depth = seated.variant.num_microbatches, seated.depth
+    per_loop, loops = pair_loops(depth[:-1], depth[1:], micro_batches)
+    left = micro_batches - per_loop * loops
+    extra_s: Floats = (
+        loops * (work_s[:, :-1] + work_s[:, 1:] + 2 * costs.transfer_s)
+        + (left - 1) * costs.backward_s[:, :-1]
+        + np.maximum(0, left - depth[:-1]) * costs.forward_s[:, :-1]
+    )
+    return extra_s
+
+
+def _largest(stages_s: Floats, transfer_s: Floats) -> Floats:
+    largest_s: Floats = np.maximum(
+        stages_s.max(axis=1, keepdims=True), transfer_s.max(axis=1, keepdims=True, initial=0.0)
+    )
+    return largest_s
+
+
+def _before(values_s: Floats) -> Floats:
+    """Exclusive sums along each row."""
+    sums = np.zeros((len(values_s), values_s.shape[1] + 1))
+    np.cumsum(values_s, axis=1, out=sums[:, 1:])
+    return sums

@@ -1,0 +1,151 @@
+"""What a stage may cost on every placement, in tables that many layouts share.
+
+Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers.
+What fits in memory is the same for all shares and schedules: it only depends on the kind of device,
+the samples of a replica, the degree of tensor parallelism and the warm-up depth.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.cost.stage_costs import StageCosts
+from stagecut.planner.network.layout import RECOMPUTE_MODES
+
+ANY_DEPTH = np.iinfo(np.int32).max
+"""Stands for no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTable:
+    """Sums over the layers before each boundary, for one placement and micro-batch size; shape (L + 1,) each."""
+
+    forward_s: Floats
+    half_s: Floats
+    """Forward of half the samples; of all of them where the replicas cannot share half a micro-batch."""
+    backward_s: Floats
+    """Without recomputation, which adds `forward_s`."""
+    tail_s: Floats
+    """Gradient all-reduce and optimizer step, but for the latency."""
+    tail_latency_s: float
+    tail_beyond_s: Floats | None
+    """What a stage [i, j) takes on top, shape (L + 1, L + 1); None where the all-reduce has no table."""
+    plain: "Capacity"
+    recomputing: "Capacity"
+
+
+class Capacity:
+    """How many micro-batches in flight a stage [i, j) has memory for.
+
+    Parameters
+    ----------
+    depths
+        Gives the largest that fits, negative if none does, shape (L + 1, L + 1); called when first needed.
+    """
+
+    def __init__(self, depths: Callable[[], Ints]) -> None:
+        self._depths = depths
+        self._most: Ints | None = None
+        self._starts: dict[int, Ints] = {}
+
+    def starts(self, depth: int) -> Ints:
+        """The first start with which a stage fits, for every stop; the stop itself where there is none; int16."""
+        if depth not in self._starts:
+            self._most = self._depths() if self._most is None else self._most
+            self._starts[depth] = np.count_nonzero(self._most < depth, axis=0).astype(np.int16)
+        return self._starts[depth]
+
+
+class StageTables:
+    """Tables of one problem, computed when they are first asked for.
+
+    Parameters
+    ----------
+    costs
+        Of any share.
+    """
+
+    def __init__(self, costs: CostModel) -> None:
+        self.costs = costs
+        self.num_layers = costs.problem.model.num_layers
+        self.boundary_bytes = costs.problem.model.boundary_bytes()
+        self._start, self._stop = np.triu_indices(self.num_layers + 1, k=1)
+        self._tables: dict[tuple[Share, int, Placement], StageTable] = {}
+        self._capacities: dict[tuple[object, ...], Capacity] = {}
+
+    def of(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
+        """The table of a placement in the cluster of a share."""
+        key = (share, micro_batch, placement)
+        if key not in self._tables:
+            self._tables[key] = self._table(share, micro_batch, placement)
+        return self._tables[key]
+
+    def _table(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
+        stops = np.arange(self.num_layers + 1)
+
+        def sums(samples: int) -> StageCosts:
+            return self.costs.of(share).stages.stages(
+                placement, micro_batch=samples, recompute=False, start=np.zeros_like(stops), stop=stops
+            )
+
+        cost = sums(micro_batch)
+        halves = self.costs.problem.job.slice != 0 and micro_batch % (2 * placement.replicas) == 0
+        tail_s, latency_s = cost.sync_s + cost.update_s - cost.sync_s[0], float(cost.sync_s[0])
+        return StageTable(
+            forward_s=cost.forward_s,
+            half_s=sums(micro_batch // 2).forward_s if halves else cost.forward_s,
+            backward_s=cost.backward_s,
+            tail_s=tail_s,
+            tail_latency_s=latency_s,
+            tail_beyond_s=self._tails(share, micro_batch, placement) - (tail_s - tail_s[:, None] + latency_s)
+            if self.costs.of(share).stages.has_sync_table(placement)
+            else None,
+            plain=self._capacity(share, micro_batch, placement, recompute=False),
+            recomputing=self._capacity(share, micro_batch, placement, recompute=True),
+        )
+
+    def _tails(self, share: Share, micro_batch: int, placement: Placement) -> Floats:
+        """Of every stage, shape (L + 1, L + 1)."""
+        cost = self.costs.of(share).stages.stages(
+            placement, micro_batch=micro_batch, recompute=False, start=self._start, stop=self._stop
+        )
+        tails_s = np.zeros((self.num_layers + 1, self.num_layers + 1))
+        tails_s[self._start, self._stop] = cost.sync_s + cost.update_s
+        return tails_s
+
+    def _capacity(self, share: Share, micro_batch: int, placement: Placement, *, recompute: bool) -> Capacity:
+        job, stages = self.costs.problem.job, self.costs.of(share).stages
+        samples, copies = micro_batch / placement.replicas, placement.replicas * share.num_pipelines
+        kind = stages.device_type(placement).name
+        key = (kind, samples, placement.tensor_parallel, copies if job.zero1 else 1, recompute)
+        if key not in self._capacities:
+            self._capacities[key] = Capacity(
+                partial(self._depths, share, micro_batch, placement, recompute=recompute)
+                if recompute in RECOMPUTE_MODES[job.recompute]
+                else self._nothing
+            )
+        return self._capacities[key]
+
+    def _nothing(self) -> Ints:
+        return self._table_of(np.full(len(self._start), -1))
+
+    def _depths(self, share: Share, micro_batch: int, placement: Placement, *, recompute: bool) -> Ints:
+        stages = self.costs.of(share).stages
+        cost = stages.stages(
+            placement, micro_batch=micro_batch, recompute=recompute, start=self._start, stop=self._stop
+        )
+        left_bytes = stages.device_type(placement).memory_bytes - cost.static_bytes - cost.working_bytes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            depth = np.where(cost.saved_bytes > 0, np.floor(left_bytes / cost.saved_bytes), ANY_DEPTH)
+        return self._table_of(np.where(left_bytes >= 0, np.minimum(depth, ANY_DEPTH), -1))
+
+    def _table_of(self, depth: Floats | Ints) -> Ints:
+        table = np.full((self.num_layers + 1, self.num_layers + 1), ANY_DEPTH)
+        table[self._start, self._stop] = depth
+        return table

@@ -1,0 +1,1 @@
+"""The interleaved schedule: its costs, relaxation and proof."""

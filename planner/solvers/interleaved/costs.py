@@ -1,0 +1,199 @@
+"""What the stages of an interleaved shape cost, wherever the layers are cut."""
+
+from enum import IntEnum
+
+import numpy as np
+
+from stagecut.planner.core.interleaving import in_flight
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.links import link_between
+from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.solvers.interleaved.shapes import Shape
+
+ROUNDING = 1e-9
+"""Relative error of memory sums: what exceeds the limit by less may fit."""
+
+
+class Cost(IntEnum):
+    """The last axis of costs: seconds and bytes of one stage, and of the transfer behind it."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    TAIL = 2
+    """Gradient all-reduce and optimizer step."""
+    STATIC = 3
+    SAVED = 4
+    TRANSFER = 5
+    """One way, over the boundary at the stage's stop."""
+
+
+OF_LAYERS = Cost.TRANSFER
+"""Costs before this one are sums over the layers of a stage."""
+
+
+class ChunkCosts:
+    """Costs of one shape.
+
+    A mode is an index into `recompute`: what a device group may do, the preferred first. Cuts are
+    arrays of stops, shape (n, S), their last column L.
+
+    Attributes
+    ----------
+    recompute
+        Whether activations are computed again, by mode.
+    prefix
+        Sums over the layers before each boundary, shape (modes, costs of layers, L + 1).
+    offset
+        What each stage costs on top, whatever its layers, shape (costs of layers,). With a measured
+        all-reduce tails are no such sums: they are at least the sums and the offset.
+    transfer_s
+        Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one.
+    """
+
+    def __init__(self, costs: CostModel, shape: Shape) -> None:
+        self.shape, self.num_layers = shape, costs.problem.model.num_layers
+        self.limit_bytes = costs.stages.device_type(shape.placement).memory_bytes
+        self.recompute = RECOMPUTE_MODES[costs.problem.job.recompute]
+        tables = [self._tables(costs, recompute) for recompute in self.recompute]
+        self.prefix = np.array([prefix for prefix, _, _ in tables])
+        self.offset = self.prefix[0, :, 0].copy()
+        self.prefix -= self.offset[:, None]
+        self.offset[Cost.TAIL], self._tail_beyond_s = self._tails(tables[0][2])
+        self._working = np.array([working for _, working, _ in tables])
+        self._actions = [in_flight(shape.order, device) for device in range(shape.num_groups)]
+        if self._always_fits():
+            self.recompute, self.prefix, self._working = self.recompute[:1], self.prefix[:1], self._working[:1]
+        self.transfer_s = self._transfers(costs)
+
+    @property
+    def num_modes(self) -> int:
+        """How many ways of recomputing there are to choose from."""
+        return len(self.recompute)
+
+    def of(self, stage: int, start: Ints, stop: Ints, mode: Ints) -> Floats:
+        """Costs of one stage with any layers, shape (n, costs)."""
+        of_layers = self.prefix[mode, :, stop] - self.prefix[mode, :, start] + self.offset
+        of_layers[:, Cost.TAIL] += self._tail_beyond_s[start, stop]
+        return np.column_stack((of_layers, self.transfer_s[stage, stop]))
+
+    def of_cuts(self, stops: Ints, modes: Ints) -> Floats:
+        """Costs of the first stages of cuts, shape (n, stages, costs).
+
+        Parameters
+        ----------
+        stops
+            Shape (n, stages).
+        modes
+            Of every stage, shape (n, stages).
+        """
+        costs = np.empty((*stops.shape, len(Cost)))
+        for stage, (start, stop) in enumerate(zip(starts_of(stops).T, stops.T, strict=True)):
+            costs[:, stage] = self.of(stage, start, stop, modes[:, stage])
+        return costs
+
+    def modes_of_stages(self, modes: Ints, num_stages: int) -> Ints:
+        """From those of device groups, shape (n, D), to those of the first stages."""
+        return modes[:, np.arange(num_stages) % self.shape.num_groups]
+
+    def settled(self, stops: Ints) -> tuple[Ints, Bools]:
+        """The mode of every device group, the preferred one that fits.
+
+        Returns
+        -------
+        modes, fits
+            Shapes (n, D) and (n,).
+        """
+        modes = np.zeros((len(stops), self.shape.num_groups), dtype=int)
+        fits = np.ones(len(stops), dtype=bool)
+        for group in range(self.shape.num_groups):
+            needed = np.array(
+                [self.memory_bytes(group, stops, np.full(len(stops), mode)) for mode in range(self.num_modes)]
+            )
+            roomy = needed <= self.limit_bytes
+            modes[:, group] = roomy.argmax(axis=0)
+            fits &= roomy.any(axis=0)
+        return modes, fits
+
+    def memory_bytes(self, group: int, stops: Ints, mode: Ints) -> Floats:
+        """High-water mark of a device group from the stages it has so far, shape (n,).
+
+        Parameters
+        ----------
+        stops
+            Of all first stages, shape (n, stages).
+        mode
+            Of the device group, shape (n,).
+        """
+        held, acting = self._actions[group]
+        mine = np.arange(group, stops.shape[1], self.shape.num_groups)
+        start, stop, mode = starts_of(stops)[:, mine], stops[:, mine], mode[:, None]
+        static = (self.prefix[mode, Cost.STATIC, stop] - self.prefix[mode, Cost.STATIC, start]).sum(axis=1)
+        saved = self.prefix[mode, Cost.SAVED, stop] - self.prefix[mode, Cost.SAVED, start]
+        working = np.zeros((len(stops), self.shape.variant.chunks))
+        working[:, : len(mine)] = self._working[mode, start, stop]
+        peak: Floats = (saved @ held[:, : len(mine)].T + working[:, acting]).max(axis=1)
+        needed: Floats = static + peak
+        return needed
+
+    def memory_forms(self) -> Floats:
+        """Least use of memory of every device group as linear forms, shape (D, S, costs).
+
+        The bytes at the action that holds most, working bytes left out, as a share of the limit.
+        """
+        shape = self.shape
+        forms = np.zeros((shape.num_groups, shape.num_stages, len(Cost)))
+        for group, (held, _) in enumerate(self._actions):
+            stages = np.arange(group, shape.num_stages, shape.num_groups)
+            forms[group, stages, Cost.STATIC] = 1 / self.limit_bytes
+            forms[group, stages, Cost.SAVED] = held[held.sum(axis=1).argmax()] / self.limit_bytes
+        return forms
+
+    def _always_fits(self) -> bool:
+        """Whether any layers fit in the preferred mode, by a bound on what they need."""
+        most_held = max(int(held.max()) for held, _ in self._actions)
+        static, saved = (self.prefix[0, cost, -1] for cost in (Cost.STATIC, Cost.SAVED))
+        return bool((static + most_held * saved + self._working[0].max()) * (1 + ROUNDING) <= self.limit_bytes)
+
+    def _tails(self, tail_s: Floats) -> tuple[float, Floats]:
+        """What every tail is above its sum at least, and each one above that, shape (L + 1, L + 1)."""
+        start, stop = np.triu_indices(self.num_layers + 1, k=1)
+        sums_s = self.prefix[0, Cost.TAIL]
+        above_s = tail_s[start, stop] - (sums_s[stop] - sums_s[start])
+        beyond_s = np.zeros_like(tail_s)
+        beyond_s[start, stop] = above_s - above_s.min()
+        return float(above_s.min()), beyond_s
+
+    def _tables(self, costs: CostModel, recompute: bool) -> tuple[Floats, Floats, Floats]:
+        """Sums before each boundary, shape (costs of layers, L + 1); working bytes and tails, shape (L + 1, L + 1)."""
+        stages, variant = costs.stages, self.shape.variant
+        first, last = np.zeros(self.num_layers + 1, dtype=int), np.arange(self.num_layers + 1)
+        sums = stages.stages(
+            self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=first, stop=last
+        )
+        start, stop = np.triu_indices(self.num_layers + 1, k=1)
+        each = stages.stages(
+            self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=start, stop=stop
+        )
+        working, tails = np.zeros((2, self.num_layers + 1, self.num_layers + 1))
+        working[start, stop], tails[start, stop] = each.working_bytes, each.sync_s + each.update_s
+        sums_of_tails = sums.sync_s + sums.update_s
+        prefix = np.array([sums.forward_s, sums.backward_s, sums_of_tails, sums.static_bytes, sums.saved_bytes])
+        return prefix, working, tails
+
+    def _transfers(self, costs: CostModel) -> Floats:
+        hostings = self.shape.hostings
+        message_bytes = self.shape.variant.micro_batch * costs.problem.model.boundary_bytes()
+        transfer_s = np.zeros((self.shape.num_stages, self.num_layers + 1))
+        for stage in range(self.shape.num_stages - 1 if len(hostings) > 1 else 0):
+            sender, receiver = (hostings[(stage + side) % len(hostings)] for side in (0, 1))
+            link = link_between(costs.cluster, sender, receiver)
+            transfer_s[stage] = link.transfer_s(message_bytes)
+        return transfer_s
+
+
+def starts_of(stops: Ints) -> Ints:
+    """First layers of stages, of the same shape as the stops."""
+    starts = np.zeros_like(stops)
+    starts[:, 1:] = stops[:, :-1]
+    return starts

@@ -1,0 +1,177 @@
+"""Bounds on the rows of interleaved plans from weights on linear forms.
+
+With non-negative weights of the rows that sum to one, and non-negative weights of the uses of memory,
+the weighted sum of all rows and of (use - 1) is a bound on the largest row of every plan that fits, and
+linear in the costs of the stages. Its least value over all cuts is a shortest path over (stage,
+boundary). Each stage may choose there by itself whether to recompute, which is one more relaxation.
+
+Weights are found by column generation: a linear program finds those that are best for the cuts met so
+far, and the least cut for them is the next one. Whatever the weights, the bound holds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.cost.plan_costs import Floats
+from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ROUNDING, ChunkCosts, Cost
+from stagecut.planner.solvers.interleaved.rows import average_weights
+from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
+from stagecut.planner.solvers.search.options import StopCheck
+
+MAX_ROUNDS, FEWEST_ROUNDS, ROUND_COEFFICIENTS = 24, 6, 2_000_000
+"""Of column generation; fewer where they would handle more coefficients of rows in all."""
+PRECISION = 1e-4
+"""Relative difference to the linear program's value at which the weights are good enough."""
+MOST_WEIGHT = 1e3
+"""Of a use of memory, in units of the iteration time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """Weights, and what they prove."""
+
+    form: Floats
+    """The weighted sum of all rows and uses of memory, shape (S, costs)."""
+    constant_s: float
+    """Less the weights of memory."""
+    of_rows: Floats
+    """The weights of the rows, which sum to one, shape (rows,)."""
+    bound_s: float
+    """Infinite where no plan fits in memory."""
+
+
+def least_values(chunks: ChunkCosts, forms: Floats) -> Floats:
+    """Least value of each form over the stages to come, shape (S + 1, L + 1, forms).
+
+    Entry (s, j) is for the stages from s on, on the layers from j on; infinite where there are too
+    few layers or too many. It is a minimum over all cuts and over the modes of every stage.
+
+    Parameters
+    ----------
+    forms
+        Shape (forms, S, costs).
+    """
+    num_stages, num_layers = forms.shape[1], chunks.num_layers
+    values = np.full((num_stages + 1, num_layers + 1, len(forms)), np.inf)
+    values[num_stages, num_layers] = 0.0
+    for stage in range(num_stages - 1, -1, -1):
+        behind = values[stage + 1] + np.outer(chunks.transfer_s[stage], forms[:, stage, Cost.TRANSFER])
+        for prefix in chunks.prefix:
+            so_far = prefix.T @ forms[:, stage, :OF_LAYERS].T
+            least = np.minimum.accumulate((so_far + behind)[:0:-1], axis=0)[::-1]
+            values[stage, :-1] = np.minimum(values[stage, :-1], least - so_far[:-1])
+        values[stage] += forms[:, stage, :OF_LAYERS] @ chunks.offset
+    return values
+
+
+def relax(
+    chunks: ChunkCosts, rows: Floats, *, scale_s: float, enough_s: float, time_limit_s: float, stop: StopCheck
+) -> Relaxation:
+    """Good weights, by column generation from averages over the device groups.
+
+    Parameters
+    ----------
+    rows
+        Forms of the rows, shape (rows, S, costs).
+    scale_s
+        Some iteration time near the bound.
+    enough_s
+        Stop once the bound reaches it.
+    """
+    program = _Weights(chunks, rows, scale_s)
+    candidates = program.averages
+    best, best_s = candidates[0], -np.inf
+    for _ in range(max(FEWEST_ROUNDS, min(MAX_ROUNDS, ROUND_COEFFICIENTS // rows[..., 0].size))):
+        for weights in candidates:
+            value_s = program.price(weights)
+            if value_s > best_s:
+                best, best_s = weights, value_s
+        if stop() or best_s >= enough_s:
+            break
+        found = program.best_weights(time_limit_s, stop)
+        if found is None or found[1] - best_s <= PRECISION * abs(found[1]):
+            break
+        candidates = [found[0], (found[0] + best) / 2]
+    form, constant_s = program.weighted(best)
+    return Relaxation(
+        form=form,
+        constant_s=constant_s,
+        of_rows=best[: len(rows)],
+        bound_s=np.inf if program.shows_no_fit(best) else max(0.0, best_s),
+    )
+
+
+class _Weights:
+    """The linear program: max t subject to t <= weighted sum at every cut met so far.
+
+    Weights are one array, those of the rows first, which sum to one, then those of memory in seconds.
+    """
+
+    def __init__(self, chunks: ChunkCosts, rows: Floats, scale_s: float) -> None:
+        memory = chunks.memory_forms() if np.isfinite(chunks.limit_bytes) else rows[:0]
+        self._chunks, self._scale_s = chunks, scale_s
+        self._forms = np.concatenate((rows, memory))
+        self._is_memory = np.arange(len(self._forms)) >= len(rows)
+        self._cuts: list[Floats] = []
+
+    @property
+    def averages(self) -> list[Floats]:
+        """Those to begin with."""
+        averages = average_weights(self._chunks.shape, int(np.count_nonzero(~self._is_memory)))
+        return [np.concatenate((weights, np.zeros(np.count_nonzero(self._is_memory)))) for weights in averages]
+
+    def weighted(self, weights: Floats) -> tuple[Floats, float]:
+        """The weighted sum, shape (S, costs), and its constant."""
+        return np.tensordot(weights, self._forms, axes=1), -float(weights[self._is_memory].sum())
+
+    def price(self, weights: Floats) -> float:
+        """The bound that weights give; the cut where it is attained is one more to respect."""
+        form, constant_s = self.weighted(weights)
+        values = least_values(self._chunks, form[None])[..., 0]
+        costs = _least_cut(self._chunks, form, values)
+        self._cuts.append(np.tensordot(self._forms, costs, axes=2) - self._is_memory)
+        return float(values[0, 0]) + constant_s
+
+    def shows_no_fit(self, weights: Floats) -> bool:
+        """Whether even the least use of memory, by the weights, is above what there is."""
+        form, constant_s = self.weighted(np.where(self._is_memory, weights, 0.0))
+        return float(least_values(self._chunks, form[None])[0, 0, 0]) > -constant_s * (1 + ROUNDING)
+
+    def best_weights(self, time_limit_s: float, stop: StopCheck) -> tuple[Floats, float] | None:
+        """Those of the largest bound over the cuts so far, and that bound; None if HiGHS found none."""
+        scale = np.where(self._is_memory, self._scale_s, 1.0)
+        matrix = np.column_stack((-np.array(self._cuts) * scale / self._scale_s, np.ones(len(self._cuts))))
+        matrix = np.vstack((matrix, np.append(~self._is_memory, 0.0)))
+        row, column = np.nonzero(matrix)
+        limits = np.append(np.where(self._is_memory, MOST_WEIGHT, 1.0), MOST_WEIGHT)
+        program = LinearProgram(
+            cost=-np.eye(len(limits))[-1],
+            lower=np.zeros(len(limits)),
+            upper=limits,
+            row_lower=np.append(np.full(len(self._cuts), -np.inf), 1.0),
+            row_upper=np.append(np.zeros(len(self._cuts)), 1.0),
+            entry_row=row,
+            entry_column=column,
+            entry_value=matrix[row, column],
+        )
+        answer = solve_linear(program, time_limit_s=time_limit_s, stop=stop)
+        weights = np.maximum(0.0, answer.columns[:-1])
+        total = float(weights[~self._is_memory].sum())
+        if not 0.5 < total < 2:
+            return None
+        return weights * np.where(self._is_memory, self._scale_s, 1 / total), -answer.objective * self._scale_s
+
+
+def _least_cut(chunks: ChunkCosts, form: Floats, values: Floats) -> Floats:
+    """Costs of the stages of the cut of the least value, shape (S, costs)."""
+    start, costs = 0, np.zeros(form.shape)
+    for stage in range(len(form)):
+        stop = np.arange(start + 1, chunks.num_layers + 1)
+        options = np.array(
+            [chunks.of(stage, np.full(len(stop), start), stop, np.full(len(stop), m)) for m in range(chunks.num_modes)]
+        )
+        through = options @ form[stage] + values[stage + 1, stop]
+        mode, index = np.unravel_index(int(through.argmin()), through.shape)
+        start, costs[stage] = int(stop[index]), options[mode, index]
+    return costs

@@ -1,0 +1,153 @@
+"""Device groups that interleaved plans may run on: alike, and host after host."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import shared_bytes
+from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
+from stagecut.planner.network.layout import RECOMPUTE_MODES, Cut, plan_of
+from stagecut.planner.network.seating import Seat, seat_stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """An interleaved plan but for its layers: D equal device groups that take turns on D v stages."""
+
+    variant: Variant
+    placement: Placement
+    """Of every device group."""
+    num_groups: int
+    """D, which divides the number of micro-batches."""
+    groups_per_host: int
+    """How many a host has room for."""
+
+    @property
+    def num_stages(self) -> int:
+        """S = D v."""
+        return self.num_groups * self.variant.chunks
+
+    @property
+    def order(self) -> Interleaving:
+        """Order of the forwards and backwards of the device groups."""
+        return Interleaving(
+            num_devices=self.num_groups,
+            chunks=self.variant.chunks,
+            num_microbatches=self.variant.num_microbatches,
+        )
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Of the device groups; hosts are filled one after the other."""
+        return tuple(
+            Seat(placement=self.placement, opens=group % self.groups_per_host == 0) for group in range(self.num_groups)
+        )
+
+    @property
+    def hostings(self) -> tuple[Hosting, ...]:
+        """Where the device groups run."""
+        width = self.placement.num_hosts
+        firsts = (group // self.groups_per_host * width for group in range(self.num_groups))
+        return tuple(Hosting(placement=self.placement, hosts=tuple(range(first, first + width))) for first in firsts)
+
+
+def shapes_of(costs: CostModel, variant: Variant) -> Iterator[Shape]:
+    """Every shape of an interleaved variant, whether any layers fit or not.
+
+    Parameters
+    ----------
+    costs
+        Of the variant's share.
+    """
+    most = costs.problem.model.num_layers // variant.chunks
+    for placement, per_host, room in _equal_groups(costs, variant.micro_batch):
+        for num_groups in range(1, min(most, room, variant.num_microbatches) + 1):
+            if variant.num_microbatches % num_groups == 0:
+                yield Shape(variant=variant, placement=placement, num_groups=num_groups, groups_per_host=per_host)
+
+
+def floor_s(costs: CostModel, shape: Shape) -> float:
+    """No plan of the shape is faster: the sync rows of :mod:`planner.simulator.interleaved_bounds` on average.
+
+    Every device group works M micro-batches and ends with its tail; the sums over all groups are those
+    of the whole model, and for all-reduces no less than :meth:`StageCostModel.least_sync_s`.
+    """
+    variant, num_layers = shape.variant, costs.problem.model.num_layers
+    whole = costs.stage(
+        shape.placement,
+        micro_batch=variant.micro_batch,
+        recompute=RECOMPUTE_MODES[costs.problem.job.recompute][0],
+        start=0,
+        stop=num_layers,
+    )
+    work_s = variant.num_microbatches * (whole.forward_s + whole.backward_s)
+    return (float((work_s + whole.update_s)[0]) + costs.stages.least_sync_s(shape.placement)) / shape.num_groups
+
+
+def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Plan | None:
+    """The plan with these layers; None if a device group does not fit in memory in any allowed way.
+
+    Parameters
+    ----------
+    stops
+        First layer after each of the S stages.
+    """
+    modes = RECOMPUTE_MODES[costs.problem.job.recompute]
+    recompute = [modes[0]] * shape.num_groups
+    fits = _fits(costs, shape, stops, recompute)
+    if not all(fits) and len(modes) > 1:
+        recompute = [modes[0] if fitting else modes[1] for fitting in fits]
+        fits = _fits(costs, shape, stops, recompute)
+    return _plan(costs, shape, stops, recompute) if all(fits) else None
+
+
+def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> list[bool]:
+    """Whether every device group has the memory; asked before there is a plan, which takes long for many pipelines."""
+    micro_batch, placement = shape.variant.micro_batch, shape.placement
+    stages = [
+        costs.stage(placement, micro_batch=micro_batch, recompute=again, start=int(start), stop=int(stop))
+        for (start, stop), again in zip(itertools.pairwise((0, *stops)), itertools.cycle(recompute), strict=False)
+    ]
+    needed = shared_bytes(
+        shape.order,
+        np.concatenate([stage.static_bytes for stage in stages]),
+        np.concatenate([stage.saved_bytes for stage in stages]),
+        np.concatenate([stage.working_bytes for stage in stages]),
+    )
+    limit_bytes = costs.stages.device_type(placement).memory_bytes
+    return [bool(fitting) for fitting in (needed <= limit_bytes)[: shape.num_groups]]
+
+
+def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> Plan:
+    names = seat_stages(costs.cluster, shape.seats)
+    assert names is not None
+    groups = itertools.cycle(zip(names, recompute, strict=True))
+    cuts = [
+        Cut(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
+        for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
+    ]
+    return plan_of(costs, shape.variant, cuts)
+
+
+def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placement, int, int]]:
+    """Every device group, with how many of its kind a host and the whole class have room for."""
+    problem, cluster = costs.problem, costs.cluster
+    for index, server in enumerate(cluster.servers):
+        for island, devices in enumerate(server.islands):
+            for placement in groups_in_host(
+                problem, server_class=index, island=island, free=devices.count, micro_batch=micro_batch
+            ):
+                per_host = devices.count // placement.devices_per_host
+                yield placement, per_host, per_host * server.count
+        for num_hosts in range(2, server.count + 1):
+            for placement in groups_of_hosts(
+                problem, cluster, server_class=index, num_hosts=num_hosts, micro_batch=micro_batch
+            ):
+                yield placement, 1, server.count // num_hosts

@@ -1,0 +1,1 @@
+"""Planners of papers, one file each."""

@@ -1,0 +1,249 @@
+"""Alpa: stages on submeshes for the least latency of a pipeline, by a limit on the slowest stage.
+
+Zheng et al.: *Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*,
+OSDI 2022. Here its inter-operator program, the outer one, after the authors' published code.
+
+**Objective.** With t_i the seconds of one micro-batch on stage i, forward and backward, and B
+micro-batches per iteration:
+
+    T = sum over i of t_i  +  (B - 1) max over i of t_i.
+
+**Submeshes** of a cluster of servers with m devices each: 2^k < m devices of one server, or n whole
+servers. t(i, j, mesh, s) is the time of layers i .. j - 1 on a submesh in position s, 1 for the last
+stage, under the best intra-operator plan that fits in memory with s micro-batches in flight.
+
+**Recursion.** For a limit on the largest t_i, over positions s, first layers i and devices d,
+
+    F(s, i, d) = min over j, mesh with t(i, j, mesh, s) <= limit of t(i, j, mesh, s) + F(s - 1, j, d - |mesh|),
+
+and T = min over limits of min over s, d of F(s, 0, d) + (B - 1) limit. Alpa goes through the times of
+all stages as limits, upwards, until the limit alone makes T larger than the best one, and skips those
+closer than epsilon to the one before. As F(s, 0, d) never rises with the limit, F at the upper end and
+(B - 1) times the lower end bound T from below in an interval of limits. Here the interval with the
+least bound is halved next, until no bound is below the best T by more than epsilon: the same T, with
+fewer programs.
+
+Approximated here:
+
+- Equal servers, see :mod:`planner.solvers.papers.uniform.cluster`.
+- The intra-operator plan is the fastest choice of replicas and tensor parallelism that our costs have
+  for the devices of the submesh, in place of an integer program over sharded operators. Gradients are
+  summed once per iteration; t_i has that time divided by B. Recomputation follows the job.
+- T has no transfers between stages, as in the code.
+- The layers are those of the model's chain. Alpa makes fewer and larger ones of the operators first.
+- Alpa uses all devices, and gives them to the largest submeshes first. Here servers are filled in the
+  order of the pipeline, as a server holds a contiguous run of stages, and devices may stay idle, as
+  not every number of replicas divides a micro-batch. Several whole servers are a submesh only where
+  all servers are alike.
+- Every micro-batch size and number of identical pipelines is planned for by itself, and the simulator
+  picks among these plans. Alpa is given a micro-batch, and has replicas inside of stages only.
+- Schedule: 1F1B.
+"""
+
+import heapq
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import OwnObjective, Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import Bools, Floats
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
+from stagecut.planner.solvers.search.search import Search
+
+NAME = "alpa"
+OBJECTIVE = "latency, s"
+EPSILON = 1e-4
+"""Latencies closer than this, relative to the best one, are not told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """Stages of one pipeline."""
+
+    stops: tuple[int, ...]
+    groups: tuple[Group, ...]
+    stage_s: tuple[float, ...]
+    """t of every stage."""
+    num_microbatches: int
+
+    @property
+    def sum_s(self) -> float:
+        """Of one micro-batch through all stages."""
+        return sum(self.stage_s)
+
+    @property
+    def max_s(self) -> float:
+        """Of the slowest stage."""
+        return max(self.stage_s)
+
+    @property
+    def latency_s(self) -> float:
+        """T."""
+        return self.sum_s + (self.num_microbatches - 1) * self.max_s
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """Alpa's best plan for every micro-batch size and number of pipelines; proves nothing.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
+    """
+    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
+        if search.out_of_budget:
+            break
+        division = Alpa(variant, uniform).divide(search)
+        plan = None if division is None else uniform.plan(variant, division.stops, division.groups)
+        if division is not None and plan is not None:
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=division.latency_s))
+    return search.result(NAME, proves=False)
+
+
+class Alpa:
+    """The dynamic program for one variant."""
+
+    def __init__(self, variant: Variant, uniform: UniformCluster) -> None:
+        self._num_microbatches = variant.num_microbatches
+        self._per_server, self._num_devices = uniform.devices_per_server, uniform.num_devices
+        self._num_layers = uniform.costs.problem.model.num_layers
+        self._most_stages = min(self._num_layers, self._num_devices)
+        meshes = [Submesh(variant, uniform, size) for size in _sizes(uniform)]
+        self._meshes = [mesh for mesh in meshes if mesh.groups]
+
+    def divide(self, search: Search) -> Division | None:
+        """The stages with the least latency, within epsilon; None if none fit. Out of budget, the best ones so far."""
+        best, tie = self.within(math.inf, search), itertools.count()
+        if best is None:
+            return None
+        open_limits = [(0.0, next(tie), self._slowest_layer_s(), best)]
+        while open_limits and not search.out_of_budget:
+            bound_s, _, low_s, upper = heapq.heappop(open_limits)
+            if bound_s >= best.latency_s * (1 - EPSILON):
+                break
+            middle_s = (low_s + upper.max_s) / 2
+            for start_s, found in ((low_s, self.within(middle_s, search)), (middle_s, upper)):
+                if found is not None:
+                    best = min(best, found, key=lambda division: division.latency_s)
+                    bound_s = found.sum_s + (self._num_microbatches - 1) * start_s
+                    heapq.heappush(open_limits, (bound_s, next(tie), start_s, found))
+        return best
+
+    def within(self, limit_s: float, search: Search) -> Division | None:
+        """Stages with the least sum, none slower than a limit; None if there are none, or out of budget.
+
+        `least[s, i, d]` is F.
+        """
+        shape = (self._most_stages + 1, self._num_layers + 1, self._num_devices + 1)
+        least_s = np.full(shape, np.inf)
+        least_s[0, -1, 0] = 0.0
+        for position in range(1, self._most_stages + 1):
+            if search.out_of_budget:
+                return None
+            for mesh in self._meshes:
+                self._put_before(mesh, position, limit_s, rest_s=least_s[position - 1], total_s=least_s[position])
+            self._close_servers(least_s[position])
+            if np.isinf(least_s[position]).all():
+                break
+        position, used = divmod(int(np.argmin(least_s[:, 0, :])), self._num_devices + 1)
+        return None if np.isinf(least_s[position, 0, used]) else self._division(least_s, position, used, limit_s)
+
+    def _put_before(self, mesh: "Submesh", position: int, limit_s: float, *, rest_s: Floats, total_s: Floats) -> None:
+        """Lower F by stages on a submesh that stand before what is known of the position after; both (L + 1, D + 1)."""
+        quick = mesh.times_s(position) <= limit_s
+        starts, stops = np.nonzero(quick)
+        free_s = np.where(mesh.can_begin, rest_s, np.inf)[:, : self._num_devices + 1 - mesh.size]
+        if len(starts) == 0 or np.isinf(free_s).all():
+            return
+        times_s = np.where(quick, mesh.times_s(position), np.inf)
+        for length in range(1, int((stops - starts).max()) + 1):
+            own_s = total_s[: self._num_layers + 1 - length, mesh.size :]
+            np.minimum(own_s, times_s.diagonal(length)[:, None] + free_s[length:], out=own_s)
+
+    def _close_servers(self, total_s: Floats) -> None:
+        """Devices left over in a server may stay idle: where servers end, the least of any number used in the last."""
+        for last in range(self._per_server, self._num_devices + 1, self._per_server):
+            total_s[:, last] = total_s[:, last - self._per_server + 1 : last + 1].min(axis=1)
+
+    def _division(self, least_s: Floats, position: int, used: int, limit_s: float) -> Division:
+        """The stages behind a value of F, first stage first."""
+        stops, groups, stage_s, start = list[int](), list[Group](), list[float](), 0
+        while position > 0:
+            mesh, stop, before = self._first_stage(least_s, position, used, start, limit_s)
+            stops.append(stop)
+            groups.append(mesh.fastest_group(start, stop, position))
+            stage_s.append(float(mesh.times_s(position)[start, stop]))
+            position, used, start = position - 1, before, stop
+        return Division(
+            stops=tuple(stops),
+            groups=tuple(groups),
+            stage_s=tuple(stage_s),
+            num_microbatches=self._num_microbatches,
+        )
+
+    def _first_stage(
+        self, least_s: Floats, position: int, used: int, start: int, limit_s: float
+    ) -> tuple["Submesh", int, int]:
+        """The submesh, the stop, and the devices used by the stages after it."""
+        total_s = least_s[position, start, used]
+        idle = self._per_server if used % self._per_server == 0 else 1
+        for mesh, end in itertools.product(self._meshes, range(used, used - idle, -1)):
+            before = end - mesh.size
+            if before >= 0 and mesh.can_begin[before]:
+                times_s = mesh.times_s(position)[start]
+                good = (times_s <= limit_s) & (times_s + least_s[position - 1, :, before] == total_s)
+                if good.any():
+                    return mesh, int(np.argmax(good)), before
+        raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
+
+    def _slowest_layer_s(self) -> float:
+        """No plan has a smaller maximum than the time of any layer by itself."""
+        alone_s = [mesh.times_s(1).diagonal(1) for mesh in self._meshes]
+        return float(np.min(alone_s, axis=0).max())
+
+
+class Submesh:
+    """So many devices for a stage, with the times of all stages on them."""
+
+    def __init__(self, variant: Variant, uniform: UniformCluster, size: int) -> None:
+        self.size = size
+        groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices == size)
+        self.groups = sorted(groups, key=lambda group: group.tensor_parallel)
+        """Every way to use all of them, most replicas first; none if the job allows none."""
+        self.can_begin = self._beginnings(uniform)
+        """For every number of devices used by the stages after it, whether the next ones can be these; (D + 1,)."""
+        self._num_microbatches = variant.num_microbatches
+        self._intervals = {group: uniform.intervals(variant, group) for group in self.groups}
+        self._times: dict[int, Floats] = {}
+
+    def times_s(self, position: int) -> Floats:
+        """Of every stage [start, stop) in a position under its fastest group: t, shape (L + 1, L + 1); or infinity."""
+        depth = min(position, self._num_microbatches)
+        if depth not in self._times:
+            self._times[depth] = np.min([self._group_times_s(group, depth) for group in self.groups], axis=0)
+        return self._times[depth]
+
+    def fastest_group(self, start: int, stop: int, position: int) -> Group:
+        """The first one that attains t."""
+        depth = min(position, self._num_microbatches)
+        return min(self.groups, key=lambda group: self._group_times_s(group, depth)[start, stop])
+
+    def _group_times_s(self, group: Group, depth: int) -> Floats:
+        fitting = self._intervals[group].fitting(depth)
+        return fitting.forward_s + fitting.backward_s + fitting.sync_s / self._num_microbatches
+
+    def _beginnings(self, uniform: UniformCluster) -> Bools:
+        used_in_server = np.arange(uniform.num_devices + 1) % uniform.devices_per_server
+        can_begin: Bools = (used_in_server == 0) | (used_in_server + self.size <= uniform.devices_per_server)
+        return can_begin
+
+
+def _sizes(uniform: UniformCluster) -> list[int]:
+    """Devices of each kind of submesh."""
+    width = uniform.devices_per_server
+    parts = itertools.takewhile(lambda size: size < width, (2**power for power in itertools.count()))
+    return [*parts, *(servers * width for servers in range(1, uniform.most_servers_per_stage + 1))]

@@ -1,0 +1,1 @@
+"""The two steps of AutoPipe and AutoPipe-H: balanced partition, then device mapping."""

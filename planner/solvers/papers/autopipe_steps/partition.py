@@ -1,0 +1,212 @@
+"""AutoPipe's partition of a chain of layers into pipeline stages: balanced first, then searched.
+
+1. The partition whose slowest stage is fastest, by a dynamic programme over boundaries n and stages k,
+   with W the forward and backward seconds of the layers before a boundary:
+
+       t(k, n) = min over r < n of max( t(k-1, r), W_k(n) - W_k(r) )
+
+   rebuilt from the last stage with the smallest r that attains the value, so that late stages are heavy.
+2. A breadth-first search from there, no partition twice; :mod:`planner.solvers.papers.autopipe_steps.time` gives the
+   time and the critical stage of each. From every partition,
+   - stages after the critical one take over first layers of their successors while these are so slow
+     that the critical stage would wait for them;
+   - the critical stage gives its first layer to the stages before it, which are balanced anew;
+   - or its last layer to the stage after it, and is balanced anew with all before it, unless a later
+     stage becomes critical.
+   A partition whose critical stage is the first one leads nowhere. The first of the fastest is returned.
+
+Source: see :mod:`planner.solvers.papers.autopipe_steps.time`. There all devices are alike; here each stage has times
+of its own, and with equal ones this is the published algorithm. No stage is ever left without layers.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.solvers.papers.autopipe_steps.time import TOLERANCE, StageTimes, timings
+from stagecut.planner.solvers.search.options import StopCheck
+
+MAX_PARTITIONS = 500
+"""No more partitions are put in the queue of one search."""
+
+Stops = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Partition:
+    """Layers of p stages."""
+
+    stops: Ints
+    """First layer after each stage, shape (p,)."""
+    seconds: float
+    """Of one iteration, in AutoPipe's model."""
+
+
+def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = lambda: False) -> Partition:
+    """The fastest partition met, in AutoPipe's model of time.
+
+    Parameters
+    ----------
+    stopped
+        Asked between partitions whether to go on with the best one so far.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer layers than stages.
+    """
+    clock, balance = _Clock(times, num_microbatches), _Balance(times)
+    start = balance.stops(times.num_stages, times.num_layers)
+    queue, seen, best, best_s = deque([start]), {start}, start, clock.seconds(start)
+    while queue and not stopped():
+        stops = queue.popleft()
+        for candidate in (stops, *_rebalanced(clock, stops)):
+            seconds = clock.seconds(candidate)
+            if seconds < best_s * (1 - TOLERANCE):
+                best, best_s = candidate, seconds
+        for moved in _moved(clock, balance, stops):
+            if moved not in seen and len(seen) < MAX_PARTITIONS:
+                seen.add(moved)
+                queue.append(moved)
+    return Partition(stops=np.array(best), seconds=float(best_s))
+
+
+def balanced_stops(times: StageTimes) -> Ints:
+    """The first step alone: stops of the partition whose slowest stage is fastest, shape (p,).
+
+    Raises
+    ------
+    ValueError
+        If there are fewer layers than stages.
+    """
+    return np.array(_Balance(times).stops(times.num_stages, times.num_layers))
+
+
+class _Clock:
+    """Times partitions, each once."""
+
+    def __init__(self, times: StageTimes, num_microbatches: int) -> None:
+        self.times, self.num_microbatches = times, num_microbatches
+        self.tolerance_s = TOLERANCE * float(times.work_s[:, -1].max())
+        self._known: dict[Stops, tuple[float, int]] = {}
+
+    def seconds(self, stops: Stops) -> float:
+        """Of one iteration."""
+        return self._timing(stops)[0]
+
+    def critical(self, stops: Stops) -> int:
+        """The critical stage."""
+        return self._timing(stops)[1]
+
+    def _timing(self, stops: Stops) -> tuple[float, int]:
+        if stops not in self._known:
+            timing = timings(self.times, np.array([stops]), self.num_microbatches)
+            self._known[stops] = float(timing.seconds[0]), int(timing.critical[0])
+        return self._known[stops]
+
+
+class _Balance:
+    """Tables of the first step, for the first k stages and the first n layers."""
+
+    def __init__(self, times: StageTimes) -> None:
+        self._work_s = times.work_s
+        self._tolerance_s = TOLERANCE * float(self._work_s[:, -1].max())
+        self._slowest_s = np.full((times.num_stages + 1, times.num_layers + 1), np.inf)
+        self._slowest_s[0, 0] = 0.0
+        for stage in range(times.num_stages):
+            self._slowest_s[stage + 1, 1:] = self._choices_s(stage).min(axis=0)[1:]
+
+    def stops(self, num_stages: int, num_layers: int) -> Stops:
+        """Of the first stages on the first layers.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer layers than stages.
+        """
+        if num_layers < num_stages:
+            raise ValueError(f"{num_layers} layers are too few for {num_stages} stages")
+        stops, stop = list[int](), num_layers
+        for stage in range(num_stages - 1, -1, -1):
+            stops.append(stop)
+            slowest_s = np.maximum(self._slowest_s[stage, :stop], self._own_s(stage, stop))
+            stop = int(np.argmax(slowest_s <= self._slowest_s[stage + 1, stop] + self._tolerance_s))
+        return tuple(reversed(stops))
+
+    def _own_s(self, stage: int, stop: int) -> Floats:
+        """Of a stage with every start below its stop."""
+        own_s: Floats = self._work_s[stage, stop] - self._work_s[stage, :stop]
+        return own_s
+
+    def _choices_s(self, stage: int) -> Floats:
+        """The slowest of this stage and those before it, for every start and stop, shape (L + 1, L + 1)."""
+        work_s = self._work_s[stage]
+        choices_s: Floats = np.maximum(self._slowest_s[stage][:, None], work_s - work_s[:, None])
+        choices_s[np.tril_indices(len(work_s))] = np.inf
+        return choices_s
+
+
+def _rebalanced(clock: _Clock, stops: Stops) -> Iterator[Stops]:
+    """Partitions with other layers behind the critical stage, each with one layer moved forward.
+
+    The stages behind, up to one, must not take longer than the critical one takes for as many
+    backwards, but for what stages in between were allowed already.
+    """
+    times, critical, allowed_s = clock.times, clock.critical(stops), 0.0
+    last = critical + 1
+    while last < times.num_stages:
+        if clock.critical(stops) != critical:
+            return
+        yield stops
+        work_s, backward_s = _own_work(times, stops), _own_backward(times, stops, critical)
+        excess_s = np.cumsum(work_s[critical + 1 :]) - np.arange(1, times.num_stages - critical) * backward_s
+        if excess_s[last - critical - 1] <= allowed_s + clock.tolerance_s:
+            last += 1
+            continue
+        taker = next((s for s in range(critical + 1, last) if _can_take(clock, stops, work_s, s, critical)), None)
+        if taker is None:
+            return
+        stops = (*stops[:taker], stops[taker] + 1, *stops[taker + 1 :])
+        allowed_s = max(allowed_s, float(excess_s[taker - critical - 1]))
+        last = taker + 1
+    yield stops
+
+
+def _can_take(clock: _Clock, stops: Stops, work_s: Floats, stage: int, critical: int) -> bool:
+    """Whether a stage stays faster than the critical one with a layer of the next stage, which keeps another."""
+    times, stop = clock.times, stops[stage]
+    if stops[stage + 1] - stop < 2:
+        return False
+    layer_s = times.work_s[stage, stop + 1] - times.work_s[stage, stop]
+    receive_s = times.transfer_s[critical - 1, stops[critical - 1]] if critical > 0 else 0.0
+    more_s = work_s[stage] + times.transfer_s[stage, stop] + layer_s
+    return bool(work_s[critical] + receive_s > more_s + clock.tolerance_s)
+
+
+def _moved(clock: _Clock, balance: _Balance, stops: Stops) -> Iterator[Stops]:
+    """Partitions whose critical stage has given away its first or its last layer."""
+    critical, last_stage = clock.critical(stops), len(stops) - 1
+    if critical == 0:
+        return
+    start, stop = stops[critical - 1], stops[critical]
+    if stop - start > 1:
+        yield (*balance.stops(critical, start + 1), *stops[critical:])
+    if critical < last_stage and stop - 1 > critical:
+        moved = (*balance.stops(critical + 1, stop - 1), *stops[critical + 1 :])
+        if clock.critical(moved) <= critical:
+            yield moved
+
+
+def _own_work(times: StageTimes, stops: Stops) -> Floats:
+    """F + B of each stage, shape (p,)."""
+    row, last = np.arange(len(stops)), np.array(stops)
+    own_s: Floats = times.work_s[row, last] - times.work_s[row, np.concatenate(([0], last[:-1]))]
+    return own_s
+
+
+def _own_backward(times: StageTimes, stops: Stops, stage: int) -> float:
+    start = stops[stage - 1] if stage else 0
+    return float(times.backward_s[stage, stops[stage]] - times.backward_s[stage, start])

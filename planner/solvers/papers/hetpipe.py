@@ -1,0 +1,319 @@
+"""HetPipe's partition of a model over a virtual worker, as a program in PuLP.
+
+Park et al., "HetPipe", USENIX ATC 2020: a virtual worker (VW) is one pipeline on k GPUs, possibly of
+different types, with N_m minibatches in flight; several VWs train the same model data parallel. How it
+cuts the model is put here as we know it, unchecked against the paper's text: one stage on each GPU; the
+first stage holds N_m minibatches, the last one only one; of the cuts that fit, the one whose slowest
+stage is the fastest, for N_m = 1, 2, ... while any fits.
+
+Sets
+    q in 1 .. k             stages, each with its GPU, first one first
+    (i, j), 0 <= i < j <= L runs of layers [i, j)
+
+Parameters; in the program, times are divided by the largest
+    a[q,i,j]                seconds of stage q with layers [i, j): forward and backward of one minibatch
+                            on its GPU, the activations received over boundary i, the gradients
+                            received over boundary j
+    fits[q,i,j]             whether the stage has memory for as many minibatches as it holds
+
+Variables
+    x[q,i,j] binary         stage q has the layers [i, j); only where it fits
+    T                       the slowest stage
+
+Objective: min T
+
+Constraints
+    sum of x[q,.,.] = 1                     for every q
+    sum of a[q,i,j] x[q,i,j] <= T           for every q
+    sum of x[q,.,j] = sum of x[q+1,j,.]     for every q < k and j
+
+The first run begins at layer 0, the last one ends at layer L. To keep the program small, bisection
+finds a limit such that T is not above it, and less than 0.1 % below: runs longer than that, and runs on
+no way from layer 0 to L, are left out beforehand.
+
+Approximated here: the formulation is ours, solved by HiGHS. The paper's VWs push to a parameter server
+and may run ahead of each other (wave synchronous parallelism); here pipelines flush and all-reduce once
+per iteration, under 1F1B or eager 1F1B. So a minibatch is a micro-batch, a stage holds the smaller of
+N_m and its warm-up depth, and the N_m of a plan that is run is the warm-up depth of its first stage;
+cuts for smaller N_m are offered where they fit as well. Recomputation is the job's choice: a run that
+fits only so takes as much longer. The order of a VW's GPUs is left open: every order of server classes
+is tried, 24 at most, hosts of a class and GPUs of a host side by side.
+
+Of the paper's allocations of four nodes with four GPUs each, *equal distribution* (ED: each VW has a
+GPU of each node) is a share of the cluster among identical pipelines; *node partition* (NP: each VW
+has a node of its own) is one where the nodes are alike. NP on nodes that differ, and the *hybrid*
+(HD: VWs of two kinds), make pipelines that differ, and are left out. k is every size of a share.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pulp
+from numpy.typing import NDArray
+
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import OwnObjective, Result
+from stagecut.planner.core.schedule import Schedule, warmup_depth
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.network.layout import assemble
+from stagecut.planner.network.seating import Seat, seats_host_by_host
+from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.search.pulp_highs import highs
+from stagecut.planner.solvers.search.refusals import require_schedules, require_single_devices
+from stagecut.planner.solvers.search.search import Search
+
+NAME = "hetpipe"
+OBJECTIVE = "slowest partition of a virtual worker, s"
+SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
+MOST_ORDERS = 24
+"""Of server classes: all of them up to four classes."""
+TOLERANCE = 1e-9
+"""Relative: sums of the same stages count as equal."""
+PRECISION, GAP = 1e-3, 1e-4
+"""Relative: of the limits known before a program is solved, and at which it is solved (the default of CPLEX)."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """The partitions of all virtual workers, the fastest by simulation; proves nothing.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows neither 1F1B nor eager 1F1B, or no stages of a single device.
+    """
+    variants = _variants(problem)
+    tables = StageTables(search.costs)
+    known: dict[_Key, Partition | None] = {}
+    for variant in variants:
+        for partition in _partitions(search, tables, variant, known):
+            seated = partition.worker.seated
+            plan = assemble(search.costs.of(variant.share), variant, seated.layout(partition.stops))
+            if plan is not None:
+                search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=partition.seconds))
+        if search.out_of_budget:
+            break
+    return search.result(NAME, proves=False)
+
+
+class Worker:
+    """A virtual worker: one device for each stage, in order.
+
+    Parameters
+    ----------
+    variant
+        Only its share and micro-batch size matter for the times.
+    """
+
+    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[Seat]) -> None:
+        self.seated = SeatedStages(tables, variant, seats)
+        self._tables = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
+        nothing = np.zeros((1, self.seated.num_layers + 1))
+        self._received_s = np.vstack([nothing, self.seated.transfer_s, nothing])
+
+    @property
+    def num_stages(self) -> int:
+        """Of devices and stages, k."""
+        return self.seated.num_stages
+
+    def seconds(self, stage: int, start: Ints, stop: Ints, *, in_flight: int) -> Floats:
+        """a[q,i,j], recomputation included; infinite where the run is empty or does not fit.
+
+        Parameters
+        ----------
+        start, stop
+            Of any shapes that broadcast.
+        in_flight
+            Minibatches that the stage holds.
+        """
+        table, forward_s, work_s = self._tables[stage], self.seated.forward_s[stage], self.seated.work_s[stage]
+        recompute = start < table.plain.starts(in_flight)[stop]
+        fits = (start < stop) & (~recompute | (start >= table.recomputing.starts(in_flight)[stop]))
+        taken_s = (
+            (work_s[stop] - work_s[start])
+            + np.where(recompute, forward_s[stop] - forward_s[start], 0.0)
+            + self._received_s[stage][start]
+            + self._received_s[stage + 1][stop]
+        )
+        return np.where(fits, taken_s, np.inf)
+
+    def slowest_s(self, stops: Ints, in_flight: Sequence[int]) -> float:
+        """The slowest stage of a cut, stops of shape (k,); infinite where one does not fit."""
+        starts = np.concatenate(([0], stops[:-1]))
+        cut = zip(range(self.num_stages), starts, stops, in_flight, strict=True)
+        return max(float(self.seconds(q, start, stop, in_flight=held)) for q, start, stop, held in cut)
+
+    def all_seconds(self, in_flight: Sequence[int]) -> Floats:
+        """a[q,i,j] of every run, shape (k, L + 1, L + 1)."""
+        start, stop = np.ogrid[: self.seated.num_layers + 1, : self.seated.num_layers + 1]
+        return np.stack([self.seconds(q, start, stop, in_flight=held) for q, held in enumerate(in_flight)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The best cut for some number of minibatches in flight."""
+
+    worker: Worker
+    stops: Ints
+    """Shape (k,)."""
+    seconds: float
+    """Of the slowest stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Runs of layers that stages may have, each of shape (n,)."""
+
+    stage: Ints
+    start: Ints
+    stop: Ints
+    seconds: Floats
+    """Relative to a scale."""
+
+
+_Key = tuple[Share, int, tuple[int, ...]]
+"""Share, micro-batch size, minibatches held by each stage."""
+
+
+def bracket(seconds: Floats) -> tuple[float, float]:
+    """Two limits close to each other, only the larger one with a cut whose stages keep to it; infinite if none fits.
+
+    Parameters
+    ----------
+    seconds
+        Of every run, shape (k, L + 1, L + 1).
+    """
+    if not on_a_way(np.isfinite(seconds)).any():
+        return math.inf, math.inf
+    if on_a_way(seconds <= 0).any():
+        return 0.0, 0.0
+    low_s, high_s = 0.0, float(seconds[np.isfinite(seconds)].max())
+    while high_s - low_s > PRECISION * high_s:
+        middle_s = (low_s + high_s) / 2
+        if on_a_way(seconds <= middle_s).any():
+            high_s = middle_s
+        else:
+            low_s = middle_s
+    return low_s, high_s
+
+
+def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> Ints | None:
+    """Stops of a cut whose slowest stage is the fastest, shape (k,); None if the budget does not last.
+
+    Parameters
+    ----------
+    seconds
+        Of every run, shape (k, L + 1, L + 1).
+    low_s, high_s
+        See :func:`bracket`.
+    """
+    stage, start, stop = np.nonzero(on_a_way(seconds <= high_s))
+    scale_s = max(high_s, 1e-300)
+    runs = Runs(stage=stage, start=start, stop=stop, seconds=seconds[stage, start, stop] / scale_s)
+    program, choices = _program(len(seconds), runs, least=low_s / scale_s)
+    program.solve(highs(search, search.seconds_left, gap=GAP))
+    search.count("programs solved")
+    taken = np.array([choice.varValue is not None and choice.varValue > 0.5 for choice in choices])
+    return stop[taken] if np.count_nonzero(taken) == len(seconds) else None
+
+
+def on_a_way(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The runs on a way from layer 0 to layer L with one run of every stage, shape (k, L + 1, L + 1)."""
+    num_stages, num_nodes, _ = allowed.shape
+    reached, leading = np.zeros((2, num_stages + 1, num_nodes), dtype=bool)
+    reached[0, 0] = leading[num_stages, -1] = True
+    for stage in range(num_stages):
+        reached[stage + 1] = allowed[stage][reached[stage]].any(axis=0)
+        last = num_stages - 1 - stage
+        leading[last] = allowed[last][:, leading[last + 1]].any(axis=1)
+    on_way: NDArray[np.bool_] = allowed & reached[:-1, :, None] & leading[1:, None, :]
+    return on_way
+
+
+def _variants(problem: Problem) -> list[Variant]:
+    """Those that virtual workers can run."""
+    require_schedules(problem, NAME, SCHEDULES)
+    require_single_devices(problem, NAME)
+    variants = [
+        variant
+        for variant in problem.variants
+        if variant.schedule in SCHEDULES and problem.job.allows_replicas(1, variant.micro_batch)
+    ]
+    if not variants:
+        raise UnsupportedError(
+            f"solver {NAME!r}: each of its stages has a single device, and the job asks for more replicas; allow 1"
+        )
+    return variants
+
+
+def _partitions(
+    search: Search, tables: StageTables, variant: Variant, known: dict[_Key, Partition | None]
+) -> Iterator[Partition]:
+    """The best one for every N_m while any fits; one that stays the best is not repeated."""
+    workers = list(_workers(search, tables, variant))
+    if not workers:
+        return
+    depths = [int(depth) for depth in workers[0].seated.depth]
+    best: Partition | None = None
+    for num_in_flight in range(1, warmup_depth(variant.schedule, len(depths), variant.num_microbatches) + 1):
+        in_flight = tuple(min(num_in_flight, depth) for depth in depths)
+        if best is not None and best.worker.slowest_s(best.stops, in_flight) <= best.seconds * (1 + TOLERANCE):
+            # More in flight never makes another cut faster.
+            continue
+        key = (variant.share, variant.micro_batch, in_flight)
+        if key not in known:
+            known[key] = _best_partition(search, workers, in_flight)
+        best = known[key]
+        if best is None or search.out_of_budget:
+            return
+        yield best
+
+
+def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequence[int]) -> Partition | None:
+    """Over all orders of the devices; one has to be 0.1 % faster to take the place of another."""
+    brackets = [
+        (*bracket(worker.all_seconds(in_flight)), index)
+        for index, worker in enumerate(workers)
+        if not search.out_of_budget
+    ]
+    best: Partition | None = None
+    for low_s, high_s, index in sorted(brackets):
+        least_s = math.inf if best is None else best.seconds * (1 - PRECISION)
+        if low_s >= least_s or search.out_of_budget:
+            break
+        worker = workers[index]
+        stops = best_stops(search, worker.all_seconds(in_flight), low_s, high_s)
+        if stops is not None and (seconds := worker.slowest_s(stops, in_flight)) < least_s:
+            best = Partition(worker=worker, stops=stops, seconds=seconds)
+    return best
+
+
+def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[Worker]:
+    """The share of one pipeline in every order of its server classes; none with more devices than layers."""
+    cluster = search.costs.of(variant.share).cluster
+    if cluster.num_devices <= tables.num_layers:
+        for order in itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS):
+            yield Worker(tables, variant, seats_host_by_host(cluster, order))
+
+
+def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+    """The program over runs, and their variables in order; `least` is a lower bound of T."""
+    program = pulp.LpProblem("hetpipe", pulp.LpMinimize)
+    slowest = program.add_variable("T", lowBound=least)
+    choices = [program.add_variable(f"x_{run}", cat=pulp.LpBinary) for run in range(len(runs.stage))]
+    program += slowest
+    for stage in range(num_stages):
+        own = np.flatnonzero(runs.stage == stage)
+        program += pulp.lpSum(choices[run] for run in own) == 1
+        program += pulp.lpSum(float(runs.seconds[run]) * choices[run] for run in own) <= slowest
+        following = np.flatnonzero(runs.stage == stage + 1)
+        for layer in np.unique(runs.stop[own]) if len(following) else ():
+            ending = (choices[run] for run in own[runs.stop[own] == layer])
+            beginning = (choices[run] for run in following[runs.start[following] == layer])
+            program += pulp.lpSum(ending) == pulp.lpSum(beginning)
+    return program, choices

@@ -1,0 +1,260 @@
+"""Device groups of bounded variance, layers balanced over them, an estimate to rank: after Metis.
+
+Um et al., "Metis: Fast Automatic Distributed Training on Heterogeneous GPUs", USENIX ATC 2024. We could
+not read the paper; what follows is what its published code (SamsungLabs/Metis) does, and everything
+else is ours.
+
+- *Order of devices*: every order of the device types, all devices of a type together.
+- *Device groups*: for every number of stages S, n devices are dealt out in that order in groups of
+  powers of two, each of at least v n / S, the sizes then permuted; v = 0.5 bounds their variance. Equal
+  sizes move together where permutations would be too many.
+- *Inside a stage*: all devices are replicas at first (tensor parallelism 1). As long as the layers do
+  not fit, one stage at a time halves its replicas and doubles its tensor parallelism.
+- *Layers*: in proportion to the speed of the groups, and less where memory is short.
+- *Estimate* of M micro-batches, W_s = F_s + B_s of stage s, c_s its transfer, g_s its all-reduce and step:
+
+      (M - 1) max W_s + sum W_s + sum of 2 c_s + max g_s
+
+  The estimate ranks all of this, over every number of micro-batches.
+
+Approximated here: a group of unlike devices, to which Metis deals out uneven parts of a micro-batch, is
+not in the search space and left out, and so is one that straddles servers without filling them. Sizes
+that are equal always move together; at most six ways to deal out the devices for each S, the most
+even first, and 128 groupings for each variant, evenly from all, are looked at. Layers are cut by
+:mod:`planner.solvers.heuristic.balance`, within the memory of the simulated plan; stages on equal groups change
+together, those with the most replicas first. Replicas divide the micro-batch, so more of them are had as identical
+pipelines. The three plans of each variant with the least estimates are simulated, under any schedule
+but interleaved, and the fastest one is returned.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import OwnObjective, Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.plan_costs import Ints
+from stagecut.planner.network.layout import assemble
+from stagecut.planner.network.seating import Seat
+from stagecut.planner.solvers.heuristic.balance import balanced
+from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.search.refusals import require_schedules
+from stagecut.planner.solvers.search.search import Search
+
+NAME = "metis-like"
+OBJECTIVE = "estimated iteration time, s"
+SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
+VARIANCE = 0.5
+"""Least size of a device group, relative to an equal part of the devices."""
+MOST_ORDERS, MOST_DEALS, MOST_SIZES = 24, 6, 4
+"""Orders of server classes; ways to deal out devices to S stages; sizes in one of them that are permuted."""
+MOST_GROUPINGS, MOST_STAGES, NUM_SIMULATED = 128, 2500, 3
+"""Of each variant: device groupings, stages of all of these, and plans that are simulated."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """The fastest of the plans with the least estimates; proves nothing.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans only.
+    """
+    require_schedules(problem, NAME, SCHEDULES)
+    tables, known = StageTables(search.costs), dict[Share, list[Grouping]]()
+    # Under GPipe the fewest plans fit.
+    for variant in sorted(problem.variants, key=lambda variant: variant.schedule is Schedule.GPIPE):
+        if search.out_of_budget:
+            break
+        if variant.schedule in SCHEDULES:
+            if variant.share not in known:
+                cluster = search.costs.of(variant.share).cluster
+                known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
+            drafts = _drafts(search, tables, variant, known[variant.share])
+            _offer_best(search, sorted(drafts, key=lambda draft: draft.seconds))
+    return search.result(NAME, proves=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceGroup:
+    """Devices for one stage: of one island, or of whole hosts."""
+
+    server_class: int
+    island: int
+    num_hosts: int
+    num_devices: int
+    opens: bool
+    """Whether the stage before is on other hosts."""
+
+    def seat(self, tensor_parallel: int) -> Seat:
+        """All devices at work, with that degree of tensor parallelism."""
+        placement = Placement(
+            server_class=self.server_class,
+            island=self.island,
+            num_hosts=self.num_hosts,
+            replicas=self.num_devices // tensor_parallel,
+            tensor_parallel=tensor_parallel,
+        )
+        return Seat(placement=placement, opens=self.opens)
+
+
+Grouping = tuple[DeviceGroup, ...]
+"""Groups of all stages, first stage first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Layers on device groups, with the estimate."""
+
+    seated: SeatedStages
+    stops: Ints
+    """Shape (S,)."""
+    seconds: float
+
+
+def deals(num_devices: int, num_stages: int) -> Iterator[tuple[int, ...]]:
+    """Rising powers of two, each of at least v n / S, one for each stage, n in all; the most even first."""
+    return _deals(num_devices, num_stages, VARIANCE * num_devices / num_stages)
+
+
+def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
+    """Device groups over all devices, by number of stages."""
+    orders = list(itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS))
+    for num_stages in range(1, min(cluster.num_devices, most_stages) + 1):
+        for sizes in itertools.islice(deals(cluster.num_devices, num_stages), MOST_DEALS):
+            for order, permuted in itertools.product(orders, _permutations(sizes)):
+                grouping = _laid_out(cluster, order, permuted)
+                if grouping is not None:
+                    yield grouping
+
+
+def estimated_s(seated: SeatedStages, stops: Ints) -> float:
+    """Estimate of the iteration time of one cut, stops of shape (S,)."""
+    costs = seated.costs(stops[None])
+    work_s = costs.forward_s + costs.backward_s
+    waiting_s = (seated.variant.num_microbatches - 1) * work_s.max()
+    return float(waiting_s + work_s.sum() + 2 * costs.transfer_s.sum() + costs.tail_s.max())
+
+
+def _deals(left: int, num_stages: int, least: float) -> Iterator[tuple[int, ...]]:
+    if num_stages == 0:
+        yield ()
+        return
+    for power in range((left // num_stages).bit_length() - 1, -1, -1):
+        size = 1 << power
+        if size < least:
+            return
+        units, rest = divmod(left - size, size)
+        # Later sizes are multiples of this one; so many make up the rest exactly if that is so.
+        if rest == 0 and units.bit_count() <= num_stages - 1 <= units:
+            for later in _deals(left - size, num_stages - 1, size):
+                yield (size, *later)
+
+
+def _permutations(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Every order of the sizes, equal ones together."""
+    runs = [tuple(run) for _, run in itertools.groupby(sizes)]
+    if len(runs) > MOST_SIZES:
+        return [tuple(sizes)]
+    return [tuple(itertools.chain.from_iterable(order)) for order in itertools.permutations(runs)]
+
+
+def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> Grouping | None:
+    """Groups of these sizes on one device after another; None if one is neither inside an island nor whole hosts."""
+    islands = [
+        (index, island, group.count)
+        for index in order
+        for _ in range(cluster.servers[index].count)
+        for island, group in enumerate(cluster.servers[index].islands)
+    ]
+    groups, at, used = list[DeviceGroup](), 0, 0
+    for size in sizes:
+        index, island, count = islands[at]
+        num_hosts = max(1, size // count)
+        spanned = {(server_class, number) for server_class, number, _ in islands[at : at + num_hosts]}
+        whole = used == 0 and size == num_hosts * count and spanned == {(index, 0)}
+        if used + size > count and not whole:
+            return None
+        opens = used == 0 and island == 0
+        groups.append(
+            DeviceGroup(server_class=index, island=island, num_hosts=num_hosts, num_devices=size, opens=opens)
+        )
+        at, used = (at + num_hosts, 0) if used + size >= count else (at, used + size)
+    return tuple(groups)
+
+
+def _thinned(found: list[Grouping]) -> list[Grouping]:
+    """At most so many, evenly from all."""
+    num_stages = sum(map(len, found))
+    return found[:: max(1, math.ceil(len(found) / MOST_GROUPINGS), math.ceil(num_stages / MOST_STAGES))]
+
+
+def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequence[Grouping]) -> Iterator[Draft]:
+    """On each grouping, for the smallest degrees of tensor parallelism with which the layers fit."""
+    for grouping in found:
+        if search.out_of_budget:
+            return
+        strategies = list(_strategies(search.problem, variant.micro_batch, grouping))
+        draft = _first_fitting(search, tables, variant, grouping, strategies)
+        if draft is not None:
+            yield draft
+
+
+def _first_fitting(
+    search: Search, tables: StageTables, variant: Variant, grouping: Grouping, strategies: Sequence[Sequence[int]]
+) -> Draft | None:
+    """The draft for the first degrees with which the layers fit; None too if they do not with the last ones."""
+
+    def draft(degrees: Sequence[int]) -> Draft | None:
+        seats = [group.seat(degree) for group, degree in zip(grouping, degrees, strict=True)]
+        seated = SeatedStages(tables, variant, seats)
+        stops = balanced(seated)
+        search.count("partitions balanced")
+        return None if stops is None else Draft(seated=seated, stops=stops, seconds=estimated_s(seated, stops))
+
+    for number, degrees in enumerate(strategies):
+        if number == 1 and draft(strategies[-1]) is None:
+            # The largest degrees need the least memory.
+            return None
+        found = draft(degrees)
+        if found is not None:
+            return found
+    return None
+
+
+def _strategies(problem: Problem, micro_batch: int, grouping: Grouping) -> Iterator[list[int]]:
+    """Degrees of tensor parallelism of all stages, smallest first; always the groups with the most replicas go on."""
+    choices = {group.seat(1).placement: _degrees(problem, micro_batch, group) for group in grouping}
+    if not all(choices.values()):
+        return
+    taken = {kind: allowed.pop(0) for kind, allowed in choices.items()}
+    yield [taken[group.seat(1).placement] for group in grouping]
+    while any(choices.values()):
+        movable = [kind for kind, allowed in choices.items() if allowed]
+        kind = max(movable, key=lambda placement: placement.replicas // taken[placement])
+        taken[kind] = choices[kind].pop(0)
+        yield [taken[group.seat(1).placement] for group in grouping]
+
+
+def _degrees(problem: Problem, micro_batch: int, group: DeviceGroup) -> list[int]:
+    """Those of a stage that uses all devices of a group."""
+    return [
+        degree
+        for degree in sorted(problem.tensor_parallel_degrees)
+        if group.num_devices // group.num_hosts % degree == 0
+        and problem.job.allows_replicas(group.num_devices // degree, micro_batch)
+    ]
+
+
+def _offer_best(search: Search, drafts: Sequence[Draft]) -> None:
+    for draft in drafts[:NUM_SIMULATED]:
+        variant = draft.seated.variant
+        plan = assemble(search.costs.of(variant.share), variant, draft.seated.layout(draft.stops))
+        if plan is not None:
+            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))

@@ -1,0 +1,314 @@
+"""PipeDream: the slowest stage as short as possible, level by level of the network.
+
+Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019; formulas as
+in the authors' published program (`optimizer_graph_hierarchical.py`), which differ from the paper's. The
+devices are seen as nested levels: devices in a server, then servers, each level with links of one speed.
+
+**Objective**: the time between two minibatches in the steady state, which is that of the slowest stage, or of
+the slowest transfer of activations and gradients. With a_j the activations at boundary j (none at the end of
+the model), w the weights of layers [i, j), and m components of a level (devices, or servers) whose links have
+bandwidth beta,
+
+    A(i, j, m) = min over cuts s and m' of  max( A(i, s, m - m'), T(s, j, m'), 2 a_s / (beta m'), 2 a_j / (beta m') ),
+                 or uncut  1/m ( A'(i, j) + 4 (m - 1)/m |w| / (beta n) ),
+    T(s, j, m) = 1/m ( A'(s, j) + 4 (m - 1)/m |w| / beta ),
+
+where A' is A of the level below on one whole component, n the components of that level, and on a single device A' is
+the forwards and backwards of layers [i, j): m replicas compute m minibatches at once, then sum their gradients. (The
+paper takes the larger of computation and sum in place of both together, 2 (m - 1) |w|, and whole transfers.)
+
+This is what the program minimises with `--activation_compression_ratio 1`, without which it counts no transfers,
+and `--use_fewer_machines`.
+
+**Search**: a dynamic program over (i, j, m) for each level, the inner one first.
+
+Approximated here:
+
+- Plans run as synchronous `1f1b`, where the paper's pipeline never drains and keeps several versions of the
+  weights. A minibatch is our micro-batch, and m replicas split each; their T is kept, with its 1/m, and with a
+  sum of gradients for every micro-batch, where a synchronous iteration has one in all.
+- A stage of several servers holds one stage on all their devices. The paper could also replicate a pipeline inside a
+  server over some of the servers; here a host has its own run of stages, so this is left out but for the whole
+  plan: several identical pipelines, one on every server, or one on every device. Where the job allows these, they are
+  part of the recursion: for each micro-batch size its minimum over the numbers of pipelines is kept.
+- The model is the chain that it was made, and A is taken over its cuts; in the program a cut may be behind any set
+  of nodes that can come first in the graph.
+- Components may stay idle, since the replicas of a stage must divide the micro-batch.
+- Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
+  the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits. Stages that do not fit
+  recompute if the job allows it.
+- Links are the slowest of the cluster; latencies count nothing.
+- The micro-batch size is tried, not given; the simulator picks among the plans of all sizes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import OwnObjective, Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.share import WHOLE
+from stagecut.planner.cost.plan_costs import Floats
+from stagecut.planner.solvers.papers.uniform.cluster import (
+    Group,
+    UniformCluster,
+    by_micro_batch,
+    uniform_cluster,
+    uniform_variants,
+)
+from stagecut.planner.solvers.search.refusals import require_single_devices
+from stagecut.planner.solvers.search.search import Search
+
+NAME = "pipedream"
+OBJECTIVE = "time per sample of the slowest stage, s"
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """The plan with the shortest slowest stage of every micro-batch size; the simulator picks; proves nothing.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows neither of the known numbers of pipelines, or not 1F1B or single devices, or
+        servers have unequal numbers of devices.
+    """
+    require_single_devices(problem, NAME)
+    whole = uniform_cluster(search.costs.of(WHOLE), NAME)
+    variants = [
+        (variant, uniform)
+        for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
+        if _is_component(uniform, whole)
+    ]
+    if not variants:
+        raise UnsupportedError(_unknown_pipelines(whole))
+    for alike in by_micro_batch(variants):
+        search.offer_least(_plans(problem, search, whole, alike))
+    return search.result(NAME, proves=False)
+
+
+def _plans(
+    problem: Problem, search: Search, whole: UniformCluster, variants: Sequence[tuple[Variant, UniformCluster]]
+) -> Iterator[tuple[Plan, OwnObjective]]:
+    for variant, uniform in variants:
+        planned = None if search.out_of_budget else _plan_that_fits(variant, uniform)
+        if planned is not None:
+            plan, slowest_s = planned
+            per_sample_s = _of_all_pipelines(problem, whole, uniform, slowest_s) / variant.micro_batch
+            yield plan, OwnObjective(name=OBJECTIVE, value=per_sample_s)
+
+
+def _is_component(part: UniformCluster, whole: UniformCluster) -> bool:
+    """Whether each pipeline has everything, a whole server, or a single device."""
+    return part.num_devices in (1, whole.num_devices) or (
+        part.num_servers == 1 and part.devices_per_server == whole.devices_per_server
+    )
+
+
+def _unknown_pipelines(whole: UniformCluster) -> str:
+    known = sorted({1, whole.num_servers, whole.num_devices})
+    return (
+        f"solver {NAME!r}: it knows one pipeline, or one on every server or device, and the job allows no such number "
+        f"of them; allow pipelines of {', '.join(map(str, known))}"
+    )
+
+
+def _of_all_pipelines(problem: Problem, whole: UniformCluster, part: UniformCluster, slowest_s: float) -> float:
+    """T of the levels above a pipeline, which is replicated over all their components."""
+    weight_bytes = _weight_bytes(problem)[:1, -1:]
+    seconds = np.full((1, 1), slowest_s)
+    size = whole.devices_per_server
+    if part.devices_per_server < size:
+        seconds = replicated_s(seconds, weight_bytes, whole.inside, size)
+    if part.num_servers < whole.num_servers:
+        seconds = replicated_s(seconds, weight_bytes / size, whole.between, whole.num_servers)
+    return float(seconds[0, 0])
+
+
+def _plan_that_fits(variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
+    """The first plan that fits in memory, for 1, 2, 4, ... micro-batches in flight, and its slowest stage."""
+    most = min(variant.num_microbatches, uniform.costs.max_stages)
+    for in_flight in (*(2**power for power in range((most - 1).bit_length())), most):
+        server, servers = levels(variant, uniform, in_flight=in_flight)
+        slowest_s = float(servers.best_s[-1, 0, -1])
+        if not np.isfinite(slowest_s):
+            break
+        stages = list(_stages(server, servers))
+        groups = [Group(replicas=stage.num_components) for stage in stages]
+        plan = uniform.plan(variant, [stage.stop for stage in stages], groups, opens=[stage.opens for stage in stages])
+        if plan is not None:
+            return plan, slowest_s
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Layers on components of one level: devices of a server, or servers."""
+
+    start: int
+    stop: int
+    num_components: int
+    opens: bool = False
+    """Of devices: whether they are on another server than those of the part before."""
+
+
+def _stages(server: "Level", servers: "Level") -> Iterator[Part]:
+    """The stages of the best pipeline in order, with their devices."""
+    size = server.most
+    for part in servers.parts(0, server.best_s.shape[-1] - 1):
+        if part.num_components > 1:
+            yield Part(start=part.start, stop=part.stop, num_components=part.num_components * size, opens=True)
+            continue
+        for inner in server.parts(part.start, part.stop):
+            opens = inner.start == part.start
+            yield Part(start=inner.start, stop=inner.stop, num_components=inner.num_components, opens=opens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The recursion for components of one level, solved."""
+
+    whole_s: Mapping[int, Floats]
+    """Of layers [i, j) uncut by the number of components, shape (L + 1, L + 1); infinite where not allowed."""
+    last_s: Mapping[int, Floats]
+    """The same of the part behind a cut: T, or the longer of the transfers at its ends."""
+    can_span: Callable[[int, int], bool]
+    """Whether one part can take the components [first, last)."""
+    best_s: Floats
+    """A of layers [i, j) on at most m components, shape (most + 1, starts, L + 1)."""
+
+    @property
+    def most(self) -> int:
+        """Components there are."""
+        return len(self.best_s) - 1
+
+    def parts(self, start: int, stop: int) -> list[Part]:
+        """The best way to lay layers [start, stop) over all components, in order."""
+        parts, most = list[Part](), self.most
+        while stop > start:
+            most = int(np.argmax(self.best_s[:, start, stop] == self.best_s[most, start, stop]))
+            cut, number = self._last_part(start, stop, most)
+            parts.append(Part(start=cut, stop=stop, num_components=number))
+            stop, most = cut, most - number
+        return parts[::-1]
+
+    def _last_part(self, start: int, stop: int, most: int) -> tuple[int, int]:
+        """First layer and number of components of the last part, where all `most` components are needed."""
+        best_s = self.best_s[most, start, stop]
+        for number, last_s in self.last_s.items():
+            if number > most or not self.can_span(most - number, most):
+                continue
+            if self.whole_s[number][start, stop] == best_s:
+                return start, number
+            before_s = self.best_s[most - number, start]
+            cuts = np.flatnonzero(np.maximum(before_s, last_s[:, stop]) == best_s)
+            if len(cuts):
+                return int(cuts[0]), number
+        raise AssertionError("no part attains the best value")
+
+
+def solved_level(
+    whole_s: Mapping[int, Floats],
+    last_s: Mapping[int, Floats],
+    most: int,
+    *,
+    starts: int,
+    num_layers: int,
+    can_span: Callable[[int, int], bool] = lambda first, last: True,
+) -> Level:
+    """A of all layers [i, j) with i below `starts`, on up to `most` components; see :class:`Level`."""
+    best_s = np.full((most + 1, starts, num_layers + 1), np.inf)
+    for used in range(1, most + 1):
+        table_s = best_s[used]
+        table_s[:] = best_s[used - 1]
+        for number, part_s in last_s.items():
+            if number <= used and can_span(used - number, used):
+                np.minimum(table_s, whole_s[number][:starts], out=table_s)
+                _cut_once_more(table_s, best_s[used - number], part_s)
+    return Level(whole_s=whole_s, last_s=last_s, can_span=can_span, best_s=best_s)
+
+
+def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
+    """Lower `table_s` to the best of layers [i, s) as before and one part [s, j), for every cut s."""
+    for cut in range(1, len(last_s) - 1):
+        front_s = before_s[:cut, cut]
+        if np.isfinite(front_s).any():
+            ends_s = table_s[:cut, cut + 1 :]
+            np.minimum(ends_s, np.maximum.outer(front_s, last_s[cut, cut + 1 :]), out=ends_s)
+
+
+def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tuple[Level, Level]:
+    """The devices of a server, and the servers, for stages that fit with so many micro-batches in flight."""
+    problem, size = uniform.costs.problem, uniform.devices_per_server
+    num_layers = problem.model.num_layers
+    weight_bytes = _weight_bytes(problem)
+    message_bytes = variant.micro_batch * problem.model.boundary_bytes()
+    inner_s = _compute_s(variant, uniform, in_flight=in_flight)
+    within_s = {
+        number: replicated_s(seconds, weight_bytes, uniform.inside, min(number, size))
+        for number, seconds in inner_s.items()
+    }
+    parts_s = {number: seconds for number, seconds in within_s.items() if number <= size}
+    inner_cut_s = _behind_a_cut(parts_s, uniform.inside, message_bytes)
+    server = solved_level(parts_s, inner_cut_s, size, starts=num_layers, num_layers=num_layers)
+    one_s = np.vstack([server.best_s[-1], np.full(len(message_bytes), np.inf)])
+    each_s = {1: one_s} | {number // size: seconds for number, seconds in within_s.items() if number > size}
+    whole_s, cut_s = (
+        {number: replicated_s(each_s[number], summed, uniform.between, number) for number in each_s}
+        for summed in (weight_bytes / size, weight_bytes)
+    )
+    servers = solved_level(
+        whole_s,
+        _behind_a_cut(cut_s, uniform.between, message_bytes),
+        uniform.num_servers,
+        starts=1,
+        num_layers=num_layers,
+        can_span=uniform.are_alike,
+    )
+    return server, servers
+
+
+def replicated_s(inner_s: Floats, weight_bytes: Floats, link: Link, num_replicas: int) -> Floats:
+    """1/m ( inner + 4 (m - 1)/m |w| / bandwidth ), elementwise."""
+    sync_s = 4 * (num_replicas - 1) / num_replicas * weight_bytes / link.large_message_bytes_per_s
+    seconds: Floats = (inner_s + sync_s) / num_replicas
+    return seconds
+
+
+def _behind_a_cut(part_s: Mapping[int, Floats], link: Link, message_bytes: Floats) -> dict[int, Floats]:
+    """Parts that receive over their first boundary and send over their last one, there and back, on all components."""
+    found = dict[int, Floats]()
+    for number, seconds in part_s.items():
+        transfer_s = 2 * message_bytes / (link.large_message_bytes_per_s * number)
+        found[number] = np.maximum(seconds, np.maximum.outer(transfer_s, transfer_s))
+    return found
+
+
+def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> dict[int, Floats]:
+    """Forward and backward of a whole micro-batch on one device, by the replicas with which stages must fit.
+
+    Recomputation is included where stages would not fit otherwise; infinite where they do not fit at all.
+    """
+    inside = np.triu_indices(uniform.costs.problem.model.num_layers + 1, 1)
+    single = uniform.intervals(variant, Group())
+    tables = dict[int, Floats]()
+    for number in uniform.replicas(variant.micro_batch):
+        fitting = uniform.intervals(variant, Group(replicas=number)).fitting(in_flight)
+        table_s = np.full(fitting.fits.shape, np.inf)
+        for mode, costs in single.modes:
+            chosen = (fitting.fits & (fitting.recompute == mode))[inside]
+            table_s[inside[0][chosen], inside[1][chosen]] = (costs.forward_s + costs.backward_s)[chosen]
+        tables[number] = table_s
+    return tables
+
+
+def _weight_bytes(problem: Problem) -> Floats:
+    """|w| of layers [i, j), shape (L + 1, L + 1)."""
+    sizes = [layer.params_bytes + layer.shared_params_bytes for layer in problem.model.layers]
+    prefix = np.concatenate(([0.0], np.cumsum(sizes)))
+    weight_bytes: Floats = np.maximum(0.0, prefix[None, :] - prefix[:, None])
+    return weight_bytes

@@ -1,0 +1,1 @@
+"""What planners that assume a uniform cluster have in common."""

@@ -1,0 +1,270 @@
+"""The cluster as planners for identical devices see it: equal servers, every device as slow as the slowest.
+
+Most published planners know one kind of device and one kind of server. Here they plan for a cluster of
+equal servers made of the worst of everything: the slowest devices, the smallest memory, the slowest
+links. What they decide is laid over the real servers in the cluster's order, and simulated with what
+these really are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Ints
+from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
+from stagecut.planner.network.layout import RECOMPUTE_MODES, assemble, layout_on
+from stagecut.planner.network.seating import Seat
+from stagecut.planner.solvers.papers.uniform.equal_servers import equal_servers, equal_share
+from stagecut.planner.solvers.papers.uniform.intervals import Intervals
+from stagecut.planner.solvers.search.refusals import require_schedules
+from stagecut.planner.solvers.search.search import Search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Devices for one stage."""
+
+    replicas: int = 1
+    tensor_parallel: int = 1
+
+    @property
+    def num_devices(self) -> int:
+        """Of all replicas."""
+        return self.replicas * self.tensor_parallel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One server of the uniform cluster: an island of a host."""
+
+    server_class: int
+    host: int
+    island: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformCluster:
+    """So many equal servers for one pipeline."""
+
+    costs: CostModel
+    """Of the variant's share."""
+    stages: StageCostModel
+    """Of stages on the equal servers."""
+    slots: tuple[Slot, ...]
+    """The real servers in the cluster's order."""
+    devices_per_server: int
+    memory_bytes: float
+    """Least of any device."""
+    inside: Link
+    """Between devices of a server: the slowest fabric."""
+    between: Link
+    """From a server to another one: the slowest way, through interfaces, network and bridges."""
+
+    @property
+    def num_servers(self) -> int:
+        """Islands of hosts."""
+        return len(self.slots)
+
+    @property
+    def num_devices(self) -> int:
+        """In all."""
+        return self.num_servers * self.devices_per_server
+
+    @property
+    def most_servers_per_stage(self) -> int:
+        """So many servers can a stage take whole, wherever they are: any number if all are alike, else one."""
+        return len(self.slots) if self.are_alike(0, self.num_servers) else 1
+
+    def stage_costs(self, group: Group, *, micro_batch: int, recompute: bool, start: Ints, stop: Ints) -> StageCosts:
+        """Costs of stages [start, stop) on a group of the slowest devices, each of shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the group is larger than a server and not several whole ones.
+        """
+        placement = self._placement(group, Slot(server_class=0, host=0, island=0))
+        return self.stages.stages(placement, micro_batch=micro_batch, recompute=recompute, start=start, stop=stop)
+
+    def intervals(self, variant: Variant, group: Group) -> Intervals:
+        """Every stage of a variant on a group of the slowest devices."""
+        problem = self.costs.problem
+        start, stop = np.triu_indices(problem.model.num_layers + 1, 1)
+        costs = (
+            (mode, self.stage_costs(group, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop))
+            for mode in RECOMPUTE_MODES[problem.job.recompute]
+        )
+        return Intervals(num_layers=problem.model.num_layers, modes=tuple(costs), limit_bytes=self.memory_bytes)
+
+    def groups(self, micro_batch: int) -> tuple[Group, ...]:
+        """Every group that the job allows: part of a server, or whole servers with each replica inside one."""
+        problem, width = self.costs.problem, self.devices_per_server
+        groups = (
+            Group(replicas=replicas, tensor_parallel=degree)
+            for degree in problem.tensor_parallel_degrees
+            for replicas in range(1, min(micro_batch, self.num_devices // degree) + 1)
+            if problem.job.allows_replicas(replicas, micro_batch)
+        )
+        return tuple(
+            group
+            for group in groups
+            if group.num_devices <= width or (group.num_devices % width == 0 and width % group.tensor_parallel == 0)
+        )
+
+    def replicas(self, micro_batch: int) -> tuple[int, ...]:
+        """How many replicas of one device each a stage may have."""
+        return tuple(group.replicas for group in self.groups(micro_batch) if group.tensor_parallel == 1)
+
+    def seats(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[Seat, ...] | None:
+        """Seats of consecutive groups, server after server; None if the servers do not suffice.
+
+        A group that does not fit on what is left of a server begins the next one, and a group of
+        several servers the next that are whole hosts of one class.
+
+        Parameters
+        ----------
+        opens
+            For every group, whether to begin a server even where the one before has devices left;
+            by default none does.
+        """
+        seats, server, used = list[Seat](), 0, 0
+        for group, fresh in zip(groups, opens or (False,) * len(groups), strict=True):
+            if used and (fresh or used + group.num_devices > self.devices_per_server):
+                server, used = server + 1, 0
+            width = max(1, group.num_devices // self.devices_per_server)
+            while not self.are_alike(server, server + width):
+                server += 1
+                if server + width > self.num_servers:
+                    return None
+            starts_host = used == 0 and not self._is_same_host(server - 1, server)
+            seats.append(Seat(placement=self._placement(group, self.slots[server]), opens=starts_host))
+            server, used = server + width - 1, min(used + group.num_devices, self.devices_per_server)
+        return tuple(seats)
+
+    def are_alike(self, first: int, last: int) -> bool:
+        """Whether a stage can span the servers [first, last): one, or whole hosts of one class."""
+        slots = self.slots[first:last]
+        if len(slots) < last - first:
+            return False
+        classes = {slot.server_class for slot in slots}
+        return len(slots) == 1 or (
+            len(classes) == 1 and len(self.costs.cluster.servers[slots[0].server_class].islands) == 1
+        )
+
+    def plan(
+        self, variant: Variant, stops: Sequence[int], groups: Sequence[Group], *, opens: Sequence[bool] = ()
+    ) -> Plan | None:
+        """The plan whose stages end at these layers; None if the real servers or their memory do not suffice.
+
+        Parameters
+        ----------
+        opens
+            See :meth:`seats`.
+        """
+        seats = self.seats(groups, opens=opens)
+        if seats is None:
+            return None
+        return assemble(self.costs, variant, layout_on(seats, stops))
+
+    def _placement(self, group: Group, slot: Slot) -> Placement:
+        num_hosts, rest = divmod(group.num_devices, self.devices_per_server)
+        if num_hosts >= 1 and rest:
+            raise ValueError(f"{group} is neither part of a server of {self.devices_per_server} nor whole servers")
+        return Placement(
+            server_class=slot.server_class,
+            island=slot.island,
+            num_hosts=max(1, num_hosts),
+            replicas=group.replicas,
+            tensor_parallel=group.tensor_parallel,
+        )
+
+    def _is_same_host(self, first: int, second: int) -> bool:
+        if first < 0:
+            return False
+        one, other = self.slots[first], self.slots[second]
+        return (one.server_class, one.host) == (other.server_class, other.host)
+
+
+def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
+    """What one pipeline has, seen as equal servers.
+
+    Parameters
+    ----------
+    costs
+        Of the variant's share.
+    solver
+        Name of the planner, for the message.
+
+    Raises
+    ------
+    UnsupportedError
+        If the servers, or the islands in them, do not all have equally many devices.
+    """
+    cluster = costs.cluster
+    sizes = {island.count for server in cluster.servers for island in server.islands}
+    if len(sizes) > 1:
+        raise UnsupportedError(
+            f"solver {solver!r}: it plans for servers with equally many devices of one kind, and those of cluster "
+            f"{cluster.name!r} have {', '.join(map(str, sorted(sizes)))}; "
+            "use a solver for unlike servers, for example 'milp'"
+        )
+    slots = tuple(
+        Slot(server_class=index, host=host, island=island)
+        for index, server in enumerate(cluster.servers)
+        for host in range(server.count)
+        for island in range(len(server.islands))
+    )
+    equal = equal_servers(costs)
+    (server,) = equal.servers
+    return UniformCluster(
+        costs=costs,
+        stages=StageCostModel(costs.problem, equal_share(costs.share), equal),
+        slots=slots,
+        devices_per_server=sizes.pop(),
+        memory_bytes=equal.device_types[0].memory_bytes,
+        inside=server.islands[0].fabric,
+        between=equal.network,
+    )
+
+
+def uniform_variants(
+    search: Search, solver: str, *, schedules: Sequence[Schedule]
+) -> list[tuple[Variant, UniformCluster]]:
+    """Every variant of these schedules whose pipelines each have equal servers, the quickest to plan first.
+
+    These are the variants whose pipelines have the fewest devices.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows none of the schedules, or if no share of the cluster consists of equal servers.
+    """
+    require_schedules(search.problem, solver, schedules)
+    found, unequal = list[tuple[Variant, UniformCluster]](), list[UnsupportedError]()
+    for variant in search.problem.variants:
+        if variant.schedule in schedules:
+            try:
+                found.append((variant, uniform_cluster(search.costs.of(variant.share), solver)))
+            except UnsupportedError as fault:
+                unequal.append(fault)
+    if not found:
+        raise unequal[0]
+    return sorted(found, key=lambda pair: pair[1].num_devices)
+
+
+def by_micro_batch(
+    variants: Sequence[tuple[Variant, UniformCluster]],
+) -> list[list[tuple[Variant, UniformCluster]]]:
+    """The variants of each micro-batch size, which differ in the number of pipelines."""
+    found = dict[int, list[tuple[Variant, UniformCluster]]]()
+    for variant, uniform in variants:
+        found.setdefault(variant.micro_batch, []).append((variant, uniform))
+    return [*found.values()]

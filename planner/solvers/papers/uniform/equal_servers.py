@@ -1,0 +1,81 @@
+"""A cluster of equal servers made of the worst of everything that a real one has.
+
+Every device is as slow as the slowest and has the least memory of any; links inside a server, and
+between two of them, are the slowest of their kind. A server is an island of a real host.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+from stagecut.planner.core.cluster import UNLIMITED, Cluster, Link, Server, slowest
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.links import link_between_hosts, link_within_host
+
+
+def equal_servers(costs: CostModel) -> Cluster:
+    """One class of servers, as many as there are islands; its measured all-reduces are those of the slowest devices.
+
+    Parameters
+    ----------
+    costs
+        Of a share of the cluster.
+    """
+    cluster = costs.cluster
+    islands = [island for server in cluster.servers for island in server.islands]
+    singles = [
+        Placement(server_class=index, island=island)
+        for index, server in enumerate(cluster.servers)
+        for island in range(len(server.islands))
+    ]
+    slow = max(singles, key=lambda single: _whole_model_s(costs, single))
+    island = replace(
+        cluster.servers[slow.server_class].islands[slow.island],
+        fabric=_slowest([island.fabric for island in islands]),
+        shared=any(island.shared for island in islands),
+    )
+    memory_bytes = min(cluster.device_type(island.device_type).memory_bytes for island in islands)
+    num_servers = sum(server.count * len(server.islands) for server in cluster.servers)
+    return Cluster(
+        name=f"{cluster.name} with equal servers",
+        device_types=(replace(cluster.device_type(island.device_type), memory_bytes=memory_bytes),),
+        servers=(Server(name="server", islands=(island,), count=num_servers),),
+        network=_slowest(_ways(cluster, costs.share)),
+    )
+
+
+def equal_share(share: Share) -> Share:
+    """The same for the only class: rings of pipelines leave the hosts if they do in any class."""
+    return WHOLE if share == WHOLE else replace(share, host_splits=(max(share.host_splits),))
+
+
+def _whole_model_s(costs: CostModel, single: Placement) -> float:
+    """Forward and backward of one sample through all layers on one device."""
+    cost = costs.stage(single, micro_batch=1, recompute=False, start=0, stop=costs.problem.model.num_layers)
+    return float(cost.forward_s[0] + cost.backward_s[0])
+
+
+def _ways(cluster: Cluster, share: Share) -> list[Link]:
+    """All ways from one server to another, hosts and islands of one host alike, those of other pipelines included."""
+    pairs = combinations_with_replacement(range(len(cluster.servers)), 2)
+    between_hosts = [
+        link_between_hosts(cluster, (first, 1), (second, 1))
+        for first, second in pairs
+        if first != second or cluster.servers[first].count > 1 or share.host_split(first) > 1
+    ]
+    bridges = [
+        link_within_host(cluster, index, first, second)
+        for index, server in enumerate(cluster.servers)
+        for first, second in combinations_with_replacement(range(len(server.islands)), 2)
+        if first != second
+    ]
+    return between_hosts + bridges
+
+
+def _slowest(links: Sequence[Link]) -> Link:
+    link = UNLIMITED
+    for other in links:
+        link = slowest(link, other)
+    return link

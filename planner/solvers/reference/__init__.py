@@ -1,0 +1,1 @@
+"""Independent solvers that the others are checked against."""

@@ -1,0 +1,222 @@
+"""Every plan of the search space, simulated: the oracle for the other solvers.
+
+The enumeration follows the words of docs/search_space.md, share by share, host by host and device by
+device, and shares nothing with the places and networks that the exact solvers search.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.layout import RECOMPUTE_MODES, Cut, assemble, layout_on, plan_of
+from stagecut.planner.network.seating import Seat, seat_stages
+from stagecut.planner.solvers.search.search import Search
+
+MAX_LAYERS = 8
+MAX_LAYOUTS = 200_000
+BATCH = 512
+"""Plans simulated in one call."""
+
+Seats = tuple[Seat, ...]
+"""Of every device group of a pipeline, in order."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """The fastest plan, which is proven optimal by there being no other.
+
+    Raises
+    ------
+    UnsupportedError
+        If the problem is too large to enumerate.
+    """
+    _refuse_if_large(problem, search.costs)
+    plans = all_plans(problem, search.costs)
+    while batch := list(itertools.islice(plans, BATCH)):
+        if search.out_of_budget:
+            return search.result("brute-force", proves=True)
+        search.offer(batch)
+    search.raise_bound(search.best_s)
+    return search.result("brute-force", proves=True, exhausted=True)
+
+
+def all_plans(problem: Problem, costs: CostModel | None = None) -> Iterator[Plan]:
+    """Every plan of the search space that fits in memory, up to the names of equal hosts and devices."""
+    costs = costs or CostModel(problem)
+    for variant, seats in _seatings(costs):
+        put_together = _interleaved if variant.schedule is Schedule.INTERLEAVED else _apart
+        for cuts in itertools.combinations(range(1, problem.model.num_layers), len(seats) * variant.chunks - 1):
+            stops = (*cuts, problem.model.num_layers)
+            plan = put_together(costs.of(variant.share), variant, seats, stops)
+            if plan is not None:
+                yield plan
+
+
+def _refuse_if_large(problem: Problem, costs: CostModel) -> None:
+    num_layers = problem.model.num_layers
+    if num_layers > MAX_LAYERS:
+        raise UnsupportedError(
+            f"solver 'brute-force': the model has {num_layers} layers, more than {MAX_LAYERS}; use 'milp'"
+        )
+    count = 0
+    for variant, seats in _seatings(costs):
+        count += math.comb(num_layers - 1, len(seats) * variant.chunks - 1)
+        if count > MAX_LAYOUTS:
+            raise UnsupportedError(f"solver 'brute-force': more than {MAX_LAYOUTS} plans to simulate; use 'milp'")
+
+
+def _apart(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
+    """A plan whose stages have devices of their own; None if it does not fit."""
+    return assemble(costs, variant, layout_on(seats, stops))
+
+
+def _interleaved(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
+    """A plan whose stages take turns on the device groups; None if it does not fit."""
+    names = seat_stages(costs.cluster, seats)
+    assert names is not None
+    modes = RECOMPUTE_MODES[costs.problem.job.recompute]
+
+    def plan(recompute: Sequence[bool]) -> Plan:
+        groups = itertools.cycle(zip(seats, names, recompute, strict=True))
+        intervals = itertools.pairwise((0, *stops))
+        return plan_of(
+            costs,
+            variant,
+            [
+                Cut(start=start, stop=stop, placement=seat.placement, devices=devices, recompute=again)
+                for (start, stop), (seat, devices, again) in zip(intervals, groups, strict=False)
+            ],
+        )
+
+    def fits(candidate: Plan) -> list[bool]:
+        numbers = costs.plan(candidate)
+        return [bool(fit) for fit in (numbers.memory_bytes <= numbers.limit_bytes)[: len(seats)]]
+
+    preferred = plan([modes[0]] * len(seats))
+    last = preferred if all(fits(preferred)) else plan([modes[0] if fit else modes[-1] for fit in fits(preferred)])
+    return last if all(fits(last)) else None
+
+
+def _seatings(costs: CostModel) -> Iterator[tuple[Variant, Seats]]:
+    """Every variant with every way to give devices to the pipeline's device groups."""
+    for variant in costs.problem.variants:
+        walk = _Walk(problem=costs.problem, cluster=costs.of(variant.share).cluster, micro_batch=variant.micro_batch)
+        if variant.schedule is not Schedule.INTERLEAVED:
+            unopened = tuple(server.count for server in walk.cluster.servers)
+            yield from ((variant, seats) for seats in walk.extensions((), unopened, None))
+            continue
+        for seats in walk.uniform(costs.problem.model.num_layers // variant.chunks):
+            if variant.num_microbatches % len(seats) == 0:
+                yield variant, seats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenHost:
+    """A single host on which the last stage sits."""
+
+    server_class: int
+    island: int
+    entered: frozenset[int]
+    """Islands used so far."""
+    free: int
+    """Devices left in the island of the last stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walk:
+    """All ways to seat the device groups of one pipeline one after another, first layer first."""
+
+    problem: Problem
+    cluster: Cluster
+    """What the pipeline has."""
+    micro_batch: int
+
+    def uniform(self, most: int) -> Iterator[Seats]:
+        """Up to so many equal device groups, on hosts of one class filled one after the other."""
+        for placement, per_host, room in self._equal_groups():
+            for num_groups in range(1, min(most, room) + 1):
+                yield tuple(Seat(placement=placement, opens=index % per_host == 0) for index in range(num_groups))
+
+    def _equal_groups(self) -> Iterator[tuple[Placement, int, int]]:
+        """Every device group, with how many of its kind a host and the whole class have room for."""
+        for index, server in enumerate(self.cluster.servers):
+            for island, group in enumerate(server.islands):
+                for replicas, degree in self._splits(range(1, group.count + 1)):
+                    per_host = group.count // (replicas * degree)
+                    placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
+                    yield placement, per_host, per_host * server.count
+            for whole in self._whole_hosts(index, server.count):
+                yield whole, 1, server.count // whole.num_hosts
+
+    def extensions(self, seats: Seats, unopened: tuple[int, ...], host: _OpenHost | None) -> Iterator[Seats]:
+        """The seats, and every way to go on from them; `unopened` hosts are left of each class."""
+        if seats:
+            yield seats
+        if len(seats) == self.problem.model.num_layers:
+            return
+        if host is not None:
+            for seat, inside in self._in_host(host):
+                yield from self.extensions((*seats, seat), unopened, inside)
+        for index, left in enumerate(unopened):
+            for seat, after in self._in_new_hosts(index, left):
+                remaining = (*unopened[:index], left - seat.placement.num_hosts, *unopened[index + 1 :])
+                yield from self.extensions((*seats, seat), remaining, after)
+
+    def _in_host(self, host: _OpenHost) -> Iterator[tuple[Seat, _OpenHost]]:
+        for island, group in enumerate(self.cluster.servers[host.server_class].islands):
+            if island == host.island:
+                yield from self._in_island(host, island, host.free, opens=False)
+            elif island not in host.entered:
+                yield from self._in_island(host, island, group.count, opens=False)
+
+    def _in_new_hosts(self, server_class: int, left: int) -> Iterator[tuple[Seat, _OpenHost | None]]:
+        if left == 0:
+            return
+        for island, group in enumerate(self.cluster.servers[server_class].islands):
+            fresh = _OpenHost(server_class=server_class, island=island, entered=frozenset(), free=group.count)
+            yield from self._in_island(fresh, island, group.count, opens=True)
+        for whole in self._whole_hosts(server_class, left):
+            yield Seat(placement=whole, opens=True), None
+
+    def _in_island(self, host: _OpenHost, island: int, free: int, *, opens: bool) -> Iterator[tuple[Seat, _OpenHost]]:
+        for replicas, degree in self._splits(range(1, free + 1)):
+            placement = Placement(
+                server_class=host.server_class, island=island, replicas=replicas, tensor_parallel=degree
+            )
+            after = _OpenHost(
+                server_class=host.server_class,
+                island=island,
+                entered=host.entered | {island},
+                free=free - replicas * degree,
+            )
+            yield Seat(placement=placement, opens=opens), after
+
+    def _whole_hosts(self, server_class: int, most: int) -> Iterator[Placement]:
+        """All devices of two hosts or more, up to so many; a replica stays on one host."""
+        islands = self.cluster.servers[server_class].islands
+        if len(islands) > 1:
+            return
+        for num_hosts in range(2, most + 1):
+            for replicas, degree in self._splits([num_hosts * islands[0].count]):
+                if islands[0].count % degree == 0:
+                    yield Placement(
+                        server_class=server_class,
+                        island=0,
+                        num_hosts=num_hosts,
+                        replicas=replicas,
+                        tensor_parallel=degree,
+                    )
+
+    def _splits(self, device_counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Replicas and degree of tensor parallelism that use up one of these numbers of devices."""
+        for count, degree in itertools.product(device_counts, self.problem.tensor_parallel_degrees):
+            if count % degree == 0 and self.problem.job.allows_replicas(count // degree, self.micro_batch):
+                yield count // degree, degree

@@ -1,0 +1,166 @@
+"""Equal layer counts on one device group after another: what people do by hand.
+
+For every variant: all stages take the fewest replicas (one, as a rule) and the smallest degree of
+tensor parallelism with which everything fits in memory; the device groups are used in the cluster's
+order, and the layers are split into as many equal runs as there are groups, the remainder spread
+over the pipeline. Where nothing fits, half as many groups are tried, down to a single one. Under
+`interleaved` the same goes for groups that are alike, those of the first island of the cluster. The
+best variant by simulation is returned.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule, warmup_depths
+from stagecut.planner.core.share import Share
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.intervals import fit_stages
+from stagecut.planner.network.layout import Layout, assemble, layout_on
+from stagecut.planner.network.seating import Seat, seats_host_by_host
+from stagecut.planner.solvers.interleaved.shapes import Shape, interleaved_plan, shapes_of
+from stagecut.planner.solvers.search.search import Search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """The even split of one variant that fits in memory."""
+
+    floor_s: float
+    """No plan with these stages is faster."""
+    plan: Callable[[], Plan | None]
+    """Puts it together, which takes its time where there are thousands of pipelines."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """The best even split over the variants; proves nothing.
+
+    Plans are put together in the order of a floor, and simulated where their lower bounds are below the best time.
+    """
+    splits = list[_Split]()
+    for variant in problem.variants:
+        split = (_even_chunks if variant.schedule is Schedule.INTERLEAVED else _even_split)(search, variant)
+        if split is not None:
+            splits.append(split)
+        if search.out_of_budget:
+            break
+    for split in sorted(splits, key=lambda split: split.floor_s):
+        if split.floor_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
+            break
+        plan = split.plan()
+        if plan is not None:
+            search.offer_by_bound([plan])
+    return search.result("even", proves=False)
+
+
+def offer_first(search: Search) -> None:
+    """Simulate an even split that is soon found and played: as many pipelines as fit, each with few micro-batches.
+
+    Not of interleaved plans: their first sketches are as soon found.
+    """
+    for variant in _easiest(search.problem.variants):
+        split = _even_split(search, variant)
+        plan = None if split is None else split.plan()
+        if plan is not None:
+            search.offer([plan])
+        if plan is not None or search.out_of_budget:
+            break
+
+
+def _easiest(variants: Sequence[Variant]) -> list[Variant]:
+    """Of every share the variant that keeps least in memory, the share of most pipelines first."""
+    of_share: dict[Share, Variant] = {}
+    own = [variant for variant in variants if variant.schedule is not Schedule.INTERLEAVED]
+    for variant in sorted(own, key=lambda variant: (EASIEST_FIRST.index(variant.schedule), variant.micro_batch)):
+        of_share.setdefault(variant.share, variant)
+    return sorted(of_share.values(), key=lambda variant: -variant.share.num_pipelines)
+
+
+def even_layout(num_layers: int, seats: tuple[Seat, ...]) -> Layout:
+    """One stage per seat, layer counts equal up to one."""
+    return layout_on(seats, _even_stops(num_layers, len(seats)))
+
+
+def _even_stops(num_layers: int, num_stages: int) -> list[int]:
+    return [stage * num_layers // num_stages for stage in range(1, num_stages + 1)]
+
+
+def _even_split(search: Search, variant: Variant) -> _Split | None:
+    problem, costs = search.problem, search.costs.of(variant.share)
+    num_layers, classes = problem.model.num_layers, range(len(costs.cluster.servers))
+    choices = [
+        seats
+        for replicas in range(1, variant.micro_batch + 1)
+        for degree in sorted(problem.tensor_parallel_degrees)
+        if problem.job.allows_replicas(replicas, variant.micro_batch)
+        and (seats := seats_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
+    ]
+    most = num_layers
+    while most > 0 and not search.out_of_budget:
+        for seats in choices:
+            floor_s = _floor_s(costs, variant, seats[:most])
+            if floor_s is not None:
+                layout = even_layout(num_layers, seats[:most])
+                return _Split(floor_s=floor_s, plan=partial(assemble, costs, variant, layout))
+        most = min(most, max(map(len, choices), default=0)) // 2
+    return None
+
+
+def _floor_s(costs: CostModel, variant: Variant, seats: tuple[Seat, ...]) -> float | None:
+    """The largest busy row of the even split on these seats, transfers aside; None if a stage does not fit.
+
+    Before its first micro-batch and after its last one, a stage waits for those before it: sum of their F and B.
+    """
+    num_stages = len(seats)
+    stop = np.array(_even_stops(costs.problem.model.num_layers, num_stages))
+    start = np.append(0, stop[:-1])
+    depth = np.array(warmup_depths(variant.schedule, num_stages, variant.num_microbatches))
+    on: dict[Placement, list[int]] = {}
+    for stage, seat in enumerate(seats):
+        on.setdefault(seat.placement, []).append(stage)
+    work_s = np.zeros(num_stages)
+    for placement, stages in on.items():
+        fitting = fit_stages(costs, variant, placement, start[stages], stop[stages], depth[stages])
+        if not fitting.fits.all():
+            return None
+        work_s[stages] = fitting.forward_s + fitting.backward_s
+    return float((np.cumsum(work_s) + (variant.num_microbatches - 1) * work_s).max())
+
+
+def _even_chunks(search: Search, variant: Variant) -> _Split | None:
+    costs, num_layers = search.costs.of(variant.share), search.problem.model.num_layers
+    shapes = sorted(shapes_of(costs, variant), key=_plainest_first)
+    most = num_layers
+    while most > 0 and not search.out_of_budget:
+        fewer = [shape for shape in shapes if shape.num_groups <= most]
+        for shape in _largest_of_each(fewer):
+            plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
+            if plan is not None:
+                return _known(plan)
+        most = min(most, max((shape.num_groups for shape in fewer), default=0)) // 2
+    return None
+
+
+def _known(plan: Plan) -> _Split:
+    return _Split(floor_s=0.0, plan=lambda: plan)
+
+
+def _plainest_first(shape: Shape) -> tuple[int, ...]:
+    """Few replicas, a small degree of tensor parallelism, islands in the cluster's order, many groups."""
+    placement = shape.placement
+    island = (placement.server_class, placement.island, placement.num_hosts)
+    return (placement.replicas, placement.tensor_parallel, *island, -shape.num_groups)
+
+
+def _largest_of_each(shapes: list[Shape]) -> list[Shape]:
+    """Of every placement the shape that comes first."""
+    first: dict[Placement, Shape] = {}
+    for shape in shapes:
+        first.setdefault(shape.placement, shape)
+    return list(first.values())

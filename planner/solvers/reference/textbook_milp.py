@@ -1,0 +1,189 @@
+"""The textbook assignment formulation, solved by HiGHS or CBC through PuLP.
+
+An independent formulation to check the others against, and the baseline for speed. It minimises
+the rows busy, fill and sync only, one program per variant; sets, variables and constraints are
+stated in :mod:`planner.solvers.reference.textbook_model`. The best plan of each variant is simulated.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import pulp
+
+from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.network.layout import Block, assemble
+from stagecut.planner.network.rows import SHARED_FAMILIES
+from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.solvers.reference.textbook_model import TextbookModel
+from stagecut.planner.solvers.search.pulp_highs import LONGEST_S, TOLERANCE, highs
+from stagecut.planner.solvers.search.search import Search
+
+
+class Outcome(Enum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one solve of one program gave."""
+
+    outcome: Outcome
+    plan: Plan | None
+    value_s: float
+    """Rows of the plan; infinite without one."""
+    bound_s: float
+    """No plan of the variant has smaller rows; 0 where the solver proved nothing, infinite where there is no plan."""
+
+
+Engine = Callable[[TextbookModel, Search, float], tuple[Outcome, float]]
+"""Solves a program within so many seconds; returns how that ended, and the dual bound in the program's unit."""
+
+
+def solve(problem: Problem, search: Search) -> Result:
+    """Least shared rows over all plans, by HiGHS.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans or slicing, or the cluster has measured tables.
+    """
+    return _solve_variants(problem, search, name="textbook-milp", engine=_run_highs)
+
+
+def solve_with_cbc(problem: Problem, search: Search) -> Result:
+    """Least shared rows over all plans, by CBC, which can be stopped by the time limit only.
+
+    Raises
+    ------
+    UnsupportedError
+        If the job allows interleaved plans or slicing, the cluster has measured tables, or there is no CBC here.
+    """
+    return _solve_variants(problem, search, name="textbook-milp-cbc", engine=_run_cbc)
+
+
+def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engine) -> Result:
+    if Schedule.INTERLEAVED in problem.job.schedules:
+        raise UnsupportedError(
+            f"solver {name!r}: its program gives every stage devices of its own, and knows no schedule "
+            f"{Schedule.INTERLEAVED}; leave that schedule out"
+        )
+    if problem.job.slice != 0:
+        raise UnsupportedError(
+            f"solver {name!r}: its program knows no halved micro-batches; leave slicing out, or use 'milp'"
+        )
+    if problem.cluster.has_tables:
+        raise UnsupportedError(
+            f"solver {name!r}: its program knows links of one latency and one bandwidth, and cluster "
+            f"{problem.cluster.name!r} has measured tables; leave these out, or use 'milp'"
+        )
+    best_s, bound_s, proven = math.inf, math.inf, True
+    for number, variant in enumerate(problem.variants):
+        if search.out_of_budget:
+            bound_s, proven = 0.0, False
+            break
+        seconds = search.seconds_left / (len(problem.variants) - number)
+        answer = _solve_variant(search, variant, engine=engine, seconds=seconds)
+        best_s, bound_s = min(best_s, answer.value_s), min(bound_s, answer.bound_s)
+        proven &= answer.outcome is not Outcome.STOPPED
+        if answer.plan is not None:
+            search.offer([answer.plan])
+    if proven and math.isfinite(best_s):
+        bound_s = best_s
+    if math.isfinite(bound_s):
+        search.raise_bound(bound_s)
+    row_bound_s = best_s if proven and math.isfinite(best_s) else None
+    return search.result(name, proves=True, exhausted=proven and math.isinf(best_s), row_bound_s=row_bound_s)
+
+
+def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds: float) -> Answer:
+    model = TextbookModel(search.costs.of(variant.share), variant)
+    outcome, dual_bound = engine(model, search, min(seconds, search.seconds_left))
+    search.count("programs solved")
+    if outcome is Outcome.INFEASIBLE:
+        return Answer(outcome=outcome, plan=None, value_s=math.inf, bound_s=math.inf)
+    plan = _decode(model)
+    if plan is None:
+        return Answer(outcome=Outcome.STOPPED, plan=None, value_s=math.inf, bound_s=dual_bound * model.scale_s)
+    value_s = lower_bound(search.costs.plan(plan), SHARED_FAMILIES)
+    bound_s = value_s if outcome is Outcome.OPTIMAL else dual_bound * model.scale_s
+    return Answer(outcome=outcome, plan=plan, value_s=value_s, bound_s=bound_s)
+
+
+def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
+    """HiGHS 1.11 to 1.15 fail in one of some 1,000 small programs.
+
+    With presolve they call a worse plan optimal; so there is none. They call some infeasible
+    programs optimal, with an infinite bound and a fractional solution. And they end with an error
+    where the solution violates a row by more than their own tolerance; only then presolve is tried.
+    """
+    until = search.seconds + seconds
+    outcome, bound = Outcome.STOPPED, 0.0
+    for presolve in ("off", "choose"):
+        model.program.solve(highs(search, until - search.seconds, presolve=presolve))
+        bound = max(bound, float(model.program.solverModel.getInfo().mip_dual_bound))
+        outcome = Outcome.INFEASIBLE if bound == math.inf else _outcome(model)
+        failed = model.program.sol_status == pulp.LpSolutionNoSolutionFound
+        if not failed or search.cancelled or search.seconds >= until:
+            break
+    return outcome, bound
+
+
+def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
+    """CBC tells no dual bound through PuLP: what it has not finished proves nothing."""
+    solver = pulp.COIN_CMD(
+        path=pulp.PULP_CBC_CMD.pulp_cbc_path,
+        msg=False,
+        timeLimit=min(seconds, LONGEST_S),
+        gapRel=0.0,
+        gapAbs=0.0,
+        threads=search.options.threads,
+        options=[f"{name} {TOLERANCE}" for name in ("primalTolerance", "dualTolerance", "integerTolerance")]
+        + [f"increment {TOLERANCE}", f"randomCbcSeed {search.options.seed}"],
+    )
+    if not solver.available():
+        raise UnsupportedError("solver 'textbook-milp-cbc': PuLP has no CBC for this platform; use 'textbook-milp'")
+    model.program.solve(solver)
+    return _outcome(model), 0.0
+
+
+def _outcome(model: TextbookModel) -> Outcome:
+    if model.program.status == pulp.LpStatusInfeasible:
+        return Outcome.INFEASIBLE
+    return Outcome.OPTIMAL if model.program.sol_status == pulp.LpSolutionOptimal else Outcome.STOPPED
+
+
+def _decode(model: TextbookModel) -> Plan | None:
+    """The plan of the solution; None if the solver left none, or one that fits only within its tolerance."""
+    stop_of: dict[int, int] = {}
+    for (layer, position), choice in model.layer_at.items():
+        if _is_one(choice):
+            stop_of[position] = max(stop_of.get(position, 0), layer + 1)
+    option_of = {
+        position: model.options[index] for (position, index), choice in model.option_at.items() if _is_one(choice)
+    }
+    if not stop_of or sorted(stop_of) != sorted(option_of):
+        return None
+    positions = sorted(stop_of, reverse=True)
+    layout = tuple(
+        Block(
+            stop=stop_of[position],
+            placement=option_of[position].placement,
+            opens=before is None or not option_of[position].shares_host(option_of[before]),
+        )
+        for before, position in zip([None, *positions], positions, strict=False)
+    )
+    return assemble(model.costs, model.variant, layout) if layout[-1].stop == model.num_layers else None
+
+
+def _is_one(choice: pulp.LpVariable) -> bool:
+    return choice.varValue is not None and choice.varValue > 0.5

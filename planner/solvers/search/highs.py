@@ -1,0 +1,218 @@
+"""The only door to HiGHS: programs go in as arrays, answers come out as arrays."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import highspy
+import numpy as np
+
+from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.solvers.search.interruption import uninterrupted
+from stagecut.planner.solvers.search.options import StopCheck
+
+
+class Outcome(Enum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    STOPPED = "stopped"
+
+
+_OUTCOMES = {
+    highspy.HighsModelStatus.kOptimal: Outcome.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kObjectiveBound: Outcome.INFEASIBLE,
+    highspy.HighsModelStatus.kTimeLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kIterationLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kSolutionLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kInterrupt: Outcome.STOPPED,
+    highspy.HighsModelStatus.kMemoryLimit: Outcome.STOPPED,
+    highspy.HighsModelStatus.kObjectiveTarget: Outcome.STOPPED,
+    highspy.HighsModelStatus.kUnknown: Outcome.STOPPED,
+    highspy.HighsModelStatus.kSolveError: Outcome.STOPPED,
+}
+"""Every other status means that the program itself was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearProgram:
+    """min cost x subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
+
+    A is given by its entries: `entry_row`, `entry_column`, `entry_value`, each pair at most once.
+    """
+
+    cost: Floats
+    lower: Floats
+    upper: Floats
+    row_lower: Floats
+    row_upper: Floats
+    entry_row: Ints
+    entry_column: Ints
+    entry_value: Floats
+    num_integer: int = 0
+    """The first so many columns must be integer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAnswer:
+    """Primal and dual values of a linear program; the duals are those of the rows."""
+
+    outcome: Outcome
+    objective: float
+    columns: Floats
+    row_duals: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerAnswer:
+    """The best solution of a mixed-integer program and a bound on all of them."""
+
+    outcome: Outcome
+    columns: Floats | None
+    objective: float
+    bound: float
+    num_nodes: int
+
+
+def run_highs(highs: highspy.Highs, *, threads: int) -> None:
+    """Run HiGHS on so many threads.
+
+    HiGHS keeps its workers from one run to the next of the same caller's thread, as many as the first of these runs
+    had, by default half of the cores, and refuses to run with any other number. So the workers of the run before
+    are always given up: nothing depends on the cores, or on who has called HiGHS before.
+    """
+    _set_options(highs, {"threads": threads})
+    highspy.Highs.resetGlobalScheduler(True)
+    highs.run()
+
+
+@uninterrupted()
+def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
+    """Solve a linear program by interior point, without crossover: its duals are central.
+
+    On one thread, so that the duals, and all that follows from them, are the same everywhere.
+
+    Raises
+    ------
+    StagecutError
+        If HiGHS cannot use the program.
+    """
+    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
+    _set_options(highs, {"solver": "ipm", "run_crossover": "off"})
+    run_highs(highs, threads=1)
+    solution = highs.getSolution()
+    return LinearAnswer(
+        outcome=_outcome(highs),
+        objective=float(highs.getInfo().objective_function_value),
+        columns=np.array(solution.col_value),
+        row_duals=np.array(solution.row_dual),
+    )
+
+
+@uninterrupted()
+def solve_integer(
+    program: LinearProgram,
+    *,
+    time_limit_s: float,
+    stop: StopCheck,
+    on_solution: Callable[[Floats], None],
+    threads: int,
+    seed: int,
+    gap: float,
+    max_nodes: int | None = None,
+) -> IntegerAnswer:
+    """Solve a mixed-integer program by branch and cut.
+
+    Parameters
+    ----------
+    on_solution
+        Called with the columns of every improving solution, while the solve goes on.
+    gap
+        Relative gap at which to stop.
+    max_nodes
+        Of the tree, at which to stop; None: no limit.
+
+    Raises
+    ------
+    StagecutError
+        If HiGHS cannot use the program.
+    """
+    highs = _load(program, time_limit_s=time_limit_s, stop=stop)
+    options: dict[str, str | float] = {
+        # With presolve HiGHS 1.15 calls a worse point optimal in about one of a thousand small programs.
+        "presolve": "off",
+        "mip_rel_gap": gap,
+        "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": 1e-7,
+        "primal_feasibility_tolerance": 1e-9,
+        "dual_feasibility_tolerance": 1e-9,
+        "random_seed": seed,
+        "mip_max_nodes": 2**31 - 1 if max_nodes is None else max_nodes,
+    }
+    _set_options(highs, options)
+    highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
+    run_highs(highs, threads=threads)
+    outcome, info = _outcome(highs), highs.getInfo()
+    # HiGHS found fault with its own solution: its bound is not to be trusted either.
+    failed = highs.getModelStatus() == highspy.HighsModelStatus.kSolveError
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    if np.isposinf(info.mip_dual_bound) and not failed:
+        # Some infeasible programs end as "optimal" with an infinite bound and a fractional point.
+        return IntegerAnswer(outcome=Outcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf, num_nodes=0)
+    return IntegerAnswer(
+        outcome=outcome,
+        columns=np.array(highs.getSolution().col_value) if found else None,
+        objective=float(info.objective_function_value) if found else np.inf,
+        bound=-np.inf if failed else float(info.mip_dual_bound),
+        num_nodes=int(info.mip_node_count),
+    )
+
+
+def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> highspy.Highs:
+    highs = highspy.Highs()
+    # Callbacks never fire while output_flag is off.
+    _set_options(highs, {"log_to_console": False, "time_limit": float(min(time_limit_s, 1e7))})
+    if highs.passModel(_model(program)) == highspy.HighsStatus.kError:
+        raise StagecutError("HiGHS refuses the program it was given")
+
+    def interrupt_if_asked(event: highspy.highs.HighsCallbackEvent) -> None:
+        if stop():
+            event.interrupt()
+
+    for callback in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
+        callback += interrupt_if_asked
+    return highs
+
+
+def _model(program: LinearProgram) -> highspy.HighsLp:
+    by_column = np.lexsort((program.entry_row, program.entry_column))
+    columns = program.entry_column[by_column]
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(program.cost), len(program.row_lower)
+    model.col_cost_, model.col_lower_, model.col_upper_ = program.cost, program.lower, program.upper
+    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = np.searchsorted(columns, np.arange(len(program.cost) + 1)).astype(np.int32)
+    model.a_matrix_.index_ = program.entry_row[by_column].astype(np.int32)
+    model.a_matrix_.value_ = program.entry_value[by_column]
+    if program.num_integer:
+        kinds = [highspy.HighsVarType.kInteger] * program.num_integer
+        model.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * (len(program.cost) - program.num_integer)
+    return model
+
+
+def _set_options(highs: highspy.Highs, values: Mapping[str, str | float]) -> None:
+    for name, value in values.items():
+        if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
+            raise StagecutError(f"HiGHS has no option {name} that could be {value!r}")
+
+
+def _outcome(highs: highspy.Highs) -> Outcome:
+    status = highs.getModelStatus()
+    if status not in _OUTCOMES:
+        raise StagecutError(f"HiGHS cannot use the program it was given: {highs.modelStatusToString(status)}")
+    return _OUTCOMES[status]

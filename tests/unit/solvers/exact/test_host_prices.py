@@ -1,0 +1,69 @@
+"""Prices of hosts, by hand and against the definition of what they prove."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.pruning import arc_prices
+from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.stage_network import build_network
+from stagecut.planner.solvers.exact.host_prices import ENOUGH, find_host_prices
+from tests.catalogue import fast_and_slow
+from tests.property.strategies import problems
+from tests.unit.network.enumeration import coarse_network
+
+
+def proven(rows, prices, usable):
+    """Shortest priced round trip, less what hosts cost in all."""
+    length = np.where(usable, rows.round_trip, np.inf) + arc_prices(rows, prices)
+    return rows.network.graph.to_sink(length)[0] - float(prices @ rows.network.limits)
+
+
+def prices_of(rows, start=None, *, usable=None, stop=lambda: False):
+    start = np.zeros(len(rows.network.limits)) if start is None else start
+    usable = np.ones(len(rows.network.arcs), dtype=bool) if usable is None else usable
+    return find_host_prices(rows, start, usable=usable, stop=stop)
+
+
+def test_fast_hosts_become_so_dear_that_slow_ones_are_taken():
+    """Without prices the shortest way takes the fast host twice: 2 s. With them, both hosts once: 4 s."""
+    rows = build_rows(coarse_network(fast_and_slow()))
+    everything = np.ones(len(rows.network.arcs), dtype=bool)
+    assert proven(rows, np.zeros(3), everything) == 2.0
+    assert proven(rows, prices_of(rows), everything) == pytest.approx(4.0, rel=2 * ENOUGH)
+
+
+def test_prices_prove_the_more_the_fewer_arcs_are_left():
+    """Without the fast host nothing can be paid: the slow one twice, 6 s, and the more the dearer it is."""
+    rows = build_rows(coarse_network(fast_and_slow()))
+    arcs = rows.network.arcs
+    slow_only = arcs.opened_class != 0
+    assert proven(rows, prices_of(rows, usable=slow_only), slow_only) >= 6.0
+
+
+def test_without_a_way_prices_stay_as_they_are():
+    rows = build_rows(coarse_network(fast_and_slow()))
+    start = np.array([1.0, 2.0, 0.0])
+    nothing = np.zeros(len(rows.network.arcs), dtype=bool)
+    assert prices_of(rows, start, usable=nothing).tolist() == start.tolist()
+    assert math.isinf(proven(rows, start, nothing))
+
+
+@settings(max_examples=60)
+@given(problems(max_layers=4, max_devices=4, max_micro_batches=4), st.integers(0, 2**32 - 1), st.booleans())
+def test_prices_are_no_worse_than_those_to_begin_with(problem, seed, stopped):
+    """And never negative."""
+    network = build_network(CostModel(problem), problem.variants[-1])
+    if len(network.arcs) == 0:
+        return
+    random, rows = np.random.default_rng(seed), build_rows(network)
+    start = random.uniform(0.0, 5.0, len(network.limits)) * random.integers(0, 2, len(network.limits))
+    everything = np.ones(len(network.arcs), dtype=bool)
+    found = prices_of(rows, start, stop=lambda: stopped)
+    assert (found >= 0).all()
+    before, after = proven(rows, start, everything), proven(rows, found, everything)
+    assert after >= before - 1e-9 * (1 + abs(before))

@@ -1,0 +1,82 @@
+"""Device groups by dynamic programming over hosts."""
+
+import math
+
+import numpy as np
+
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.seating import seat_stages
+from stagecut.planner.solvers.heuristic.host_steps import all_counts, chains, host_steps, most_whole_hosts
+from stagecut.planner.solvers.heuristic.seat_search import seat_sequences
+from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
+
+
+def _sequences(problem, limits_s, *, count=20):
+    variant, cluster = problem.variants[0], problem.cluster
+    steps = host_steps(problem, cluster, variant.micro_batch, allowed=all_counts(cluster))
+    return seat_sequences(StageTables(CostModel(problem)), variant, steps, np.array(limits_s), count=count)
+
+
+def _classes(sequence):
+    return [seat.placement.server_class for seat in sequence.seats]
+
+
+def test_a_chain_of_counts_takes_the_classes_in_the_order_of_the_pipeline():
+    """The pipeline is laid out from its last stage, here on the second class."""
+    cluster = one_device_per_server("a", "b")
+    assert chains(cluster, [(0, 1)]) == {(0, 0), (0, 1), (1, 1)}
+    assert all_counts(cluster) == chains(cluster, [(0, 1), (1, 0)])
+
+
+def test_the_order_that_keeps_to_the_limit_is_found():
+    """One layer of 9 s and two of 1 s: the fast device (a third of that) must take the first one.
+
+    Limit 4 s: 9 / 3 on the fast device and 2 on the slow one; the other way round 9 s.
+    """
+    layers = chain(3, {"fast": 1.0, "slow": 3.0}).layers
+    heavy = chain(1, {"fast": 3.0, "slow": 9.0}).layers[0]
+    model = chain(3, {"fast": 1.0, "slow": 1.0})
+    model = type(model)(name="heavy first", layers=(heavy, *layers[1:]))
+    problem = Problem(model=model, cluster=one_device_per_server("slow", "fast"), job=job(4))
+    (best, *_) = _sequences(problem, [4.0, 6.0, math.inf])
+    assert (_classes(best), best.stops, best.limit_s) == ([1, 0], (2, 3), 4.0)
+
+
+def test_nothing_is_found_below_what_a_layer_takes():
+    problem = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(1))
+    assert _sequences(problem, [1.0]) == []
+
+
+def test_several_whole_hosts_are_one_stage():
+    """Only 4 replicas are allowed, and the 2 hosts have 2 devices each."""
+    server = Server(name="pair", count=2, islands=(Island(device_type="gpu", count=2),))
+    cluster = Cluster(name="pairs", device_types=kinds(gpu=math.inf), servers=(server,))
+    problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1, micro_batch=4, replicas=(4,)))
+    (only,) = _sequences(problem, [math.inf])
+    assert [seat.placement for seat in only.seats] == [Placement(server_class=0, island=0, num_hosts=2, replicas=4)]
+    assert most_whole_hosts(problem, cluster, 4, server_class=0) == 2
+    assert most_whole_hosts(problem, cluster, 2, server_class=0) == 1
+
+
+def test_islands_are_taken_in_either_order_and_every_sequence_can_be_seated():
+    """A host of a fast and a slow island, one device each: alone, or one after the other."""
+    server = Server(name="mixed", islands=(Island(device_type="a", count=1), Island(device_type="b", count=1)))
+    cluster = Cluster(name="mixed", device_types=kinds(a=math.inf, b=math.inf), servers=(server,))
+    problem = Problem(model=chain(2, {"a": 1.0, "b": 2.0}), cluster=cluster, job=job(4))
+    found = _sequences(problem, [1.0, 2.0, 3.0])
+    islands = [tuple(seat.placement.island for seat in sequence.seats) for sequence in found]
+    assert (0, 1) in islands or (1, 0) in islands
+    assert (0,) in islands
+    assert all(seat_stages(cluster, sequence.seats) for sequence in found)
+
+
+def test_as_many_stages_as_the_limit_asks_for():
+    """Six layers of 1 s on up to three devices: limits of 6, 3 and 2 s ask for 1, 2 and 3 stages."""
+    problem = Problem(model=chain(6, {"gpu": 1.0}), cluster=one_server("gpu", 3), job=job(1))
+    for limit_s, num_stages in ((6.0, 1), (3.0, 2), (2.0, 3)):
+        best = _sequences(problem, [limit_s])[0]
+        assert len(best.seats) == num_stages

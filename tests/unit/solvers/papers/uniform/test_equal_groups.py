@@ -1,0 +1,38 @@
+"""All devices in equal groups."""
+
+from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.solvers.papers.uniform.cluster import uniform_cluster
+from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices
+from tests.catalogue import INFINITE, chain, job, kinds
+
+
+def _problem(*servers, **choices):
+    """Servers given as (number of hosts, devices of each)."""
+    made = tuple(
+        Server(name=f"s{index}", count=count, islands=(Island(device_type="gpu", count=size),))
+        for index, (count, size) in enumerate(servers)
+    )
+    cluster = Cluster(name="made", device_types=kinds(gpu=INFINITE), servers=made)
+    return Problem(model=chain(4, {"gpu": 1.0}, tensor_parallel_bytes=0.0), cluster=cluster, job=job(4, **choices))
+
+
+def _groups(problem, degrees):
+    """Replicas, degree and stages."""
+    (variant,) = problem.variants
+    uniform = uniform_cluster(CostModel(problem), "planner")
+    found = seats_over_all_devices(uniform, variant.micro_batch, degrees=degrees)
+    return [(seats[0].placement.replicas, seats[0].placement.tensor_parallel, len(seats)) for seats in found]
+
+
+def test_every_size_of_groups_that_takes_all_devices_is_met():
+    """Two hosts of two devices, 4 samples: p x t x d = 4, t inside a host."""
+    problem = _problem((2, 2), micro_batch=4)
+    assert _groups(problem, (1,)) == [(1, 1, 4), (2, 1, 2), (4, 1, 1)]
+    assert _groups(problem, (1, 2)) == [(1, 1, 4), (2, 1, 2), (4, 1, 1), (1, 2, 2), (2, 2, 1)]
+
+
+def test_groups_that_leave_devices_idle_are_left_out():
+    """Pairs do not fill hosts of three, though they divide six devices."""
+    assert _groups(_problem((2, 3), micro_batch=2), (1,)) == [(1, 1, 6)]
