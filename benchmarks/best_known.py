@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Measured
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
 from stagecut.planner.cli.prediction import play, predict
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Status, relative_gap

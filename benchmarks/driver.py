@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring import Measure, Measured, Tree, measured
-from benchmarks.pages import IMAGES, put_tables, save_picture
-from benchmarks.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import IMAGES, put_tables, save_picture
+from benchmarks.report.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept
 from stagecut.planner.report.images import reproducible
 from stagecut.planner.solvers.registry import SOLVERS
 from stagecut.planner.solvers.search.options import SolveOptions

@@ -9,8 +9,8 @@ from functools import partial
 
 from benchmarks.driver import Jobs, Parts, Request
 from benchmarks.measuring import Answer, Tree, answer_of
-from benchmarks.pages import markdown, percent, ratio, times, whole_seconds
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import markdown, percent, ratio, times, whole_seconds
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
 SAME = 1e-9

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.measuring import Tree
-from benchmarks.pages import BENCHMARKS_PAGE, markdown, times, whole_seconds
-from benchmarks.registry import LIMITS
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import LIMITS
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, times, whole_seconds
 from stagecut.planner.io.canonical import format_json
 from stagecut.planner.io.cluster import to_tree
 

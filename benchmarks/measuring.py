@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem

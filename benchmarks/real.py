@@ -18,8 +18,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
-from benchmarks.results import keep_results
+from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
+from benchmarks.report.results import keep_results
 
 LIMIT = 0.08
 """Largest error that is accepted, of a run that passes the gate."""

@@ -5,9 +5,9 @@ from functools import partial
 
 from benchmarks.driver import Jobs, Parts, Request
 from benchmarks.measuring import Answer, Tree, answer_of
-from benchmarks.pages import markdown, ratio, times, whole_seconds
+from benchmarks.problems.specs import COMPARED, Spec
+from benchmarks.report.pages import markdown, ratio, times, whole_seconds
 from benchmarks.solver_steps import part_of_steps
-from benchmarks.specs import COMPARED, Spec
 
 PART = "planners: "
 

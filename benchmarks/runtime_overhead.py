@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from benchmarks.pages import EXECUTOR_PAGE, markdown, put_tables
-from benchmarks.results import keep_results
+from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
+from benchmarks.report.results import keep_results
 from stagecut import executor
 from stagecut.executor.measure.devices import usable_cores
 from stagecut.executor.pipeline import SYNC, UPDATE

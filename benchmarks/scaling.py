@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.measuring import Answer, Tree, answer_of
-from benchmarks.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
-from benchmarks.registry import SCALING, scaled
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import SCALING, scaled
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
 from stagecut.planner.core.result import Status
 from stagecut.planner.solvers.search.options import SolveOptions
 

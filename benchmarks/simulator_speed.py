@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.driver import Jobs, Parts
 from benchmarks.measuring import Tree
-from benchmarks.pages import markdown, times
+from benchmarks.report.pages import markdown, times
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import compile_program, scheduled_program

@@ -9,9 +9,9 @@ from functools import partial
 
 from benchmarks.driver import Jobs, Parts, Request
 from benchmarks.measuring import Answer, Tree, answer_of
-from benchmarks.pages import markdown, percent, whole_seconds
-from benchmarks.registry import STEPS
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import STEPS
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import markdown, percent, whole_seconds
 from stagecut.planner.solvers.search.options import SolveOptions
 
 PART = "steps: "

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from benchmarks import formulations, rivals, simulator_speed, solver_steps
 from benchmarks.driver import Driver, Jobs, Parts, Tables
-from benchmarks.pages import BENCHMARKS_PAGE, SOLVER_PAGE
-from benchmarks.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE
 
 
 def jobs(

@@ -3,8 +3,8 @@
 from functools import partial
 
 from benchmarks.papers.paper import Paper, own_objectives_table, times_table
-from benchmarks.registry import ONLY_1F1B
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import ONLY_1F1B
+from benchmarks.problems.specs import Spec
 
 SOLVERS = ("megatron-even", "alpa", "milp")
 SPECS = tuple(

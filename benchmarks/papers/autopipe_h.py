@@ -4,10 +4,10 @@ from collections.abc import Callable
 from statistics import geometric_mean
 
 from benchmarks.measuring import Answer
-from benchmarks.pages import markdown, ratio, times, whole_seconds
 from benchmarks.papers.paper import Found, Headline, Paper, range_of, times_table
-from benchmarks.registry import BALANCE, BALANCE_OF_BLOCKS
-from benchmarks.specs import WHOLE_BLOCKS
+from benchmarks.problems.registry import BALANCE, BALANCE_OF_BLOCKS
+from benchmarks.problems.specs import WHOLE_BLOCKS
+from benchmarks.report.pages import markdown, ratio, times, whole_seconds
 from stagecut.planner.core.units import format_seconds
 
 OF_BLOCKS = " of blocks"

@@ -12,10 +12,10 @@ from functools import partial
 
 from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.measuring import Tree
-from benchmarks.pages import ROOT, markdown, times
 from benchmarks.papers.paper import shortened
-from benchmarks.registry import ONLY_1F1B
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import ONLY_1F1B
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import ROOT, markdown, times
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result

@@ -9,11 +9,11 @@ from functools import partial
 from benchmarks import quality
 from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.measuring import Tree, answer_of
-from benchmarks.pages import BENCHMARKS_PAGE
 from benchmarks.papers import alpa, autopipe_h, dapple, hetpipe, piper, startup
 from benchmarks.papers.paper import Found, Paper
-from benchmarks.registry import SMOKE
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import SMOKE
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import BENCHMARKS_PAGE
 
 PAPERS = (autopipe_h.PAPER, dapple.PAPER, piper.PAPER, alpa.PAPER, hetpipe.PAPER)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from benchmarks.measuring import Answer
-from benchmarks.pages import markdown, ratio, times
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import markdown, ratio, times
 from stagecut.planner.core.units import format_seconds
 
 Found = Mapping[str, Mapping[str, Answer]]

@@ -6,10 +6,10 @@ from functools import partial
 
 from benchmarks.driver import Jobs, Parts, Request
 from benchmarks.measuring import Tree
-from benchmarks.pages import markdown, percent
 from benchmarks.papers.paper import shortened
-from benchmarks.registry import BALANCE
-from benchmarks.specs import Spec
+from benchmarks.problems.registry import BALANCE
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import markdown, percent
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import can_slice

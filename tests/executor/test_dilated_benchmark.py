@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from benchmarks import dilated, pages
-from benchmarks.dilated_plans import all_cases
+from benchmarks.dilated import driver as dilated
+from benchmarks.dilated.plans import all_cases
+from benchmarks.report import pages
 from stagecut.executor.play.checker import check_lists
 from stagecut.planner.core.schedule import Schedule
 

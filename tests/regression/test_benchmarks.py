@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import formulations, pages, quality, results, rivals, scaling, solver_steps, speed
+from benchmarks import formulations, quality, rivals, scaling, solver_steps, speed
 from benchmarks.__main__ import DRIVERS
 from benchmarks.best_known import read_entries
 from benchmarks.driver import Driver, Request
-from benchmarks.generated_clusters import pods
 from benchmarks.measuring import GAP_MARKS, Answer, Measured, answer_of, answer_to, measured, measured_here
 from benchmarks.papers import driver as papers
 from benchmarks.papers import startup
 from benchmarks.papers.autopipe_h import balance_table, side_by_side
-from benchmarks.registry import BALANCE, BALANCE_OF_BLOCKS, SCALING, SETS, SMOKE
-from benchmarks.specs import COMPARED
+from benchmarks.problems.generated_clusters import pods
+from benchmarks.problems.registry import BALANCE, BALANCE_OF_BLOCKS, SCALING, SETS, SMOKE
+from benchmarks.problems.specs import COMPARED
+from benchmarks.report import pages, results
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.result import HistoryPoint, Result, Status

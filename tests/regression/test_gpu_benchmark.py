@@ -9,10 +9,11 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks import gpu, gpu_stages
-from benchmarks.gpu_layers import spans
-from benchmarks.gpu_stages import StageFigures
-from benchmarks.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
+from benchmarks.gpu import driver as gpu
+from benchmarks.gpu import stages as gpu_stages
+from benchmarks.gpu.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
+from benchmarks.gpu.layers import spans
+from benchmarks.gpu.stages import StageFigures
 from stagecut.executor.measure.inspection import LayerFacts
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable

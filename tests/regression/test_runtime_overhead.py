@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import pages, runtime_overhead
+from benchmarks import runtime_overhead
+from benchmarks.report import pages
 from benchmarks.runtime_overhead import PARTS, RankStep, RankSteps, World, others_share
 
 

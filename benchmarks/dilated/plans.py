@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule, warmup_depths

@@ -10,7 +10,7 @@ from stagecut.planner.report.images import ImageFormat, encoded
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README, SOLVER_PAGE, EXECUTOR_PAGE = (
     ROOT / "README.md",
     ROOT / "docs" / "solver.md",

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchmarks.generated_clusters import is_generated, pods
-from benchmarks.whole_blocks import of_whole_blocks
+from benchmarks.problems.generated_clusters import is_generated, pods
+from benchmarks.problems.whole_blocks import of_whole_blocks
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.specs import Spec
+from benchmarks.problems.specs import Spec
 from stagecut.planner.core.schedule import Schedule
 
 ONLY_1F1B = (Schedule.ONE_F_ONE_B,)

@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from benchmarks.dilated_plans import SLICED_WARM_UP, WHOLE_WARM_UP, Case, all_cases
-from benchmarks.pages import ROOT, markdown, percent, put_tables
-from benchmarks.results import keep_results
+from benchmarks.dilated.plans import SLICED_WARM_UP, WHOLE_WARM_UP, Case, all_cases
+from benchmarks.report.pages import ROOT, markdown, percent, put_tables
+from benchmarks.report.results import keep_results
 from stagecut import executor
 from stagecut.executor.dilated.dilation import Dilation, dilation
 from stagecut.executor.measure.contamination import RunQueue
@@ -274,7 +274,3 @@ def _row(line: Line) -> list[str]:
         percent(line.run_queue_share) + (" (contaminated)" if line.contaminated else ""),
         "pass" if line.passed else "FAIL",
     ]
-
-
-if __name__ == "__main__":
-    main()

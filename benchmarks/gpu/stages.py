@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import torch
 
-from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory
-from benchmarks.green_contexts import GreenContextsUnavailableError, green_contexts
+from benchmarks.gpu.green_contexts import GreenContextsUnavailableError, green_contexts
+from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory
 from stagecut.executor import Team
 from stagecut.executor.design import Training
 from stagecut.executor.dilated.planned_times import PlannedTimes

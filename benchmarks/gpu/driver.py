@@ -5,7 +5,7 @@
     python -m benchmarks.gpu --device cpu --quick --models gpt-mini --output FOLDER      the same on the processor
 
 Writes `models/measured/MODEL@DEVICE.json`, which the catalogue then has, and `benchmarks/results/gpu-DEVICE.json`.
-How pipelines are predicted: see :mod:`benchmarks.gpu_stages`.
+How pipelines are predicted: see :mod:`benchmarks.gpu.stages`.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from statistics import median
 
 import torch
 
-from benchmarks.gpu_layers import Effort, Profiled, Subject, free_memory, held_bytes, profile_layers
-from benchmarks.gpu_stages import PipelineRun, lanes_on, run_pipeline
-from benchmarks.pages import ROOT, markdown, percent
-from benchmarks.results import keep_results
+from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory, held_bytes, profile_layers
+from benchmarks.gpu.stages import PipelineRun, lanes_on, run_pipeline
+from benchmarks.report.pages import ROOT, markdown, percent
+from benchmarks.report.results import keep_results
 from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.models.clusters.device_types import DEVICE_TYPES
 from stagecut.planner.core.errors import BadInputError
@@ -238,7 +238,3 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=ROOT, metavar="FOLDER", help="in place of the root of the repository"
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,7 @@ from stagecut.planner.io.canonical import format_json
 from stagecut.planner.io.plan_file import installed_versions
 from stagecut.planner.io.write import write_text
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring import Answer
-from benchmarks.specs import COMPARED, OURS
+from benchmarks.problems.specs import COMPARED, OURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

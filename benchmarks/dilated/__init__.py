@@ -1,0 +1,1 @@
+"""Plans of many devices played on this machine, against the simulator."""

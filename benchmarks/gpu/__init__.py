@@ -1,0 +1,1 @@
+"""Kernels, layers and stages on a GPU."""

@@ -1,0 +1,1 @@
+"""Where the figures go: pages, pictures and recorded results."""
