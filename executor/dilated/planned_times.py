@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require_positive
-from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import compile_program
 from stagecut.planner.simulator.engine import run
 from stagecut.planner.simulator.program import Kind, Program

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+
+from stagecut.planner.core.arrays import Floats
 
 _ROW = np.dtype([("ready_s", "f8"), ("end_s", "f8"), ("joined", "i8"), ("served", "i8")])
 """Of a booking: latest ready time and end of the service under way, parts that have joined it, services so far."""
@@ -54,7 +55,7 @@ class SharedLinks:
         weakref.finalize(self, os.close, self._file)
         os.ftruncate(self._file, size)
         memory = mmap.mmap(self._file, size)
-        self._free_s: NDArray[np.float64] = np.frombuffer(memory, dtype=_LINK, count=num_links)
+        self._free_s: Floats = np.frombuffer(memory, dtype=_LINK, count=num_links)
         self._rows = np.frombuffer(memory, dtype=_ROW, count=num_bookings, offset=links_bytes)
 
     def join(self, booking: Booking, ready_s: float, *, time_scale: float = 1.0) -> None:

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from stagecut.planner.core.arrays import Floats
+
 Curve = tuple[tuple[float, float], ...]
 """(bytes, seconds), increasing in bytes."""
 

@@ -6,11 +6,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stagecut.executor.measure.contamination import CLEAN_SHARE
-
-Floats = NDArray[np.float64]
+from stagecut.planner.core.arrays import Floats
 
 
 class Pass(StrEnum):

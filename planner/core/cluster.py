@@ -6,6 +6,7 @@ from typing import overload
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import (
     require,
     require_count,
@@ -13,7 +14,7 @@ from stagecut.planner.core.checks import (
     require_non_negative,
     require_positive,
 )
-from stagecut.planner.core.curve import Floats, Points, last_slope, require_points, seconds_at, stretched
+from stagecut.planner.core.curve import Points, last_slope, require_points, seconds_at, stretched
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 

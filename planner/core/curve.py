@@ -4,11 +4,10 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require
 
-Floats = NDArray[np.float64]
 Points = tuple[tuple[float, float], ...]
 """Measured (bytes, seconds): bytes strictly increasing, seconds never falling."""
 

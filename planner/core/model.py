@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
 from stagecut.planner.core.precision import Precision
 
@@ -134,7 +134,7 @@ class ModelProfile:
         """Parameters of the whole model."""
         return sum(layer.params_bytes for layer in self.layers) / self.precision.num_bytes
 
-    def boundary_bytes(self) -> NDArray[np.float64]:
+    def boundary_bytes(self) -> Floats:
         """Bytes per sample that cross each boundary, shape (L + 1,).
 
         Boundary j lies before layer j. Every tensor counts once: the output of layer j - 1, and

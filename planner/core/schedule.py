@@ -3,8 +3,8 @@
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.interleaving import Interleaving
 
 
@@ -78,9 +78,7 @@ def num_halved(num_sliced: int, *, depth: int, micro_batch: int, replicas: int) 
     return 0 if micro_batch % (2 * replicas) else min(num_sliced, depth)
 
 
-def pair_loops(
-    depth: NDArray[np.int64], next_depth: NDArray[np.int64], num_microbatches: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pair_loops(depth: Ints, next_depth: Ints, num_microbatches: int) -> tuple[Ints, Ints]:
     """How a stage and the next one take turns once both are past their warm-up, elementwise.
 
     A forward of the stage enables a forward, then a backward, of the next one, whose gradient

@@ -13,13 +13,13 @@ from itertools import groupby
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import DeviceType
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.run_record import ErrorSpread, RunRecord, StageRecord, relative_error
 from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.cost.least_squares import least_squares_above
-from stagecut.planner.cost.plan_costs import Floats
 
 NOISE = 0.02
 """Relative spread expected of a stage's measured time."""

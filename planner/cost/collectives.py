@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, slowest
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import WHOLE, Share
-from stagecut.planner.cost.plan_costs import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

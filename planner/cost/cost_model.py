@@ -6,13 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Device
 from stagecut.planner.core.placement import Hosting, Placement, hosting_of
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
-from stagecut.planner.cost.plan_costs import Floats, Halves, PlanCosts
+from stagecut.planner.cost.plan_costs import Halves, PlanCosts
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 
 

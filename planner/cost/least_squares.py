@@ -1,11 +1,8 @@
 """Least squares with a least value for every unknown."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stagecut.planner.cost.plan_costs import Floats
-
-Flags = NDArray[np.bool_]
+from stagecut.planner.core.arrays import Bools, Floats
 
 ROUNDING = 1e-12
 
@@ -43,7 +40,7 @@ def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floa
     return least + excess
 
 
-def _solve_free(matrix: Floats, target: Floats, excess: Floats, free: Flags) -> tuple[Floats, Flags]:
+def _solve_free(matrix: Floats, target: Floats, excess: Floats, free: Bools) -> tuple[Floats, Bools]:
     """Walk towards the solution in the free unknowns; those that would turn negative stop at zero."""
     while True:
         wanted = np.zeros_like(excess)

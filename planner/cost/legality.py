@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Job, Recompute
 from stagecut.planner.core.placement import Hosting
@@ -11,7 +12,6 @@ from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import is_share_of
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Floats
 
 
 def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:

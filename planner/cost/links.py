@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, slowest
 from stagecut.planner.core.placement import Hosting
 from stagecut.planner.core.share import WHOLE, Share
 from stagecut.planner.cost.collectives import crosses_hosts
-from stagecut.planner.cost.plan_costs import Floats
 
 
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:

@@ -3,15 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving, in_flight
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

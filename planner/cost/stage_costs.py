@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster, DeviceType
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.collectives import AllReduce, exchange_of, gradient_sync_of
 from stagecut.planner.cost.layer_times import layer_times, parts
-from stagecut.planner.cost.plan_costs import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.network.arcs import Arcs
 from stagecut.planner.network.layout import RECOMPUTE_MODES
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network.rows import Rows
 
 TOLERANCE = 1e-10

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Ints
+from stagecut.planner.core.arrays import Bools, Ints
 from stagecut.planner.network.counted_paths import Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network.rows import Family, Rows
 
 

@@ -17,7 +17,7 @@ avoided. A reward for every stage, less the reward of the fewest, is such a pric
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.rows import Family, Rows
 
 TOLERANCE = 1e-10

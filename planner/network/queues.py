@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.cost.collectives import crosses_hosts
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.network.places import Entry
 from stagecut.planner.network.stage_network import StageNetwork
 

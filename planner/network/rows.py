@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule, pair_loops
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.queues import Queues, build_queues
 from stagecut.planner.network.stage_network import StageNetwork
 

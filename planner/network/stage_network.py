@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import half_transfer_s
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs, transfer_arcs
 from stagecut.planner.network.graph import LayeredGraph
 from stagecut.planner.network.intervals import fit_arcs, quick_intervals

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.units import MS, US, format_seconds
 from stagecut.planner.core.visible import visible
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 WIDTH_IN, HEIGHT_IN = 8.0, 4.5
 TIME_COLOUR, BOUND_COLOUR, GAP_COLOUR = "#D55E00", "#0072B2", "#DDDDDD"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.simulator.program import Kind
 from stagecut.planner.simulator.timeline import Timeline
@@ -89,7 +89,7 @@ def what_binds(costs: PlanCosts, timeline: Timeline) -> Binding:
     critical[list(timeline.critical_path)] = True
     communicates = ~computes & (timeline.kind != Kind.UPDATE)
 
-    def per_device(chosen: NDArray[np.bool_]) -> Floats:
+    def per_device(chosen: Bools) -> Floats:
         seconds: Floats = np.zeros(num_devices)
         np.add.at(seconds, device[chosen], takes_s[chosen])
         return seconds

@@ -36,8 +36,9 @@ Interleaved plans have rows of their own, see :mod:`planner.simulator.interleave
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.schedule import Schedule, pair_loops
-from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.core.arrays import Floats
+from stagecut.planner.cost.plan_costs import PlanCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

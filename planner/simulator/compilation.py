@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.simulator.program import NONE, Kind, Program
 from stagecut.planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions, sliced_actions
 

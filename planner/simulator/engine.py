@@ -9,10 +9,10 @@ add and take maxima of the same numbers, so their times agree to the last bit.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.cost.plan_costs import Floats, PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_program, scheduled_program, sliced_program
 from stagecut.planner.simulator.levels import evaluate, layout_of
 from stagecut.planner.simulator.program import Program, duration_table
@@ -23,7 +23,7 @@ CHUNK_TIMES = 1 << 19
 """Times held at once (4 MB): larger populations are cut so that they stay in the processor's cache."""
 
 
-def iteration_times(costs: Sequence[PlanCosts]) -> NDArray[np.float64]:
+def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
     """Iteration time of each plan in seconds, shape (len(costs),)."""
     groups: dict[tuple[Program, Routes], list[int]] = {}
     for index, cost in enumerate(costs):

@@ -26,8 +26,9 @@ and per stage, by the list of its device group,
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving
-from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 
 

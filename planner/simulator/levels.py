@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.simulator.program import Program
 
 

@@ -20,7 +20,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.cost.plan_costs import PlanCosts
 
 NONE = -1
 """Stands for "no task" and "no flow" in the arrays of a program."""

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.simulator.levels import layout_of
 from stagecut.planner.simulator.program import NONE, Kind, Program
 from stagecut.planner.simulator.routes import Routes, num_links

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints, PlanCosts
+from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.engine import program_of, run
 from stagecut.planner.simulator.program import NONE, Kind, Program, duration_table
 from stagecut.planner.simulator.routes import RouteNames, flow_routes

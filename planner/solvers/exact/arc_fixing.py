@@ -6,7 +6,7 @@ what is left, so both are repeated while that pays.
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.exact.host_prices import find_host_prices

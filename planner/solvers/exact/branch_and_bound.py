@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.layout import layout_of

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.counted_paths import CountedPaths, Criteria, Line
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.pruning import cover_of, starting_of

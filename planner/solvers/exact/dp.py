@@ -8,12 +8,12 @@ positions comes first: what it proves leaves few arcs to be built with positions
 import math
 from contextlib import suppress
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError

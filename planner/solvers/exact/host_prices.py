@@ -9,7 +9,7 @@ way from the best prices so far.
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.highs import LinearProgram, Outcome, solve_linear

@@ -6,7 +6,7 @@ ones known, all arcs are priced at once (:mod:`planner.network.lagrangian`), and
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.lagrangian import Multipliers, Priced, price
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.exact.stage_program import stage_program

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network import program
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.lagrangian import TOLERANCE, Priced, price, single_family
 from stagecut.planner.network.pruning import position_ranges

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.network.groups import groups_in_host
 from stagecut.planner.network.layout import layout_of
 from stagecut.planner.network.seating import Seat, seat_stages

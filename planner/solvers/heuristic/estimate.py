@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule, pair_loops
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.solvers.heuristic.seated import CutCosts, SeatedStages
 
 ROUNDS_PER_CALL = 1 << 18

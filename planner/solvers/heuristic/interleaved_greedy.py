@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
 from stagecut.planner.solvers.interleaved.rows import row_forms

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.layout import Layout, assemble
 from stagecut.planner.network.seating import Seat
 from stagecut.planner.solvers.heuristic.estimate import estimated_times

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
 from stagecut.planner.network.seating import Seat
 

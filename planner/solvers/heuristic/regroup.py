@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from stagecut.planner.cost.plan_costs import Ints
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.network.seating import Seat, seat_stages
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.estimate import estimated_times

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.seating import Seat
 from stagecut.planner.solvers.heuristic.balance import TOLERANCE, work_limits
 from stagecut.planner.solvers.heuristic.host_steps import IDLE, HostSteps, Taking

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.cost.links import half_transfer_s, link_between_hosts, link_within_host
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.layout import Layout, layout_on
 from stagecut.planner.network.seating import Seat
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables

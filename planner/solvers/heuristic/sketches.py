@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.share import Share
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.estimate import estimated_times

@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.layout import RECOMPUTE_MODES
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.solvers.interleaved.costs import ROUNDING, ChunkCosts
 from stagecut.planner.solvers.interleaved.relaxation import Relaxation, least_values
 from stagecut.planner.solvers.search.options import StopCheck

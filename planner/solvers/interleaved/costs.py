@@ -4,10 +4,10 @@ from enum import IntEnum
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.interleaving import in_flight
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.network.layout import RECOMPUTE_MODES
 from stagecut.planner.solvers.interleaved.shapes import Shape
 

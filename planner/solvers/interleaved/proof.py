@@ -9,8 +9,8 @@ best plan; these are simulated.
 
 import math
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ROUNDING, ChunkCosts, Cost
 from stagecut.planner.solvers.interleaved.rows import average_weights
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear

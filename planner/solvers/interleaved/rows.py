@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import route_between
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.solvers.interleaved.costs import Cost
 from stagecut.planner.solvers.interleaved.shapes import Shape
 

@@ -47,10 +47,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Bools, Floats
 from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 

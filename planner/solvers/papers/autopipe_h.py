@@ -35,11 +35,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.sketches import Sketcher

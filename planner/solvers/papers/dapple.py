@@ -47,10 +47,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Bools, Floats, Ints
 from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
 from stagecut.planner.solvers.papers.uniform.intervals import Fitting, Intervals
 from stagecut.planner.solvers.search.refusals import require_single_devices

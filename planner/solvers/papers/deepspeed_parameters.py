@@ -25,12 +25,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.network.layout import assemble, layout_on
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, uniform_variants
 from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices

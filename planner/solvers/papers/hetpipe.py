@@ -52,14 +52,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pulp
-from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.network.layout import assemble
 from stagecut.planner.network.seating import Seat, seats_host_by_host
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
@@ -222,7 +221,7 @@ def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> 
     return stop[taken] if np.count_nonzero(taken) == len(seconds) else None
 
 
-def on_a_way(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def on_a_way(allowed: Bools) -> Bools:
     """The runs on a way from layer 0 to layer L with one run of every stage, shape (k, L + 1, L + 1)."""
     num_stages, num_nodes, _ = allowed.shape
     reached, leading = np.zeros((2, num_stages + 1, num_nodes), dtype=bool)
@@ -231,7 +230,7 @@ def on_a_way(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         reached[stage + 1] = allowed[stage][reached[stage]].any(axis=0)
         last = num_stages - 1 - stage
         leading[last] = allowed[last][:, leading[last + 1]].any(axis=1)
-    on_way: NDArray[np.bool_] = allowed & reached[:-1, :, None] & leading[1:, None, :]
+    on_way: Bools = allowed & reached[:-1, :, None] & leading[1:, None, :]
     return on_way
 
 

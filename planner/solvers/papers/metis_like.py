@@ -32,13 +32,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.network.layout import assemble
 from stagecut.planner.network.seating import Seat
 from stagecut.planner.solvers.heuristic.balance import balanced

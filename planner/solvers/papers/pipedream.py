@@ -46,6 +46,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
@@ -53,7 +54,6 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.solvers.papers.uniform.cluster import (
     Group,
     UniformCluster,

@@ -53,6 +53,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
@@ -60,7 +61,6 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.layer_times import parts
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, by_micro_batch, uniform_variants
 from stagecut.planner.solvers.search.search import Search

@@ -40,6 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 import pulp
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, Server
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
@@ -49,7 +50,6 @@ from stagecut.planner.cost.collectives import ring_all_reduce_s, ring_link
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.links import link_between_hosts, link_within_host
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.cost.stage_costs import StageCosts
 
 MEMORY_SLACK = 1e-9

@@ -7,8 +7,8 @@ from enum import Enum
 import highspy
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.errors import StagecutError
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import StopCheck
 

@@ -26,11 +26,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.cost.collectives import ring_all_reduce_s
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between, route_between
-from stagecut.planner.cost.plan_costs import Bools, Floats, PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.routes import flow_routes
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.collectives import crosses_hosts
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_within_host
-from stagecut.planner.cost.plan_costs import Floats
 from stagecut.planner.network.layout import recompute_choice
 from stagecut.planner.solvers.papers.autopipe_steps.mapping_shapes import HostRun, Mapping, host_runs
 

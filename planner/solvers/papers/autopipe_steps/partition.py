@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.solvers.papers.autopipe_steps.time import TOLERANCE, StageTimes, timings
 from stagecut.planner.solvers.search.options import StopCheck
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 
 TOLERANCE = 1e-9
 """Times closer than this, relative to the iteration, are equal: sums of the same layers in another order."""

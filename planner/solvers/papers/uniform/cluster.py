@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.placement import Placement
@@ -18,7 +19,6 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Ints
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 from stagecut.planner.network.layout import RECOMPUTE_MODES, assemble, layout_on
 from stagecut.planner.network.seating import Seat

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.cost.plan_costs import Bools, Floats
+from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.cost.stage_costs import StageCosts
 
 
