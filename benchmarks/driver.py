@@ -5,6 +5,7 @@
     python -m benchmarks.NAME --docs --from-results  only that, from the results that are there
     python -m benchmarks.NAME --only TEXT            measures the parts with this in their name, keeps the others
     python -m benchmarks.NAME --time-scale 0.1       a tenth of all time limits
+    python -m benchmarks.NAME --renew piper,dapple   these solvers again, in the parts that have them
     python -m benchmarks.NAME --solvers milp,even    these only, and nothing is kept
     python -m benchmarks.NAME --quick                something tiny in place of all parts, and nothing is kept
 
@@ -112,6 +113,8 @@ class Driver:
 
     def measure(self, chosen: argparse.Namespace, results: Path = RESULTS) -> Parts:
         """Run all jobs that were asked for, and keep them as they come."""
+        if chosen.renew:
+            return self.renew(chosen, results)
         request = Request(time_scale=chosen.time_scale, solvers=chosen.solvers, quick=chosen.quick)
         jobs = self.quick_jobs if chosen.quick else self.jobs
         kept = Kept(stamp=Stamp.here(time_scale=chosen.time_scale), parts={})
@@ -124,6 +127,18 @@ class Driver:
                 if request.keeps:
                     keep_part(self.name, name, kept, expected=self.jobs, folder=results)
         return read_kept(self.name, self.jobs, folder=results) if request.keeps else kept.parts
+
+    def renew(self, chosen: argparse.Namespace, results: Path = RESULTS) -> Parts:
+        """Measure some solvers again in the parts, by solver, that have them; all else is kept."""
+        kept = Kept(stamp=Stamp.here(), parts=read_kept(self.name, self.jobs, folder=results))
+        check_stamp(self.name, kept.stamp, folder=results)
+        for name, part in kept.parts.items():
+            solvers = tuple(solver for solver in chosen.renew if solver in part)
+            if solvers and chosen.only in name:
+                print(f"{name}: {', '.join(solvers)} ...", file=sys.stderr, flush=True)
+                newer = kept.with_part(name, {**part, **self.jobs[name](Request(solvers=solvers))})
+                keep_part(self.name, name, newer, expected=self.jobs, folder=results)
+        return read_kept(self.name, self.jobs, folder=results)
 
     def render(self, parts: Parts) -> None:
         """Put tables into pages, and write the pictures."""
@@ -138,6 +153,8 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     """What the command line says; pages are written from whole measurements only."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    if chosen.renew and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):
+        parser.error("--renew: leave out --quick, --solvers, --time-scale")
     if chosen.docs and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):
         parser.error(
             "--docs: pages tell of all solvers with all their time; leave out --quick, --solvers, --time-scale"
@@ -151,6 +168,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--from-results", action="store_true", help="measure nothing: from the results that are there")
     parser.add_argument("--only", default="", metavar="TEXT", help="parts with this in their name; the others are kept")
     parser.add_argument("--time-scale", type=float, default=1.0, metavar="X", help="times every time limit")
+    parser.add_argument(
+        "--renew", type=_names, default=(), metavar="NAMES", help="these solvers again; the rest is kept"
+    )
     parser.add_argument("--solvers", type=_names, metavar="NAMES", help="these only; nothing is kept")
     parser.add_argument("--quick", action="store_true", help="something tiny; nothing is kept")
     return parser

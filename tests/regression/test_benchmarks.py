@@ -1,5 +1,6 @@
 """The benchmark drivers run, what they print agrees with what they measured, and pages with what was kept."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -275,6 +276,23 @@ def test_parts_are_kept_as_they_come_and_measured_again_by_name(tmp_path, capsys
     page.write_text("<!-- values: begin -->\n<!-- values: end -->\n")
     driver.main(["--docs", "--from-results"], results=tmp_path)
     assert pages.table_in(page.read_text(), "values") == json.dumps({"one": {"value": 0}, "two": {"value": 2}})
+    capsys.readouterr()
+
+
+def test_solvers_are_renewed_in_the_parts_that_have_them(tmp_path, capsys):
+    """Their answers, and nothing else; a part without them is not measured."""
+    given = itertools.count()
+    names = {"one": ("even", "piper"), "two": ("even",)}
+    jobs = {
+        part: lambda request, of=of: {name: next(given) for name in of if request.wants(name)}
+        for part, of in names.items()
+    }
+    driver = Driver(name="some", jobs=jobs, quick_jobs={}, tables=lambda _: {})
+    for arguments in ([], ["--renew", "piper,dapple"]):
+        driver.main(arguments, results=tmp_path)
+    assert results.read_kept("some", jobs, folder=tmp_path) == {"one": {"even": 0, "piper": 3}, "two": {"even": 2}}
+    with pytest.raises(SystemExit, match="2"):
+        driver.main(["--renew", "piper", "--quick"], results=tmp_path)
     capsys.readouterr()
 
 
