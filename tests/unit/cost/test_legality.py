@@ -9,7 +9,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.job import AUTO, Job, Optimizer, Recompute
@@ -374,13 +374,14 @@ def test_stages_on_the_same_devices_need_room_together(memory_bytes, words):
 @given(small=problems(max_layers=6, interleaved=True))
 def test_every_plan_of_the_enumeration_is_legal(small):
     costs = CostModel(small)
-    for number, best in enumerate(itertools.islice(all_plans(small, costs), 300)):
-        assert number % 5 or faults(costs, best) == ()
+    plans = list(itertools.islice(all_plans(small, costs), 0, 300, 5))
+    assume(plans)
+    assert [faults(costs, plan) for plan in plans] == [()] * len(plans)
 
 
 @settings(max_examples=60)
 @given(small=problems(max_layers=5))
 def test_what_solvers_find_is_legal(small):
-    for solver in ("even", "greedy"):
-        best = run(small, solver, SolveOptions()).plan
-        assert best is None or faults(CostModel(small), best) == ()
+    found = [run(small, solver, SolveOptions()).plan for solver in ("even", "greedy")]
+    assume(any(found))
+    assert all(plan is None or faults(CostModel(small), plan) == () for plan in found)

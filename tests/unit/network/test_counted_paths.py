@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
@@ -67,8 +67,7 @@ def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
     network, random = positioned_network(problem), np.random.default_rng(seed)
     usable = random.random(len(network.arcs)) < 0.9
     chosen = criteria(len(network.arcs), random)
-    if len(network.arcs) == 0:
-        return
+    assume(len(network.arcs) > 0)
     path = CountedPaths(network).cheapest(chosen, usable)
     assert length_of(path, chosen) == least(network, chosen, usable)
     assert path is None or decode_path(network, path) is not None
@@ -81,8 +80,7 @@ def test_limits_on_the_round_trip_are_kept_exactly(problem, seed):
     network = positioned_network(problem)
     chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=("latest_round_trip",))
     usable = np.ones(len(network.arcs), dtype=bool)
-    if len(network.arcs) == 0:
-        return
+    assume(len(network.arcs) > 0)
     path = CountedPaths(network).cheapest(chosen, usable)
     assert length_of(path, chosen) == least(network, chosen, usable)
     assert path is None or in_time(path, chosen)
@@ -98,8 +96,7 @@ def test_pareto_labels_keep_limits_on_both_lengths_exactly(problem, seed):
     network = positioned_network(problem)
     chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=BOTH_LIMITS)
     usable = np.ones(len(network.arcs), dtype=bool)
-    if len(network.arcs) == 0:
-        return
+    assume(len(network.arcs) > 0)
     exact_s = least(network, chosen, usable)
     path = pareto_path(network, chosen, usable)
     assert length_of(path, chosen) == exact_s

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
@@ -14,7 +14,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.stage_network import depths_by_position, num_with_positions, with_positions
 from tests.catalogue import chain, job, kinds
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, paths_by_plan
+from tests.unit.network.enumeration import coarse_network, paths_by_plan, plan_paths
 
 LAWS = settings(max_examples=40)
 SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=3)
@@ -46,7 +46,9 @@ def test_stages_to_come_are_counted_as_on_paths(problem):
 def test_positions_count_down_to_the_last_stage(problem):
     """Along every path, and warm-up depths follow them."""
     network = with_positions(coarse_network(problem))
-    for path in paths_by_plan(network).values():
+    paths = plan_paths(network)
+    assume(paths)
+    for path in paths:
         stages = path[network.arcs.is_stage[path]]
         assert network.arcs.position[stages].tolist() == list(range(len(stages), 0, -1))
         assert (network.arcs.least_depth[stages] == network.depths[network.arcs.position[stages]]).all()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
@@ -27,8 +27,7 @@ from tests.property.strategies import problems
 def test_estimates_lie_between_the_lower_bound_and_the_simulated_time(problem):
     """A plan and its neighbours; infinite exactly where the neighbour is no plan."""
     plan = run(problem, "greedy", SolveOptions(time_limit_s=None)).plan
-    if plan is None:
-        return
+    assume(plan is not None)
     costs = CostModel(problem).of(plan.share)
     seated, stops = seated_layout(StageTables(costs), plan.variant, layout_of(costs, plan))
     cuts = np.concatenate([stops[None], neighbouring_cuts(stops)])
@@ -46,8 +45,7 @@ def test_estimates_lie_between_the_lower_bound_and_the_simulated_time(problem):
 def test_estimates_hold_for_any_number_of_halves(problem):
     """Not below the rows for any sliced warm-up count, not above the time with the best one."""
     plan = run(problem, "even", SolveOptions(time_limit_s=None)).plan
-    if plan is None:
-        return
+    assume(plan is not None)
     costs = CostModel(problem).of(plan.share)
     seated, stops = seated_layout(StageTables(costs), plan.variant, layout_of(costs, plan))
     (estimate_s,) = estimated_times(seated, stops[None])

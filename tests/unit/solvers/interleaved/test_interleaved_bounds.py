@@ -4,7 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
@@ -30,9 +30,17 @@ def never():
 
 
 def cases(problem, *, count=8):
-    """Some shapes with all their cuts, shape (n, S)."""
+    """Some shapes with all their cuts, shape (n, S), and the plan of each cut that fits; there must be one."""
+    found = []
     for costs, shape in islice(shapes_with_costs(problem), count):
-        yield costs, shape, np.array(list(all_stops(problem, shape)))
+        cuts = np.array(list(all_stops(problem, shape)))
+        found.append((costs, shape, cuts, plans_of(costs, shape, cuts)))
+    assume(any(plan is not None for *_, plans in found for plan in plans))
+    return found
+
+
+def plans_of(costs, shape, cuts):
+    return [interleaved_plan(costs, shape, stops) for stops in cuts.tolist()]
 
 
 def relaxed(costs, shape, rows):
@@ -41,18 +49,14 @@ def relaxed(costs, shape, rows):
     return chunks, relax(chunks, rows, scale_s=scale_s, enough_s=np.inf, time_limit_s=10.0, stop=never)
 
 
-def plans_of(costs, shape, cuts):
-    return [interleaved_plan(costs, shape, stops) for stops in cuts.tolist()]
-
-
 @settings(max_examples=25)
 @given(SMALL)
 def test_costs_and_memory_of_cuts_are_those_of_their_plans(problem):
-    for costs, shape, cuts in cases(problem):
+    for costs, shape, cuts, plans in cases(problem):
         chunks = ChunkCosts(costs, shape)
         modes, fits = chunks.settled(cuts)
         table = chunks.of_cuts(cuts, chunks.modes_of_stages(modes, shape.num_stages))
-        for index, plan in enumerate(plans_of(costs, shape, cuts)):
+        for index, plan in enumerate(plans):
             assert (plan is not None) == fits[index]
             if plan is None:
                 continue
@@ -73,14 +77,12 @@ def test_costs_and_memory_of_cuts_are_those_of_their_plans(problem):
 @given(SMALL)
 def test_linear_rows_are_never_above_the_rows_of_a_plan(problem):
     """Busy and sync rows are the same, whose only maximum is over chunks."""
-    for costs, shape, cuts in cases(problem):
+    for costs, shape, cuts, plans in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
         modes, _ = chunks.settled(cuts)
         table = chunks.of_cuts(cuts, chunks.modes_of_stages(modes, shape.num_stages))
         num_busy = shape.num_groups * shape.variant.chunks**2
-        for plan, values in zip(
-            plans_of(costs, shape, cuts), np.tensordot(table, rows, axes=((1, 2), (1, 2))), strict=True
-        ):
+        for plan, values in zip(plans, np.tensordot(table, rows, axes=((1, 2), (1, 2))), strict=True):
             if plan is None:
                 continue
             exact = bound_rows(costs.plan(plan))
@@ -94,7 +96,7 @@ def test_linear_rows_are_never_above_the_rows_of_a_plan(problem):
 @given(SMALL)
 def test_least_value_of_a_form_is_that_of_the_best_cut(problem):
     """Where there is one way of recomputing; of every row, for the whole model."""
-    for costs, shape, cuts in cases(problem):
+    for costs, shape, cuts, _ in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
         if chunks.num_modes == 1:
             table = chunks.of_cuts(cuts, np.zeros_like(cuts))
@@ -105,9 +107,8 @@ def test_least_value_of_a_form_is_that_of_the_best_cut(problem):
 @settings(max_examples=25)
 @given(SMALL)
 def test_weights_never_prove_more_than_the_plan_of_the_least_rows(problem):
-    for costs, shape, cuts in cases(problem, count=3):
-        plans = [plan for plan in plans_of(costs, shape, cuts) if plan is not None]
-        least_s = min((lower_bound(costs.plan(plan)) for plan in plans), default=np.inf)
+    for costs, shape, _, plans in cases(problem, count=3):
+        least_s = min((lower_bound(costs.plan(plan)) for plan in plans if plan is not None), default=np.inf)
         _, relaxation = relaxed(costs, shape, row_forms(costs, shape, shared_only=False))
         assert relaxation.bound_s <= least_s * (1 + ROUNDING)
 
@@ -115,17 +116,13 @@ def test_weights_never_prove_more_than_the_plan_of_the_least_rows(problem):
 @settings(max_examples=25)
 @given(SMALL)
 def test_branching_without_a_limit_hands_out_every_cut_that_fits(problem):
-    for costs, shape, cuts in cases(problem, count=3):
+    for costs, shape, cuts, plans in cases(problem, count=3):
         rows = row_forms(costs, shape, shared_only=False)
         chunks, relaxation = relaxed(costs, shape, rows)
         branching, found = Branching(chunks, rows, relaxation), set()
         while branching.bound_s < np.inf:
             found |= set(map(tuple, branching.advance(np.inf, max_blocks=1, stop=never).tolist()))
-        fitting = {
-            tuple(stops)
-            for stops, plan in zip(cuts.tolist(), plans_of(costs, shape, cuts), strict=True)
-            if plan is not None
-        }
+        fitting = {tuple(stops) for stops, plan in zip(cuts.tolist(), plans, strict=True) if plan is not None}
         assert fitting <= found
 
 
@@ -133,8 +130,7 @@ def test_branching_without_a_limit_hands_out_every_cut_that_fits(problem):
 @given(SMALL)
 def test_branching_hands_out_every_cut_below_a_limit_while_its_bound_rises(problem):
     """The limit is the middle one of the rows of all plans; targets rise towards it."""
-    for costs, shape, cuts in cases(problem, count=3):
-        plans = plans_of(costs, shape, cuts)
+    for costs, shape, cuts, plans in cases(problem, count=3):
         values_s = [np.inf if plan is None else lower_bound(costs.plan(plan)) for plan in plans]
         limit_s = sorted(values_s)[len(values_s) // 2]
         rows = row_forms(costs, shape, shared_only=True)
@@ -178,5 +174,6 @@ def test_plans_of_cuts_are_legal():
     problem = Problem(
         model=chain(4, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(4, schedule=Schedule.INTERLEAVED)
     )
-    for costs, shape, cuts in cases(problem):
-        assert all(faults(CostModel(problem), plan) == () for plan in plans_of(costs, shape, cuts))
+    for costs, shape in shapes_with_costs(problem):
+        plans = plans_of(costs, shape, np.array(list(all_stops(problem, shape))))
+        assert all(faults(CostModel(problem), plan) == () for plan in plans)

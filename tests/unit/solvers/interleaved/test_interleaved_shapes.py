@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
@@ -65,10 +65,13 @@ def test_shapes_and_cuts_give_the_plans_of_the_search_space(problem):
 @settings(max_examples=25)
 @given(problems(max_layers=5, max_micro_batches=4).map(interleaved))
 def test_no_plan_is_faster_than_the_floor_of_its_shape(problem):
+    num_plans = 0
     for costs, shape in shapes_with_costs(problem):
         plans = (interleaved_plan(costs, shape, stops) for stops in all_stops(problem, shape))
         times_s = iteration_times([costs.plan(plan) for plan in plans if plan is not None])
         assert (times_s >= floor_s(costs, shape) * (1 - 1e-9)).all()
+        num_plans += len(times_s)
+    assume(num_plans > 0)
 
 
 def test_pipelines_are_put_together_only_of_stages_that_fit():

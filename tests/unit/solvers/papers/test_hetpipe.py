@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, reject, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.errors import UnsupportedError
@@ -63,8 +63,7 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
     """All cuts, for the first variant and device order, with one minibatch in flight and with two."""
     search, variant = Search(problem, OPTIONS), problem.variants[0]
     cluster = search.costs.of(variant.share).cluster
-    if not problem.job.allows_replicas(1, variant.micro_batch) or cluster.num_devices > problem.model.num_layers:
-        return
+    assume(problem.job.allows_replicas(1, variant.micro_batch) and cluster.num_devices <= problem.model.num_layers)
     worker = Worker(StageTables(search.costs), variant, seats_host_by_host(cluster, range(len(cluster.servers))))
     stages, layers = worker.num_stages, problem.model.num_layers
     for in_flight in ([1] * stages, [min(2, stages - stage) for stage in range(stages)]):
@@ -88,11 +87,11 @@ def test_plans_are_legal(problem):
     try:
         result = _solved(problem)
     except UnsupportedError:
-        return
-    if result.plan is not None:
-        assert faults(CostModel(problem), result.plan) == ()
-        assert all(len(stage.devices) == 1 for stage in result.plan.stages)
-        assert result.own_objective.name.endswith(", s")
+        reject()
+    assume(result.plan is not None)
+    assert faults(CostModel(problem), result.plan) == ()
+    assert all(len(stage.devices) == 1 for stage in result.plan.stages)
+    assert result.own_objective.name.endswith(", s")
 
 
 def test_slower_device_gets_fewer_layers():

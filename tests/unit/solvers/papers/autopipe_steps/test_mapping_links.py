@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.models import build_cluster, build_model
@@ -93,6 +93,7 @@ def test_no_plan_is_faster_than_the_loads_of_its_links(problem):
     """Every plan of small problems with replicas, several pipelines, bridges, shared fabrics and measured links."""
     costs = CostModel(problem)
     numbers = [costs.plan(plan) for plan in all_plans(problem, costs)]
+    assume(numbers)
     for number, seconds in zip(numbers, iteration_times(numbers), strict=True):
         assert load_bound(number) <= seconds * (1 + 1e-9)
 
