@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from stagecut.planner.cli.options.stated import stated_options
 from stagecut.planner.core.result import Status, relative_gap
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.io.complaints import nearest
 from stagecut.planner.io.plan_file import PlanFile
 from stagecut.planner.solvers.registry import PROVING, SOLVERS
-from stagecut.planner.solvers.search.search import ROUNDING
 
 TOLERANCE = 1e-9
 """Relative: another version of numpy may add in another order."""
@@ -34,7 +34,7 @@ def certificate_faults(plan_file: PlanFile) -> Iterator[str]:
     if bound_s is not None and bound_s > objective_s * (1 + TOLERANCE):
         yield f"certificate: the bound {bound_s!r} s is above the time {objective_s!r} s of the plan itself"
     gap, asked = relative_gap(objective_s, bound_s), f"{options.gap:.3g} was asked for"
-    is_closed = gap is not None and gap <= options.gap + ROUNDING
+    is_closed = gap is not None and gap <= options.gap + EQUAL_TIMES
     if certificate.status is not Status.OPTIMAL and is_closed:
         yield f"certificate: status {certificate.status} with a gap of {gap:.3g}, where {asked}: that is optimal"
     if certificate.status is Status.OPTIMAL and gap is None:

@@ -10,8 +10,7 @@ from stagecut.planner.cli.options.stated import stated_options
 from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
 from stagecut.planner.io.plan_file import PlanFile
 from stagecut.planner.solvers.registry import choose, run
-from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.solvers.search.search import Observer
+from stagecut.planner.solvers.search.options import Observer, SolveOptions
 
 SHORTEST_S = 1e-3
 """A search has to have some time."""

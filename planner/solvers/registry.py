@@ -1,64 +1,67 @@
-"""Solvers by name. None is imported before it runs: some of them load HiGHS or PuLP."""
+"""Solvers by name. Each is imported only when it runs, since some load HiGHS or PuLP."""
 
 import difflib
 import importlib
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import Result
+from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.search.interruption import interruptible
-from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
-from stagecut.planner.solvers.search.search import Observer, Search
+from stagecut.planner.solvers.search.options import Observer, RowChoice, SolveOptions
+from stagecut.planner.solvers.search.search import Search
 
 Solver = Callable[[Problem, Search], Result]
 
 SOLVERS = {
-    "milp": "stagecut.planner.solvers.exact.milp:solve",
-    "dp": "stagecut.planner.solvers.exact.dp:solve",
-    "greedy": "stagecut.planner.solvers.heuristic.greedy:solve",
-    "even": "stagecut.planner.solvers.reference.even:solve",
-    "brute-force": "stagecut.planner.solvers.reference.brute_force:solve",
-    "textbook-milp": "stagecut.planner.solvers.reference.textbook_milp:solve",
-    "textbook-milp-cbc": "stagecut.planner.solvers.reference.textbook_milp:solve_with_cbc",
-    "pipedream": "stagecut.planner.solvers.papers.pipedream:solve",
-    "dapple": "stagecut.planner.solvers.papers.dapple:solve",
-    "autopipe": "stagecut.planner.solvers.papers.autopipe:solve",
-    "autopipe-h": "stagecut.planner.solvers.papers.autopipe_h:solve",
-    "piper": "stagecut.planner.solvers.papers.piper:solve",
-    "alpa": "stagecut.planner.solvers.papers.alpa:solve",
-    "hetpipe": "stagecut.planner.solvers.papers.hetpipe:solve",
-    "megatron-even": "stagecut.planner.solvers.papers.megatron_even:solve",
-    "deepspeed-parameters": "stagecut.planner.solvers.papers.deepspeed_parameters:solve",
-    "metis-like": "stagecut.planner.solvers.papers.metis_like:solve",
-    "annealing": "stagecut.planner.solvers.heuristic.annealing:solve",
+    "milp": ".exact.milp:solve",
+    "dp": ".exact.dp:solve",
+    "greedy": ".heuristic.greedy:solve",
+    "even": ".reference.even:solve",
+    "brute-force": ".reference.brute_force:solve",
+    "textbook-milp": ".reference.textbook_milp:solve",
+    "textbook-milp-cbc": ".reference.textbook_milp:solve_with_cbc",
+    "pipedream": ".papers.pipedream:solve",
+    "dapple": ".papers.dapple:solve",
+    "autopipe": ".papers.autopipe:solve",
+    "autopipe-h": ".papers.autopipe_h:solve",
+    "piper": ".papers.piper:solve",
+    "alpa": ".papers.alpa:solve",
+    "hetpipe": ".papers.hetpipe:solve",
+    "megatron-even": ".papers.megatron_even:solve",
+    "deepspeed-parameters": ".papers.deepspeed_parameters:solve",
+    "metis-like": ".papers.metis_like:solve",
+    "annealing": ".heuristic.annealing:solve",
 }
-"""Name -> `module:function`."""
+"""Name -> `module:function`, modules relative to this package."""
 PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-milp-cbc"})
-"""Those that give a bound; the others give plans only."""
+"""Solvers that give a bound; the others only give plans."""
+EXPLAINING = frozenset({"milp", "dp"})
+"""Solvers whose proof that nothing fits is followed by a search for what is short; the rest are references."""
 AUTO = "auto"
 """Stands for the solver that :func:`choose` picks."""
 MOST_STATES = 100
-"""Vectors of opened hosts per class up to which `dp` is quick."""
+"""`dp` is fast up to that many vectors of opened hosts per class."""
 
 
 def choose(problem: Problem, rows: RowChoice) -> str:
-    """`dp` where only the shared rows count, it knows all schedules and its labels are few; else `milp`.
+    """`dp` for the shared rows alone if it supports all schedules and has few labels; otherwise `milp`.
 
-    With all rows `milp` proves more about faster plans, whatever the size: the table in docs/solver.md.
+    With all rows `milp` proves more about faster plans, whatever the size: see the table in docs/solver.md.
     """
     states = math.prod(server.count + 1 for server in problem.cluster.servers)
-    known = Schedule.INTERLEAVED not in problem.job.schedules
-    return "dp" if rows is RowChoice.SHARED and known and states <= MOST_STATES else "milp"
+    supported = Schedule.INTERLEAVED not in problem.job.schedules
+    return "dp" if rows is RowChoice.SHARED and supported and states <= MOST_STATES else "milp"
 
 
 def solver_for(name: str, problem: Problem, *, rows: RowChoice = RowChoice.ALL) -> str:
-    """The name of a solver; `auto` is settled for the problem and the rows that count."""
+    """The name of a solver, with `auto` resolved for the problem and the rows."""
     return choose(problem, rows) if name == AUTO else name
 
 
@@ -73,7 +76,7 @@ def load(solver_name: str) -> Solver:
     if solver_name not in SOLVERS:
         raise BadInputError(_unknown(solver_name))
     module, function = SOLVERS[solver_name].split(":")
-    return cast(Solver, getattr(importlib.import_module(module), function))
+    return cast(Solver, getattr(importlib.import_module(module, __package__), function))
 
 
 def run(
@@ -89,21 +92,15 @@ def run(
 ) -> Result:
     """Solve a problem with the named solver.
 
-    Whatever fails on the way, the result has the best plan and the bound by then, and says what happened: see
-    :meth:`planner.solvers.search.search.Search.surviving`.
+    Whatever fails on the way, the result has the best plan and bound found by then and says what happened: see
+    :meth:`planner.solvers.search.budget.Budget.surviving`.
 
     Parameters
     ----------
-    observer
-        Called with every improvement of plan or bound.
-    cancelled
-        Set by the caller, from any thread, to stop the search; the best plan is kept.
     start
-        A plan to begin from; passed over where it is none of the search space.
-    spent_s
-        Of the time limit, before this call.
-    answer_s
-        How long the caller will take to tell of a plan, which the time limit is to hold as well.
+        A plan to begin from; ignored if it is not in the search space.
+    observer, cancelled, spent_s, answer_s
+        See :class:`planner.solvers.search.search.Search`.
 
     Raises
     ------
@@ -117,12 +114,25 @@ def run(
     def work() -> Result:
         if start is not None:
             search.begin_from(start)
-        return solve(problem, search)
+        result = solve(problem, search)
+        explain = result.status is Status.INFEASIBLE and solver_name in EXPLAINING
+        return _explained(result, search) if explain else result
 
     result: Result | None = None
     with search.surviving():
         result = interruptible(work, search.patience_s)
     return result or search.result(solver_name, proves=True)
+
+
+def _explained(result: Result, search: Search) -> Result:
+    """The result with the reasons why no plan fits, as far as a few seconds find them."""
+    # Imported here: it loads HiGHS.
+    from stagecut.planner.solvers.diagnosis.shortage import DIAGNOSIS_S, find_shortages
+
+    with search.surviving():
+        shortages = find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S))
+        result = replace(result, shortages=shortages)
+    return replace(result, seconds=search.seconds, fault=search.fault)
 
 
 def _unknown(solver_name: str) -> str:

@@ -20,6 +20,7 @@ from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_shorta
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.io.plan_file import provenance_of
 from stagecut.planner.report.labels import own_objective_label
 from stagecut.planner.report.progress import progress
@@ -29,7 +30,6 @@ from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import time_ratio
 from stagecut.planner.solvers.registry import SOLVERS, run
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.solvers.search.search import ROUNDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def contradiction(results: Sequence[Result]) -> str:
     if empty is not None:
         return f"{empty.solver} claims that no plan fits, {best.solver} has one"
     bound_s, best_s = bound.bound_s or 0.0, best.objective_s or 0.0
-    if bound_s <= best_s * (1 + ROUNDING):
+    if bound_s <= best_s * (1 + EQUAL_TIMES):
         return ""
     return f"{bound.solver} claims that no plan takes less than {bound_s!r} s, {best.solver} has one of {best_s!r} s"
 

@@ -1,1 +1,1 @@
-"""Why no plan fits, and what would bring more."""
+"""Why no plan fits, and which hardware would make plans faster."""

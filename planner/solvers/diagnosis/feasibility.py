@@ -1,4 +1,4 @@
-"""Whether any plan fits, whatever its time."""
+"""Whether any plan fits in memory, whatever its time."""
 
 import math
 from dataclasses import replace
@@ -21,16 +21,16 @@ from stagecut.planner.solvers.search.search import Search
 
 
 class UndecidedError(Exception):
-    """The question was stopped before it was answered."""
+    """The search was stopped before it had an answer."""
 
 
 def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan | None:
-    """Some plan that fits in memory and on the hosts there are, None if none does in any variant.
+    """Some plan that fits in memory and on the available hosts; None if there is none in any variant.
 
     Raises
     ------
     UndecidedError
-        If `stop` says so.
+        If `stop` ends the search first.
     """
     costs = CostModel(problem)
     for variant in _worth_asking(problem):
@@ -44,11 +44,11 @@ def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan |
 
 
 def _worth_asking(problem: Problem) -> list[Variant]:
-    """Variants, small micro-batches first.
+    """The variants that can decide the question, small micro-batches first.
 
-    Where every stage has devices of its own, what fits under a schedule also fits under one of smaller
-    depths, so one of these schedules is enough. Nothing else is easiest of all: more pipelines or
-    replicas may divide the optimizer state, and fewer micro-batches mean fewer in flight.
+    Where every stage has devices of its own, what fits under a schedule also fits under one with smaller
+    warm-up depths, so the easiest of these schedules is enough. No other choice is always easiest: more
+    pipelines or replicas may shard the optimizer state, and fewer micro-batches mean fewer in flight.
     """
     schedules = problem.job.schedules
     easiest = [schedule for schedule in EASIEST_FIRST if schedule in schedules][:1]
@@ -57,7 +57,7 @@ def _worth_asking(problem: Problem) -> list[Variant]:
 
 
 def _fitting_interleaved_plan(problem: Problem, variant: Variant, stop: StopCheck) -> Plan | None:
-    """The first plan that the search for a fast one meets."""
+    """The first plan met by the search for a fast one."""
     search = Search(problem, SolveOptions(time_limit_s=None))
     proof = InterleavedProof(search, variant)
     while search.best_plan is None and proof.bound_s < math.inf:

@@ -1,4 +1,4 @@
-"""Why nothing fits, in numbers, and the smallest change that would help."""
+"""Which stages lack how much memory where no plan fits, and the smallest change that would help."""
 
 import math
 from collections.abc import Iterator
@@ -14,35 +14,26 @@ from stagecut.planner.core.result import Shortage
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.solvers.diagnosis.feasibility import UndecidedError, fitting_plan
+from stagecut.planner.solvers.diagnosis.what_if import with_more_memory
 from stagecut.planner.solvers.search.options import StopCheck
-from stagecut.planner.solvers.search.search import Search
 
 PRECISION = 0.01
-"""Memory factors are found to this relative precision."""
+"""Relative precision of the smallest memory factor at which a plan fits."""
 LARGEST_FACTOR = 2.0**20
-LARGE_FACTOR = 2.0
+"""If no plan fits with this many times the memory, memory is not the reason."""
 DIAGNOSIS_S = 15.0
-"""How long the search for shortages may go on after another search."""
-
-
-def shortages_of(search: Search) -> tuple[Shortage, ...]:
-    """Why the problem of a finished search has no plan, as far as that is found in a few seconds."""
-    shortages = list[Shortage]()
-    with search.surviving():
-        shortages.extend(find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S)))
-    return tuple(shortages)
+"""How long a search for shortages may take after the search for a plan."""
 
 
 def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tuple[Shortage, ...]:
-    """The stages of the plan that comes nearest to fitting, as far as they lack memory.
+    """The stages short of memory in the plan that comes nearest to fitting, the largest shortage first.
 
-    Nearest: the plan that fits once the memory of every device is multiplied by the smallest
-    factor, found by bisection. Nothing if `stop` ends the search before it is found.
+    That is the plan that fits once the memory of every device is multiplied by the smallest possible
+    factor, found by bisection. Empty if `stop` ends the search first.
     """
-    try:
+    nearest = None
+    with suppress(UndecidedError):
         nearest = _nearest_plan(problem, stop)
-    except UndecidedError:
-        return ()
     if nearest is None:
         return ()
     factor, plan = nearest
@@ -65,12 +56,11 @@ def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tupl
 
 def with_memory(problem: Problem, factor: float) -> Problem:
     """The problem with the memory of every device multiplied."""
-    kinds = tuple(replace(kind, memory_bytes=kind.memory_bytes * factor) for kind in problem.cluster.device_types)
-    return replace(problem, cluster=replace(problem.cluster, device_types=kinds))
+    return replace(problem, cluster=with_more_memory(problem.cluster, factor))
 
 
 def _nearest_plan(problem: Problem, stop: StopCheck) -> tuple[float, Plan] | None:
-    """The least factor on memory at which a plan fits, and that plan."""
+    """The least memory factor at which a plan fits, and that plan; None if no factor helps."""
     high, plan = 1.0, None
     while plan is None:
         high *= 2
@@ -89,17 +79,16 @@ def _nearest_plan(problem: Problem, stop: StopCheck) -> tuple[float, Plan] | Non
 
 
 def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:
-    """The first change that makes a plan fit, those that cost nothing first."""
-    memory = f"{factor:.3g} times the memory" if factor > LARGE_FACTOR else f"{factor - 1:.0%} more memory"
-    try:
+    """The first change that makes a plan fit; changes that cost nothing come first."""
+    memory = f"{factor:.3g} times the memory" if factor > 2 else f"{factor - 1:.0%} more memory"
+    found = None
+    with suppress(UndecidedError):
         found = next((text for text, changed in _changes(problem) if fitting_plan(changed, stop=stop)), None)
-    except UndecidedError:
-        found = None
     return f"{found}; or {memory} on every device" if found else f"{memory} on every device"
 
 
 def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
-    """Problems changed a little, with the change in words; one that makes no sense is left out."""
+    """Slightly changed problems, each with the change in words; contradictory ones are left out."""
     for text, job in _other_jobs(problem):
         yield from _sensible(text, problem, job=job)
     for extra in (1, 2, 4, 8):
@@ -115,7 +104,7 @@ def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
     if job.recompute is Recompute.NEVER:
         yield "allow recomputation (--recompute auto)", replace(job, recompute=Recompute.AUTO)
     if not job.zero1:
-        yield "divide the optimizer state (--zero1)", replace(job, zero1=True)
+        yield "shard the optimizer state (--zero1)", replace(job, zero1=True)
     if job.tensor_parallel is not None:
         yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
     if job.pipelines is not None and job.pipelines != (1,):
@@ -130,6 +119,6 @@ def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
 def _sensible(
     text: str, problem: Problem, *, job: Job | None = None, cluster: Cluster | None = None
 ) -> Iterator[tuple[str, Problem]]:
-    """The change, unless the parts of the changed problem contradict each other."""
+    """The changed problem, unless its parts contradict each other."""
     with suppress(BadInputError):
         yield text, replace(problem, job=job or problem.job, cluster=cluster or problem.cluster)

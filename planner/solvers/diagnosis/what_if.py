@@ -1,4 +1,4 @@
-"""Problems with one more unit of something, and what a plan becomes in them."""
+"""Problems with one more unit of some resource, and what becomes of a plan in them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ FASTER_LINKS = 2.0
 
 
 class Unit(StrEnum):
-    """What there may be more of."""
+    """A resource that there may be more of."""
 
     SERVER = "server"
     MEMORY = "memory"
@@ -27,18 +27,18 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """A problem with one unit more."""
+    """A problem with one more unit of a resource."""
 
     name: str
-    """For people, for example `one more server a100`."""
+    """In words, for example `one more server a100`."""
     unit: Unit
     problem: Problem
 
 
 def what_ifs(problem: Problem, units: tuple[Unit, ...] = tuple(Unit)) -> Iterator[WhatIf]:
-    """Every problem with one unit more: a server of each class, memory, interfaces, fabrics.
+    """Every problem with one more unit: a server of each class, memory, interfaces, fabrics.
 
-    What is unlimited already is left out.
+    Resources that are already unlimited are left out.
     """
     cluster = problem.cluster
     if Unit.SERVER in units:
@@ -53,11 +53,11 @@ def what_ifs(problem: Problem, units: tuple[Unit, ...] = tuple(Unit)) -> Iterato
 
 
 def plan_in(what_if: Problem, problem: Problem, plan: Plan) -> Plan | None:
-    """The plan of one problem on the hosts, devices and memory of another with the same classes of servers.
+    """The plan on the hosts, devices and memory of another problem with the same classes of servers.
 
-    Hosts may have other names there, and stages that recompute for lack of memory need not any more. An
-    interleaved plan uses all devices, so it is either in the other search space as it is, or has no counterpart.
-    None where the plan, or what becomes of it, is not in the search space.
+    Hosts may have other names there, and stages that recomputed for lack of memory may no longer need to. An
+    interleaved plan uses all devices, so it is either in the other search space unchanged or has no counterpart.
+    None if the plan or its counterpart is not in its search space.
     """
     costs, others = CostModel(problem), CostModel(what_if)
     if faults(costs, plan) or not is_share_of(what_if.cluster, plan.share):
@@ -68,7 +68,7 @@ def plan_in(what_if: Problem, problem: Problem, plan: Plan) -> Plan | None:
 
 
 def with_one_more_server(cluster: Cluster, index: int) -> Cluster:
-    """One more host of a class, which gets another name where the names of its hosts would be taken."""
+    """One more host of a class, which is renamed if the names of its hosts would collide."""
     server = cluster.servers[index]
     taken = {name for other in range(len(cluster.servers)) if other != index for name in cluster.host_names(other)}
     taken |= {other.name for other in cluster.servers if other is not server}
@@ -84,7 +84,7 @@ def with_one_more_server(cluster: Cluster, index: int) -> Cluster:
 
 
 def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
-    """The memory of every device multiplied."""
+    """Multiply the memory of every device."""
 
     def grown(kind: DeviceType) -> DeviceType:
         return replace(kind, memory_bytes=kind.memory_bytes * factor)
@@ -93,9 +93,9 @@ def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
 
 
 def with_faster_interfaces(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
-    """The bandwidth of every server's network interface multiplied; the network between them stays.
+    """Multiply the bandwidth of every server's network interface; the network between them stays.
 
-    Where the network has a table, which includes the interfaces, that is read as much faster.
+    A network with a table, which includes the interfaces, is scaled as a whole.
     """
 
     def faster(path: Link) -> Link:
@@ -107,7 +107,7 @@ def with_faster_interfaces(cluster: Cluster, factor: float = FASTER_LINKS) -> Cl
 
 
 def with_faster_fabrics(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
-    """The bandwidth of every island's fabric multiplied, also where measured; a bridge that is stated stays."""
+    """Multiply the bandwidth of every island's fabric, measured ones included; explicit bridges stay."""
 
     def faster(island: Island) -> Island:
         tables = tuple(table.scaled(factor) for table in island.all_reduce)
@@ -125,7 +125,7 @@ def _with_servers(cluster: Cluster, change: Callable[[Server], Server]) -> Clust
 
 
 def _interfaces(cluster: Cluster) -> Iterator[Link]:
-    """Of every server, and the ways that include them."""
+    """The interface of every server, and the measured paths that include interfaces."""
     yield from (server.nic for server in cluster.servers)
     yield from (path for path in (cluster.network, *(other.link for other in cluster.overrides)) if path.table)
 

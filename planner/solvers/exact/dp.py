@@ -14,6 +14,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError
@@ -21,11 +22,10 @@ from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
-from stagecut.planner.solvers.diagnosis.shortage import shortages_of
 from stagecut.planner.solvers.exact.arc_fixing import Sieve
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.heuristic import greedy
-from stagecut.planner.solvers.search.search import ROUNDING, Search
+from stagecut.planner.solvers.search.search import Search
 
 NARROW = 1e-3
 """Relative width of the interval from which the best value is worth trying to beat outright."""
@@ -50,7 +50,7 @@ def solve(problem: Problem, search: Search) -> Result:
     greedy.solve(problem, search)
     optimum = RowOptimum(search)
     floor_s = min(optimum.improve(variant) for variant in promising_first(problem, search))
-    known = floor_s >= optimum.value_s * (1 - 2 * ROUNDING)
+    known = floor_s >= optimum.value_s * (1 - 2 * EQUAL_TIMES)
     exhausted = known and optimum.value_s == math.inf
     search.raise_bound(optimum.value_s if known else floor_s)
     return search.result(
@@ -58,7 +58,6 @@ def solve(problem: Problem, search: Search) -> Result:
         proves=True,
         exhausted=exhausted,
         row_bound_s=optimum.value_s if known and not exhausted else None,
-        shortages=shortages_of(search) if exhausted else (),
     )
 
 
@@ -133,7 +132,7 @@ class _Bisection:
 
     @property
     def _may_improve(self) -> bool:
-        return self.low_s < self._optimum.value_s * (1 - ROUNDING) and not self._search.out_of_budget
+        return self.low_s < self._optimum.value_s * (1 - EQUAL_TIMES) and not self._search.out_of_budget
 
     def _bisect_without_positions(self, rows: Rows) -> None:
         """Halve the interval until it is narrow; where labels do not fit in memory, single arcs are the only proof."""
@@ -153,7 +152,7 @@ class _Bisection:
         """Ask at the upper end first, then halve the interval; near its end do both in turn."""
         rows, outright = self._with_positions(rows, target_s), True
         while self.low_s < target_s and self._may_improve:
-            high_s = min(target_s, self._optimum.value_s * (1 - ROUNDING))
+            high_s = min(target_s, self._optimum.value_s * (1 - EQUAL_TIMES))
             attempt_s = high_s if outright else (self.low_s + high_s) / 2
             found = self._below(rows, attempt_s, must_fit=True)
             if found is None:

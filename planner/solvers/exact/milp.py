@@ -24,7 +24,6 @@ import math
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.diagnosis.shortage import shortages_of
 from stagecut.planner.solvers.exact.dp import promising_first
 from stagecut.planner.solvers.exact.variant_proof import VariantProof
 from stagecut.planner.solvers.heuristic import greedy
@@ -47,13 +46,7 @@ def solve(problem: Problem, search: Search) -> Result:
         _advance(search, proofs)
     search.raise_bound(min(proof.bound_s for proof in proofs))
     exhausted = search.bound_s == math.inf
-    return search.result(
-        "milp",
-        proves=True,
-        exhausted=exhausted,
-        row_bound_s=_row_bound(proofs),
-        shortages=shortages_of(search) if exhausted and search.best_plan is None else (),
-    )
+    return search.result("milp", proves=True, exhausted=exhausted, row_bound_s=_row_bound(proofs))
 
 
 def _advance(search: Search, proofs: list[Proof]) -> None:

@@ -17,11 +17,13 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import FEASIBILITY
 from stagecut.planner.network.layout import Block, assemble
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.reference.textbook_model import TextbookModel
-from stagecut.planner.solvers.search.pulp_highs import LONGEST_S, TOLERANCE, highs
+from stagecut.planner.solvers.search.highs import LONGEST_S
+from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.search import Search
 
 
@@ -147,8 +149,8 @@ def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outc
         gapRel=0.0,
         gapAbs=0.0,
         threads=search.options.threads,
-        options=[f"{name} {TOLERANCE}" for name in ("primalTolerance", "dualTolerance", "integerTolerance")]
-        + [f"increment {TOLERANCE}", f"randomCbcSeed {search.options.seed}"],
+        options=[f"{name} {FEASIBILITY}" for name in ("primalTolerance", "dualTolerance", "integerTolerance")]
+        + [f"increment {FEASIBILITY}", f"randomCbcSeed {search.options.seed}"],
     )
     if not solver.available():
         raise UnsupportedError("solver 'textbook-milp-cbc': PuLP has no CBC for this platform; use 'textbook-milp'")

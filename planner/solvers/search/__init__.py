@@ -1,1 +1,1 @@
-"""What every solver works with: the search, its options and limits, and the door to HiGHS."""
+"""What every solver works with: the search record, its options and budget, and the interfaces to HiGHS."""

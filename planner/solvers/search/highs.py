@@ -1,4 +1,4 @@
-"""The only door to HiGHS: programs go in as arrays, answers come out as arrays."""
+"""The only interface to HiGHS: programs go in as arrays, answers come out as arrays."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.tolerances import FEASIBILITY, INTEGRALITY
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import StopCheck
 
@@ -35,12 +36,20 @@ _OUTCOMES = {
     highspy.HighsModelStatus.kUnknown: Outcome.STOPPED,
     highspy.HighsModelStatus.kSolveError: Outcome.STOPPED,
 }
-"""Every other status means that the program itself was wrong."""
+"""Any other status means that the program itself was wrong."""
+LONGEST_S = 1e7
+"""The time limit that stands for none."""
+EXACT = {
+    "mip_feasibility_tolerance": INTEGRALITY,
+    "primal_feasibility_tolerance": FEASIBILITY,
+    "dual_feasibility_tolerance": FEASIBILITY,
+}
+"""Options of a program that is solved to its optimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearProgram:
-    """min cost x subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
+    """Min cost x subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
 
     A is given by its entries: `entry_row`, `entry_column`, `entry_value`, each pair at most once.
     """
@@ -54,12 +63,12 @@ class LinearProgram:
     entry_column: Ints
     entry_value: Floats
     num_integer: int = 0
-    """The first so many columns must be integer."""
+    """Columns that must be integer; they come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAnswer:
-    """Primal and dual values of a linear program; the duals are those of the rows."""
+    """Primal values and row duals of a linear program."""
 
     outcome: Outcome
     objective: float
@@ -79,11 +88,11 @@ class IntegerAnswer:
 
 
 def run_highs(highs: highspy.Highs, *, threads: int) -> None:
-    """Run HiGHS on so many threads.
+    """Run HiGHS on that many threads.
 
-    HiGHS keeps its workers from one run to the next of the same caller's thread, as many as the first of these runs
-    had, by default half of the cores, and refuses to run with any other number. So the workers of the run before
-    are always given up: nothing depends on the cores, or on who has called HiGHS before.
+    HiGHS keeps its workers between runs from the same thread and refuses to run with a different number of them; the
+    first run decides, by default on half of the cores. Releasing the previous workers first makes the result
+    independent of the cores and of earlier calls.
     """
     _set_options(highs, {"threads": threads})
     highspy.Highs.resetGlobalScheduler(True)
@@ -92,9 +101,9 @@ def run_highs(highs: highspy.Highs, *, threads: int) -> None:
 
 @uninterrupted()
 def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
-    """Solve a linear program by interior point, without crossover: its duals are central.
+    """Solve a linear program by interior point without crossover, which gives central duals.
 
-    On one thread, so that the duals, and all that follows from them, are the same everywhere.
+    Runs on one thread, so that the duals, and all that follows from them, are the same everywhere.
 
     Raises
     ------
@@ -130,11 +139,11 @@ def solve_integer(
     Parameters
     ----------
     on_solution
-        Called with the columns of every improving solution, while the solve goes on.
+        Called during the solve with the columns of every improving solution.
     gap
         Relative gap at which to stop.
     max_nodes
-        Of the tree, at which to stop; None: no limit.
+        Stop after that many nodes of the tree; None: no limit.
 
     Raises
     ------
@@ -147,9 +156,7 @@ def solve_integer(
         "presolve": "off",
         "mip_rel_gap": gap,
         "mip_abs_gap": 0.0,
-        "mip_feasibility_tolerance": 1e-7,
-        "primal_feasibility_tolerance": 1e-9,
-        "dual_feasibility_tolerance": 1e-9,
+        **EXACT,
         "random_seed": seed,
         "mip_max_nodes": 2**31 - 1 if max_nodes is None else max_nodes,
     }
@@ -157,7 +164,7 @@ def solve_integer(
     highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
     run_highs(highs, threads=threads)
     outcome, info = _outcome(highs), highs.getInfo()
-    # HiGHS found fault with its own solution: its bound is not to be trusted either.
+    # HiGHS rejected its own solution, so its bound cannot be trusted either.
     failed = highs.getModelStatus() == highspy.HighsModelStatus.kSolveError
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if np.isposinf(info.mip_dual_bound) and not failed:
@@ -175,9 +182,9 @@ def solve_integer(
 def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> highspy.Highs:
     highs = highspy.Highs()
     # Callbacks never fire while output_flag is off.
-    _set_options(highs, {"log_to_console": False, "time_limit": float(min(time_limit_s, 1e7))})
+    _set_options(highs, {"log_to_console": False, "time_limit": float(min(time_limit_s, LONGEST_S))})
     if highs.passModel(_model(program)) == highspy.HighsStatus.kError:
-        raise StagecutError("HiGHS refuses the program it was given")
+        raise StagecutError("HiGHS rejects the program it was given")
 
     def interrupt_if_asked(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop():
@@ -208,7 +215,7 @@ def _model(program: LinearProgram) -> highspy.HighsLp:
 def _set_options(highs: highspy.Highs, values: Mapping[str, str | float]) -> None:
     for name, value in values.items():
         if highs.setOptionValue(name, value) == highspy.HighsStatus.kError:
-            raise StagecutError(f"HiGHS has no option {name} that could be {value!r}")
+            raise StagecutError(f"HiGHS does not accept {value!r} for option {name}")
 
 
 def _outcome(highs: highspy.Highs) -> Outcome:

@@ -1,8 +1,8 @@
-"""An end that no loop can miss.
+"""Stops solvers that do not check their budget in time.
 
-Solvers look at their budget and return with what they have. Where one is busy elsewhere for longer, in tables
-of thousands of devices say, the same budget is watched from another thread, and :class:`OutOfBudget` is
-raised in the solver wherever it stands. What counts is kept by then: best plan and bound are in the search.
+Solvers check their budget and return with what they have. In case one is busy for longer, for example building
+tables for thousands of devices, another thread watches the budget too and raises :class:`OutOfBudget` in the
+solver wherever it is. Nothing of value is lost: the best plan and bound are already in the search.
 """
 
 import ctypes
@@ -15,21 +15,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.02
+"""How often limits are checked."""
 AGAIN_AFTER_S = 0.5
-"""An exception that hits code which swallows all of them, as destructors do, is raised again."""
+"""The exception is raised again after so long, in case it hit code that swallows exceptions, as destructors do."""
 
 
 class OutOfBudget(BaseException):
-    """Raised in a solver that does not return by itself; like KeyboardInterrupt no fault, and no `Exception`."""
+    """Raised in a solver that does not return by itself; like KeyboardInterrupt, neither a fault nor an `Exception`."""
 
 
 def interruptible(work: Callable[[], T], patience_s: Callable[[], float | None]) -> T | None:
-    """Do the work, in this thread; None if it was interrupted.
+    """Do the work in this thread; return None if it was interrupted.
 
     Parameters
     ----------
     patience_s
-        None while there is no reason to stop; then how long the work may take to return by itself.
+        Returns None while there is no reason to stop, then the seconds the work may still take to return by itself.
     """
     interruption = Interruption(patience_s)
     token = _current.set(interruption)
@@ -57,19 +58,19 @@ class Interruption:
         self._over = threading.Event()
 
     def begin(self) -> None:
-        """Watch from now on; raise :class:`OutOfBudget` at once where nothing is left from the start."""
+        """Start watching; raise :class:`OutOfBudget` at once if the budget is already spent."""
         if self._patience_s() == 0.0:
             raise OutOfBudget
         threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self) -> None:
-        """Raise nothing any more; once is enough."""
+        """Stop raising; may be called more than once."""
         with self._lock:
             self._over.set()
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Nothing is raised inside; see :func:`uninterrupted`."""
+        """Raise nothing inside; see :func:`uninterrupted`."""
         with self._lock:
             self._shields += 1
         try:
@@ -90,11 +91,11 @@ class Interruption:
                 self._over.wait(LOOK_EVERY_S)
 
     def _interrupt(self) -> bool:
-        """Raise the exception unless the thread is shielded; whether that was done."""
+        """Raise the exception unless the thread is shielded; return whether it was raised."""
         with self._lock:
             if self._shields or self._over.is_set():
                 return False
-            # Under the lock: what opens a shield afterwards meets the exception before it goes on.
+            # Under the lock, so that a thread about to enter a shield meets the exception before it gets in.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(OutOfBudget))
             return True
 
@@ -104,7 +105,7 @@ _current: ContextVar[Interruption | None] = ContextVar("interruption", default=N
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """For what must not be left half done: calls into C++ that call back, and records of several parts."""
+    """Protect what must not be left half done: C++ code that calls back, and updates of several fields."""
     interruption = _current.get()
     with nullcontext() if interruption is None else interruption.shielded():
         yield

@@ -1,22 +1,25 @@
-"""What a caller may ask of any solver."""
+"""Options that every solver takes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from stagecut.planner.core.checks import require, require_count, require_non_negative, require_positive
+from stagecut.planner.core.result import HistoryPoint
 
 StopCheck = Callable[[], bool]
-"""Asked again and again, it says when to give up."""
+"""Polled during a search; True means stop."""
+Observer = Callable[[HistoryPoint], None]
+"""Called with every improvement of plan or bound."""
 
 
 class RowChoice(StrEnum):
     """Which families of lower-bound rows a solver uses."""
 
     SHARED = "shared"
-    """Busy, fill and sync, the rows every exact solver can express: the bound is their optimum."""
+    """Busy, fill and sync, which every exact solver can express; the bound is their optimum."""
     ALL = "all"
-    """Also drain, pair, link, late and flush rows; plans already simulated are excluded."""
+    """Also drain, pair, link, late and flush; plans already simulated are excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,36 +1,24 @@
-"""HiGHS as PuLP calls it: silent, on a time limit, stopped by Ctrl-C, the same answer for the same seed."""
+"""HiGHS behind PuLP: silent, within the budget of the search, the same answer for the same seed."""
 
 from typing import Any
 
 import pulp
 
-from stagecut.planner.solvers.search.highs import run_highs
+from stagecut.planner.solvers.search.highs import EXACT, LONGEST_S, run_highs
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.search import Search
 
-LONGEST_S = 1e7
-"""What "no time limit" is for a solver."""
-TOLERANCE = 1e-9
-"""Of the rows of a program that is solved to its optimum."""
-INTEGER_TOLERANCE = 1e-7
-"""Of its integers: HiGHS errs more often with a tighter one, and ends with errors more often with a looser one."""
-EXACT = {
-    "mip_feasibility_tolerance": INTEGER_TOLERANCE,
-    "primal_feasibility_tolerance": TOLERANCE,
-    "dual_feasibility_tolerance": TOLERANCE,
-}
-
 
 class _Engine(pulp.HiGHS):  # type: ignore[misc]
-    """PuLP's own, on as many threads as it is told, whoever has called HiGHS before, and within the limits."""
+    """PuLP's engine with the number of threads it is given, whoever called HiGHS before, and within the budget."""
 
     def __init__(self, search: Search, **options: object) -> None:
         super().__init__(**options)
         self._search = search
 
     def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
-        """Run it, which calls back and lets no exception through; PuLP reads the answer."""
-        # Seconds went by since the engine was made: PuLP hands the program over row by row.
+        """Run HiGHS, which calls back and must not be interrupted; PuLP reads the answer."""
+        # Time has passed since the engine was created: PuLP hands the program over row by row.
         _, seconds = lp.solverModel.getOptionValue("time_limit")
         lp.solverModel.setOptionValue("time_limit", min(seconds, self._search.seconds_left, LONGEST_S))
         with uninterrupted():
@@ -38,18 +26,18 @@ class _Engine(pulp.HiGHS):  # type: ignore[misc]
 
 
 def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "off") -> pulp.LpSolver:
-    """The engine of one program.
+    """The PuLP engine for one program.
 
     Parameters
     ----------
     search
-        Says how many threads, with which seed, and whether to stop.
+        Gives the number of threads and the seed, and says when to stop.
     seconds
         Time limit; infinite for none.
     gap
-        Relative, of a solution that is good enough. With 0 the tolerances are :data:`EXACT`, else the usual ones.
+        Relative gap at which to stop. With 0 the tolerances are :data:`~planner.solvers.search.highs.EXACT`.
     presolve
-        Off by default: with it some worse plans are called optimal, see :mod:`planner.solvers.reference.textbook_milp`.
+        Off by default, since with it HiGHS calls some worse solutions optimal.
     """
 
     def stop_if_cancelled(kind: object, message: str, data_out: object, data_in: Any, owner: object) -> None:

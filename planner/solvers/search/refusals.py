@@ -1,4 +1,4 @@
-"""Jobs that a planner refuses, since it cannot express what they ask for."""
+"""Refusals of jobs that a planner cannot express."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from stagecut.planner.core.schedule import Schedule
 
 
 def require_schedules(problem: Problem, solver: str, schedules: Sequence[Schedule]) -> None:
-    """Accept jobs that allow one of the schedules that a planner knows.
+    """Require a job that allows one of the schedules that the planner supports.
 
     Raises
     ------
@@ -17,14 +17,14 @@ def require_schedules(problem: Problem, solver: str, schedules: Sequence[Schedul
     """
     if not set(schedules) & set(problem.job.schedules):
         raise UnsupportedError(
-            f"solver {solver!r}: it knows {'schedule' if len(schedules) == 1 else 'schedules'} "
-            f"{' and '.join(schedules)} only, and the job allows {', '.join(problem.job.schedules)}; "
+            f"solver {solver!r}: supports only {'schedule' if len(schedules) == 1 else 'schedules'} "
+            f"{' and '.join(schedules)}, but the job allows {', '.join(problem.job.schedules)}; "
             f"allow {' or '.join(schedules)}"
         )
 
 
 def require_single_devices(problem: Problem, solver: str) -> None:
-    """Accept jobs that allow stages without tensor parallelism, for a planner that knows no others.
+    """Require a job that allows stages without tensor parallelism.
 
     Raises
     ------
@@ -34,5 +34,5 @@ def require_single_devices(problem: Problem, solver: str) -> None:
     if 1 not in problem.tensor_parallel_degrees:
         degrees = ", ".join(map(str, problem.tensor_parallel_degrees))
         raise UnsupportedError(
-            f"solver {solver!r}: it knows no tensor parallelism, and the job asks for a degree of {degrees}; allow 1"
+            f"solver {solver!r}: does not support tensor parallelism, but the job requires degree {degrees}; allow 1"
         )

@@ -1,52 +1,30 @@
-"""The running record of a search: best plan, bound, clock, history."""
+"""The running record of a search: best plan, bound, history."""
 
 import math
 import threading
-import time
-import traceback
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from stagecut.planner.core.errors import BadInputError, FaultWarning, in_one_line
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import (
-    Fault,
-    HistoryPoint,
-    OwnObjective,
-    Result,
-    Shortage,
-    Status,
-    StopCause,
-    relative_gap,
-)
+from stagecut.planner.core.result import HistoryPoint, OwnObjective, Result, Status, StopCause, relative_gap
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.simulator.slicing import as_stated, paying_count
+from stagecut.planner.solvers.search.budget import Budget
 from stagecut.planner.solvers.search.interruption import uninterrupted
-from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
-from stagecut.planner.solvers.search.resident_memory import MemoryWatch, room_bytes
+from stagecut.planner.solvers.search.options import Observer, SolveOptions
 from stagecut.planner.solvers.search.step_clock import StepClock
 
-ROUNDING = 5e-10
-"""Relative error up to which two times count as equal: sums of the same terms in another order."""
 
-MARGIN, LARGEST_MARGIN_S = 0.1, 0.1
-"""Of the time there is, and in seconds: so long before its end solvers are asked to stop, to return by then."""
-MOST_ANSWER = 0.5
-"""Share of the time there is that may be kept for the answer."""
-
-Observer = Callable[[HistoryPoint], None]
-
-
-class Search:
-    """Best plan and bound of one solver run.
+class Search(Budget):
+    """Best plan and bound of one solver run, within its budget.
 
     Parameters
     ----------
@@ -55,9 +33,9 @@ class Search:
     cancelled
         Set by the caller, from any thread, to stop the search; the best plan is kept.
     spent_s
-        Of the time limit, before the search began.
+        Seconds of the time limit used up before the search began.
     answer_s
-        How long the caller will take to tell of a plan, which the time limit is to hold as well.
+        How long the caller will take to report a plan; the time limit covers that too.
 
     Raises
     ------
@@ -75,30 +53,22 @@ class Search:
         spent_s: float = 0.0,
         answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
     ) -> None:
+        super().__init__(options, cancelled=cancelled, spent_s=spent_s, answer_s=answer_s)
         self.problem = problem
-        self.options = options
         self.costs = CostModel(problem)
         self.best_plan: Plan | None = None
         self.best_s = math.inf
         self.bound_s = 0.0
         self._own_objective: OwnObjective | None = None
         self._observer = observer
-        self._cancelled = cancelled or threading.Event()
-        limit_bytes = options.memory_limit_bytes
-        self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
-        self._ran_out_of_memory = False
-        self._fault: Fault | None = None
-        self._started = time.perf_counter()
-        self._limit_s = math.inf if options.time_limit_s is None else max(0.0, options.time_limit_s - spent_s)
-        self._answer_s, self._kept_for_answer_s = answer_s, 0.0
         self._history: list[HistoryPoint] = []
         self._counts: dict[str, int] = {}
         self._clock = StepClock()
 
     def offer(self, plans: Sequence[Plan], own_objective: OwnObjective | None = None) -> list[float]:
-        """Simulate plans as the job slices them, keep the best, return their iteration times in order.
+        """Simulate plans sliced as the job says, keep the best, return their iteration times in order.
 
-        Under `auto` a plan that cannot become the best one, however sliced, is timed without slicing.
+        Under `auto`, a plan that no slicing can make the best one is timed without slicing.
 
         Parameters
         ----------
@@ -119,28 +89,28 @@ class Search:
     def _keep(self, plan: Plan, seconds: float, own_objective: OwnObjective | None) -> None:
         with uninterrupted():
             self.best_plan, self.best_s, self._own_objective = plan, seconds, own_objective
-            self._kept_for_answer_s = self._answer_s(plan)
+            self.keep_time_for_answer(plan)
             self._record()
 
     def _sliced(self, plan: Plan, numbers: PlanCosts, seconds: float) -> tuple[Plan, float]:
-        """The plan with as many micro-batches halved as pay, where the job leaves that open, and its time."""
+        """The plan with its best number of halved micro-batches, where the job leaves that open, and its time."""
         if self.problem.job.slice != AUTO or numbers.halves is None:
             return plan, seconds
-        if lower_bound(numbers, any_slicing=True) >= self.best_s * (1 + ROUNDING):
+        if lower_bound(numbers, any_slicing=True) >= self.best_s * (1 + EQUAL_TIMES):
             return plan, seconds
         with self.step("simulation"):
             num_sliced, seconds = paying_count(numbers, seconds)
         return (replace(plan, num_sliced=num_sliced) if num_sliced else plan), seconds
 
     def offer_with(self, plan: Plan, own_objective: OwnObjective) -> float:
-        """Simulate a plan of a planner that minimises something else, and keep what it minimises with the plan."""
+        """Simulate one plan of a planner with an objective of its own; return its iteration time."""
         (seconds,) = self.offer([plan], own_objective)
         return seconds
 
     def offer_least(self, plans: Iterable[tuple[Plan, OwnObjective]]) -> None:
-        """Simulate the one plan of which its planner minimises the least, the first of several such.
+        """Simulate the plan of the smallest objective, the first of several.
 
-        It is simulated even where looking for further plans ends in an error.
+        It is simulated even if the iteration over further plans raises.
         """
         least: tuple[Plan, OwnObjective] | None = None
         try:
@@ -159,19 +129,16 @@ class Search:
         Parameters
         ----------
         own_objective
-            What their planner minimises, see :meth:`offer_with`.
+            What the planner of these plans minimises.
         """
         bounds = [lower_bound(self.costs.plan(plan), any_slicing=True) for plan in plans]
-        for index in sorted(range(len(plans)), key=lambda index: bounds[index]):
+        for index in sorted(range(len(plans)), key=bounds.__getitem__):
             if bounds[index] >= self.best_s or (self.best_plan is not None and self.out_of_budget):
                 break
-            if own_objective is None:
-                self.offer([plans[index]])
-            else:
-                self.offer_with(plans[index], own_objective(plans[index]))
+            self.offer([plans[index]], None if own_objective is None else own_objective(plans[index]))
 
     def begin_from(self, plan: Plan) -> None:
-        """Take a plan known from elsewhere as the best one so far, if the search space has it."""
+        """Start from a known plan, if it is in the search space."""
         stated = as_stated(self.problem, plan)
         if not faults(self.costs, stated):
             self.offer([stated])
@@ -189,93 +156,8 @@ class Search:
         self._counts[what] = self._counts.get(what, 0) + how_many
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """Count the seconds inside for a step of the search; of nested steps the inner one counts."""
+        """Charge the time inside to a step of the search; where steps nest, to the innermost."""
         return self._clock.step(name)
-
-    @property
-    def seconds(self) -> float:
-        """Since the search began."""
-        return time.perf_counter() - self._started
-
-    @property
-    def seconds_left(self) -> float:
-        """Until the search is to stop because of the time limit; infinite without one, never negative."""
-        return max(0.0, self._until_limit_s - self._margin_s)
-
-    @property
-    def _until_limit_s(self) -> float:
-        """Until the search must have stopped."""
-        return self._limit_s - min(self._kept_for_answer_s, MOST_ANSWER * self._limit_s) - self.seconds
-
-    @property
-    def _margin_s(self) -> float:
-        return min(MARGIN * self._limit_s, LARGEST_MARGIN_S)
-
-    def patience_s(self) -> float | None:
-        """How long a solver may still take to return; None while there is no reason to stop."""
-        match self.stop_cause:
-            case None:
-                return None
-            case StopCause.TIME:
-                return max(0.0, self._until_limit_s)
-            case StopCause.USER | StopCause.FAULT:
-                return LARGEST_MARGIN_S
-            case StopCause.MEMORY:
-                return 0.0
-
-    def stop_after(self, seconds: float) -> StopCheck:
-        """A check that says stop once the budget is spent, or that many seconds from now."""
-        deadline_s = self.seconds + seconds
-        return lambda: self.out_of_budget or self.seconds > deadline_s
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the caller asked to stop."""
-        return self._cancelled.is_set()
-
-    @property
-    def out_of_budget(self) -> bool:
-        """Whether to stop now: cancelled, out of time or memory, or after a fault."""
-        return self.stop_cause is not None
-
-    @property
-    def stop_cause(self) -> StopCause | None:
-        """Why to stop now; None if there is no reason."""
-        if self.cancelled:
-            return StopCause.USER
-        if self._fault is not None:
-            return StopCause.FAULT
-        if self._too_much_memory:
-            return StopCause.MEMORY
-        return StopCause.TIME if self.seconds_left <= 0 else None
-
-    @contextmanager
-    def surviving(self) -> Iterator[None]:
-        """Whatever fails inside ends the search as a limit would: best plan and bound are kept.
-
-        The result tells the fault, and a :class:`~planner.core.errors.FaultWarning` does so at once. Where the
-        system gives no more memory, that is a limit reached. What the user gave wrong goes through.
-        """
-        try:
-            yield
-        except (BadInputError, FaultWarning):
-            raise
-        except MemoryError:
-            self._ran_out_of_memory = True
-        except Exception as fault:
-            reason = in_one_line(fault)
-            if self._fault is None:
-                self._fault = Fault(reason=reason, traceback="".join(traceback.format_exception(fault)))
-            warnings.warn(f"the search ended early: {reason}", FaultWarning, stacklevel=1)
-
-    @property
-    def room_bytes(self) -> float:
-        """What may still be allocated; see :func:`planner.solvers.search.resident_memory.room_bytes`."""
-        return room_bytes(self.options.memory_limit_bytes)
-
-    @property
-    def _too_much_memory(self) -> bool:
-        return self._ran_out_of_memory or (self._memory is not None and self._memory.exceeded)
 
     @property
     def gap(self) -> float:
@@ -285,18 +167,10 @@ class Search:
     @property
     def closed(self) -> bool:
         """Whether the gap is within the one asked for."""
-        return self.best_plan is not None and self.gap <= self.options.gap + ROUNDING
+        return self.best_plan is not None and self.gap <= self.options.gap + EQUAL_TIMES
 
-    def result(
-        self,
-        solver: str,
-        *,
-        proves: bool,
-        exhausted: bool = False,
-        row_bound_s: float | None = None,
-        shortages: tuple[Shortage, ...] = (),
-    ) -> Result:
-        """The result as of now.
+    def result(self, solver: str, *, proves: bool, exhausted: bool = False, row_bound_s: float | None = None) -> Result:
+        """The result so far.
 
         Parameters
         ----------
@@ -319,10 +193,9 @@ class Search:
             counts=tuple(sorted(self._counts.items())),
             step_seconds=self._clock.seconds,
             history=tuple(self._history),
-            shortages=shortages,
             own_objective=self._own_objective,
             stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
-            fault=self._fault,
+            fault=self.fault,
         )
 
     def _status(self, *, proves: bool, exhausted: bool, cause: StopCause | None) -> Status:
@@ -346,5 +219,5 @@ class Search:
 
 
 def _finite(seconds: float | None) -> float | None:
-    """Nothing in place of infinity."""
+    """None in place of infinity."""
     return seconds if seconds is not None and math.isfinite(seconds) else None

@@ -1,4 +1,4 @@
-"""Seconds that the steps of a search take."""
+"""Time spent in each step of a search."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class StepClock:
-    """Sums seconds by step; while one step is inside another, only the inner one counts."""
+    """Sums seconds by step; where steps nest, time counts for the innermost only."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
@@ -16,7 +16,7 @@ class StepClock:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count what happens inside for the named step."""
+        """Charge the time inside to the named step."""
         self._settle()
         self._open.append(name)
         try:
@@ -27,7 +27,7 @@ class StepClock:
 
     @property
     def seconds(self) -> tuple[tuple[str, float], ...]:
-        """Of each step so far, by name."""
+        """Seconds of each step so far, sorted by name."""
         return tuple(sorted(self._seconds.items()))
 
     def _settle(self) -> None:

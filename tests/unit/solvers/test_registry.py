@@ -117,7 +117,7 @@ def test_auto_is_milp_where_labels_would_be_many():
 
 
 def test_no_solver_library_is_imported_before_a_solver_runs():
-    code = "import json, sys, planner.solvers.registry; print(json.dumps(sorted(sys.modules)))"
+    code = "import json, sys, stagecut.planner.solvers.registry; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(json.loads(done.stdout)) & {"highspy", "pulp"} == set()
 

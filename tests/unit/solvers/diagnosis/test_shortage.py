@@ -67,7 +67,7 @@ def test_dividing_the_optimizer_state_is_proposed_where_it_does():
     whole = known("divided optimizer state")
     (shortage,) = find_shortages(replace(whole, job=replace(whole.job, zero1=False)))
     assert (shortage.needed_bytes, shortage.limit_bytes) == (5.0, 3.0)
-    assert shortage.remedy.startswith("divide the optimizer state (--zero1); or ")
+    assert shortage.remedy.startswith("shard the optimizer state (--zero1); or ")
 
 
 def test_sharing_layers_is_proposed_where_it_does():

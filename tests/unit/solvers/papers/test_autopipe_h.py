@@ -87,7 +87,7 @@ def test_the_blind_judge_sees_no_queues_and_no_shared_fabric():
 def test_a_job_without_1f1b_is_refused():
     problem = CATALOGUE[0].problem
     problem = replace(problem, job=replace(problem.job, schedules=(Schedule.GPIPE,)))
-    with pytest.raises(UnsupportedError, match=r"solver 'autopipe-h': it knows schedule 1f1b only.*gpipe"):
+    with pytest.raises(UnsupportedError, match=r"solver 'autopipe-h': supports only schedule 1f1b.*gpipe"):
         run(problem, "autopipe-h", NO_LIMIT)
 
 

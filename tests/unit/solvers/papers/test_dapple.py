@@ -228,5 +228,5 @@ def test_jobs_that_ask_for_tensor_parallelism_are_refused():
         cluster=one_server("gpu", 2),
         job=job(2, tensor_parallel=(2,), optimizer=NOTHING_KEPT),
     )
-    with pytest.raises(UnsupportedError, match="solver 'dapple': it knows no tensor parallelism"):
+    with pytest.raises(UnsupportedError, match="solver 'dapple': does not support tensor parallelism"):
         _solve(problem)

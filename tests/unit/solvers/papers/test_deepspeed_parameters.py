@@ -85,8 +85,8 @@ def test_plans_are_legal(problem):
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"schedule": Schedule.GPIPE}, "knows schedule 1f1b only, and the job allows gpipe"),
-        ({"tensor_parallel": (2,)}, "knows no tensor parallelism, and the job asks for a degree of 2; allow 1"),
+        ({"schedule": Schedule.GPIPE}, "supports only schedule 1f1b, but the job allows gpipe"),
+        ({"tensor_parallel": (2,)}, "does not support tensor parallelism, but the job requires degree 2; allow 1"),
     ],
 )
 def test_what_deepspeed_has_not_is_refused(choices, message):

@@ -43,7 +43,7 @@ def test_plans_are_legal_whatever_the_problem(name, problem):
 @pytest.mark.parametrize("name", ONLY_1F1B)
 def test_other_schedules_are_refused(name, schedule):
     problem = replace(PLAIN, job=replace(PLAIN.job, schedules=(schedule,)))
-    message = f"solver '{name}': it knows schedule 1f1b only, and the job allows {schedule}; allow 1f1b"
+    message = f"solver '{name}': supports only schedule 1f1b, but the job allows {schedule}; allow 1f1b"
     with pytest.raises(UnsupportedError, match=message):
         run(problem, name, SolveOptions())
 

@@ -20,7 +20,7 @@ def test_one_known_schedule_is_enough():
 
 def test_jobs_with_none_of_the_schedules_are_refused():
     """The job allows 1F1B."""
-    message = "solver 'planner': it knows schedules gpipe and interleaved only, and the job allows 1f1b; allow gpipe or"
+    message = "solver 'planner': supports only schedules gpipe and interleaved, but the job allows 1f1b; allow gpipe or"
     with pytest.raises(UnsupportedError, match=message):
         require_schedules(PROBLEM, "planner", (Schedule.GPIPE, Schedule.INTERLEAVED))
 
@@ -29,5 +29,5 @@ def test_degrees_of_tensor_parallelism_must_include_one():
     """By default they do."""
     require_single_devices(PROBLEM, "planner")
     pairs = replace(PROBLEM, job=replace(PROBLEM.job, tensor_parallel=(2,)))
-    with pytest.raises(UnsupportedError, match=r"solver 'planner': .* asks for a degree of 2; allow 1"):
+    with pytest.raises(UnsupportedError, match=r"solver 'planner': .* requires degree 2; allow 1"):
         require_single_devices(pairs, "planner")

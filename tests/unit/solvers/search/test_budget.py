@@ -1,9 +1,9 @@
-"""Resident memory, and a watch on it."""
+"""Limits of a search: memory."""
 
 import pytest
 
 from stagecut.planner.core.errors import UnsupportedError
-from stagecut.planner.solvers.search.resident_memory import STATUS, MemoryWatch, resident_bytes, room_bytes
+from stagecut.planner.solvers.search.budget import STATUS, MemoryWatch, resident_bytes, room_bytes
 
 
 @pytest.fixture
