@@ -19,8 +19,9 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Status, relative_gap
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import (
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.write import write_text
+from stagecut.planner.io.files.plan_file import (
     Certificate,
     PlanFile,
     input_hashes,
@@ -29,7 +30,6 @@ from stagecut.planner.io.plan_file import (
     read_plan_file,
     to_tree,
 )
-from stagecut.planner.io.write import write_text
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import ROUNDING
 

@@ -20,8 +20,8 @@ from benchmarks.measuring import Tree
 from benchmarks.problems.registry import LIMITS
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, times, whole_seconds
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.cluster import to_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.cluster import to_tree
 
 TIME_LIMITS_S = (1.0, 3.0, 10.0)
 MEMORY_LIMITS_MB = (250, 1000)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stagecut.planner.core.errors import BadInputError, StagecutError
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 
 _INTERRUPTED = 130
 

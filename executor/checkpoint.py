@@ -52,7 +52,7 @@ from stagecut.executor.play.optimizers import local_optimizer
 from stagecut.executor.play.stage import StageModule
 from stagecut.planner.core.checks import require_count
 from stagecut.planner.core.errors import BadInputError, OutputError
-from stagecut.planner.io.plan_file import installed_versions
+from stagecut.planner.io.files.plan_file import installed_versions
 
 __all__ = ["latest", "restore", "save"]
 

@@ -16,8 +16,8 @@ from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
 from stagecut.models.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.io.canonical import sha256_of
-from stagecut.planner.io.plan_file import PlanFile, read_plan_file, to_tree
+from stagecut.planner.io.documents.canonical import sha256_of
+from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file, to_tree
 from stagecut.planner.simulator.schedules import Action, Op, plan_actions
 
 AnyPlan = Plan | PlanFile | str | Path

@@ -44,7 +44,7 @@ def measured_model(name: str, *, precision: Precision | None, sequence_length: i
     BadInputError
         If there is none of that name, or another precision or sequence length is asked for.
     """
-    from stagecut.planner.io.profile import read_profile
+    from stagecut.planner.io.files.profile import read_profile
 
     model = read_profile(measured_path(name))
     owner = f"model {name!r}"

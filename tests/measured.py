@@ -5,8 +5,8 @@ from dataclasses import replace
 from stagecut.models import build_model
 from stagecut.planner.core.model import TimeTable
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.profile import to_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.profile import to_tree
 
 NAME = "gpt2-345m@gpu-x"
 

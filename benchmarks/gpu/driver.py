@@ -28,8 +28,8 @@ from stagecut.executor.measure.devices import device_memory_bytes, device_title,
 from stagecut.models.clusters.device_types import DEVICE_TYPES
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.profile import to_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.profile import to_tree
 
 MODELS = ("gpt2-345m", "bert-large")
 BAD_INPUT = 3

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stagecut.planner.io.write import write_bytes
+from stagecut.planner.io.documents.write import write_bytes
 from stagecut.planner.report.images import ImageFormat, encoded
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import installed_versions
-from stagecut.planner.io.write import write_text
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.write import write_text
+from stagecut.planner.io.files.plan_file import installed_versions
 
 RESULTS = Path(__file__).parents[1] / "results"
 

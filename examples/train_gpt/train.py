@@ -18,7 +18,7 @@ from stagecut.executor.run.faults import describe
 from stagecut.executor.run.rank_process import end_rank
 from stagecut.executor.run.world import World, join_world
 from stagecut.models import build_modules
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from typing import Any
 from stagecut.executor.checkpoints.checksums import FileSum
 from stagecut.executor.checkpoints.folder import MANIFEST
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.io.canonical import Tree, format_json, sha256_of
+from stagecut.planner.io.documents.canonical import Tree, format_json, sha256_of
 
 SCHEMA = 2
 WITHOUT_CHECKSUMS = 1

@@ -20,7 +20,7 @@ from stagecut.executor.play.messages import Message
 from stagecut.executor.play.pace import Pace
 from stagecut.executor.run.faults import WaitError
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.simulator.schedules import Action, Op, plan_actions
 
 TIMEOUT_S = 120.0

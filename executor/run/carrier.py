@@ -7,7 +7,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.report.labels import bytes_label
 
 PROCESS_BYTES = 260e6

@@ -17,7 +17,7 @@ from stagecut.executor.run.options import RunOptions, build_pipeline, build_team
 from stagecut.executor.run.world import World
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import CheckRecord, RunMode
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 
 TOLERANCE = 1e-9
 """Of loss and gradients in float64, absolute."""

@@ -23,7 +23,7 @@ from stagecut.executor.run.run_folder import run_folder
 from stagecut.executor.run.verdict import verdict
 from stagecut.executor.team import Team
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 
 
 def run_together(plan_file: PlanFile, options: RunOptions, *, watch: Watch) -> Outcome:

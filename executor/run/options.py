@@ -19,7 +19,7 @@ from stagecut.executor.run.world import TIMEOUT_S, World
 from stagecut.executor.team import Team
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}

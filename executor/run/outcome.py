@@ -14,7 +14,7 @@ from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.record import Step, record_of
 from stagecut.planner.core.run_record import DilationRecord, RunRecord
-from stagecut.planner.io.plan_file import PlanFile, installed_versions
+from stagecut.planner.io.files.plan_file import PlanFile, installed_versions
 
 Observer = Callable[[int, StepTrace], None]
 """Told of every step of a rank, counted from 0."""

@@ -13,7 +13,7 @@ from stagecut.executor.run.carrier import check_memory, runs_together
 from stagecut.executor.run.options import RunOptions
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from stagecut.executor.run.options import RunOptions, build_pipeline
 from stagecut.executor.run.outcome import Observer, Outcome, outcome_of
 from stagecut.executor.run.rank_process import end_rank
 from stagecut.executor.run.world import World, join_world
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 
 
 def run_rank(

@@ -21,8 +21,8 @@ from stagecut.planner.core.run_record import (
     counted_steps,
     finite_or_none,
 )
-from stagecut.planner.io.canonical import sha256_of
-from stagecut.planner.io.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
+from stagecut.planner.io.documents.canonical import sha256_of
+from stagecut.planner.io.files.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
 from stagecut.planner.simulator.schedules import Op
 
 Step = Sequence[StepTrace]

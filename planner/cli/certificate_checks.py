@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from stagecut.planner.cli.options.stated import stated_options
 from stagecut.planner.core.result import Status, relative_gap
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.io.complaints import nearest
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.documents.complaints import nearest
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.solvers.registry import PROVING, SOLVERS
 
 TOLERANCE = 1e-9

@@ -9,7 +9,7 @@ from stagecut.planner.cli.prediction import play, predict
 from stagecut.planner.core.result import relative_gap
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
+from stagecut.planner.io.files.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
 from stagecut.planner.simulator.slicing import slicing_faults
 
 Value = float | str | None

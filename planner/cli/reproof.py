@@ -8,7 +8,7 @@ from enum import StrEnum
 from stagecut.planner.cli.certificate_checks import TOLERANCE
 from stagecut.planner.cli.options.stated import stated_options
 from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.solvers.registry import choose, run
 from stagecut.planner.solvers.search.options import Observer, SolveOptions
 

@@ -9,9 +9,9 @@ import pytest
 from stagecut.planner.core.cluster import DeviceType
 from stagecut.planner.core.run_record import RunMode, StageFigures
 from stagecut.planner.cost.layer_times import layer_times
-from stagecut.planner.io.canonical import sha256_of
-from stagecut.planner.io.profile import read_profile, to_tree
-from stagecut.planner.io.run_history import append_run
+from stagecut.planner.io.documents.canonical import sha256_of
+from stagecut.planner.io.files.profile import read_profile, to_tree
+from stagecut.planner.io.files.run_history import append_run
 from tests.runs import CONTAMINATED, RUN, STAGE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

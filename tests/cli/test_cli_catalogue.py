@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from stagecut.models import cluster_names, model_names
 from stagecut.planner.cli.main import main
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.profile import read_profile
 
 
 def test_every_model_is_listed(plan, plan_json):

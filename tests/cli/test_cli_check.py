@@ -8,8 +8,8 @@ import pytest
 from stagecut.planner.cli.recheck import recheck
 from stagecut.planner.cli.reproof import Outcome, prove_again
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.io.plan_file import plan_file_of, read_plan_file, to_tree
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files.plan_file import plan_file_of, read_plan_file, to_tree
 
 
 def stage(tree, index=0):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.io.run_history import append_run
+from stagecut.planner.io.files.run_history import append_run
 from tests.runs import CONTAMINATED, DILATED, RUN
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

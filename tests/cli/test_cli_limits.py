@@ -14,7 +14,7 @@ from stagecut.planner.cli.options.outputs import Pictures
 from stagecut.planner.cli.options.time_budget import LEAST_SEARCH_S, TimeBudget
 from stagecut.planner.cli.process.lazy_group import STARTED_S
 from stagecut.planner.core.problem import MAX_LAYERS
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 
 ROOT = Path(__file__).parents[2]
 NO_PICTURES = Pictures(trace=None, gantt=None, force=False)

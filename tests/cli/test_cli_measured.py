@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.models import measured_profiles
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 from tests.measured import NAME, write_measured
 
 

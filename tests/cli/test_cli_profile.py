@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.io.cluster import read_cluster
+from stagecut.planner.io.files.cluster import read_cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 LAYERS = "tests.executor.tiny_layers:chain"

@@ -13,7 +13,7 @@ import torch
 from stagecut.executor import checkpoint
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.io.plan_file import PlanFile
+from stagecut.planner.io.files.plan_file import PlanFile
 from tests.executor import pool
 from tests.executor.training import NUM_STEPS, Arrays, plan_file, train, trained_alone
 

@@ -19,7 +19,7 @@ from stagecut.executor import Team
 from stagecut.executor.design import Training
 from stagecut.executor.run.options import RunOptions
 from stagecut.planner.cli.main import main
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 from tests.executor import wide_layers
 from tests.executor.namespaces import CABLE, set_up, two_hosts
 

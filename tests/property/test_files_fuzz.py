@@ -14,10 +14,11 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.job import read_job
-from stagecut.planner.io.plan_file import (
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.job import read_job
+from stagecut.planner.io.files.plan_file import (
     Certificate,
     PlanFile,
     Prediction,
@@ -26,8 +27,7 @@ from stagecut.planner.io.plan_file import (
     read_plan_file,
     to_tree,
 )
-from stagecut.planner.io.profile import read_profile
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.files.profile import read_profile
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny"
 READERS = {"profile": read_profile, "cluster": read_cluster, "job": read_job, "plan": read_plan_file}

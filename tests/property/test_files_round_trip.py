@@ -18,10 +18,10 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
 from stagecut.planner.core.share import device_names
-from stagecut.planner.io import cluster, job, plan_file, profile
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files import cluster, job, plan_file, profile
+from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
 
 DEVICE_TYPES = ("A100", "T4", "V 100")
 INFINITY = float("inf")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.chains.chain import chain_of
+from stagecut.planner.chains.merging import merged_groups
+from stagecut.planner.chains.ordering import smallest_order
+from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor, Weights
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import TimeTable
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.readers.chain import chain_of
+from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.readers.conversion import Choices
 from stagecut.planner.io.readers.formats import TIME_UNITS, ForeignFile, convert
-from stagecut.planner.io.readers.merging import merged_groups
-from stagecut.planner.io.readers.ordering import smallest_order
-from stagecut.planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor, Weights
-from stagecut.planner.io.tree import parse_document
 
 
 @st.composite

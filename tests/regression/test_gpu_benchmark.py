@@ -17,7 +17,7 @@ from benchmarks.gpu.stages import StageFigures
 from stagecut.executor.measure.inspection import LayerFacts
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
-from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.files.profile import read_profile
 
 
 @pytest.fixture

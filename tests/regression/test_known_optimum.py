@@ -20,9 +20,9 @@ import pytest
 
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.job import read_job
-from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.job import read_job
+from stagecut.planner.io.files.profile import read_profile
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import PLAIN_SCHEDULES

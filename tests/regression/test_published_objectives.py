@@ -13,7 +13,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.files.profile import read_profile
 from stagecut.planner.solvers.papers.piper import TOLERANCE
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions

@@ -16,11 +16,11 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import ErrorSpread, RunMode, RunRecord
 from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.calibration import Calibration, calibrate
-from stagecut.planner.io.canonical import sha256_of
-from stagecut.planner.io.profile import profile_of, read_profile, to_tree
-from stagecut.planner.io.readable import readable_text
-from stagecut.planner.io.run_history import read_runs
-from stagecut.planner.io.write import check_writable
+from stagecut.planner.io.documents.canonical import sha256_of
+from stagecut.planner.io.documents.readable import readable_text
+from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.files.profile import profile_of, read_profile, to_tree
+from stagecut.planner.io.files.run_history import read_runs
 from stagecut.planner.report.calibration_table import calibration_lines, factor_table
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.text_table import print_table

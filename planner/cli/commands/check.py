@@ -21,7 +21,7 @@ from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.plan_file import PlanFile, read_plan_file
+from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 

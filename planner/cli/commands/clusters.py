@@ -14,8 +14,8 @@ from stagecut.planner.cli.options.outputs import print_json, print_text
 from stagecut.planner.core.cluster import AllReduceTable, Cluster, Link
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.cluster import to_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.cluster import to_tree
 from stagecut.planner.report.labels import bandwidth_label, table_label
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.tables import cluster_table, device_type_table

@@ -21,7 +21,7 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.report.labels import own_objective_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import comparison_row, comparison_summary, own_objective_tree

@@ -15,12 +15,12 @@ from stagecut.planner.cli.options.outputs import announce, print_json, print_tex
 from stagecut.planner.cli.views.convert import answer, print_conversion
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import PlanFile, read_plan_file
-from stagecut.planner.io.profile import profile_of, to_tree
-from stagecut.planner.io.readable import readable_text
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.readable import readable_text
+from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
+from stagecut.planner.io.files.profile import profile_of, to_tree
 from stagecut.planner.io.readers.formats import Format, convert, open_foreign
-from stagecut.planner.io.write import check_writable
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.megatron import megatron_arguments
 from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml

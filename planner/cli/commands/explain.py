@@ -25,7 +25,7 @@ from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.plan_file import Certificate, PlanFile, provenance_of, read_plan_file
+from stagecut.planner.io.files.plan_file import Certificate, PlanFile, provenance_of, read_plan_file
 from stagecut.planner.report.explanation import (
     WhatIfOutcome,
     binding_summary,

@@ -12,7 +12,7 @@ from stagecut.planner.cli.options.outputs import print_json
 from stagecut.planner.cli.views.run import print_lines, spread_tree
 from stagecut.planner.core.run_record import RunRecord, accuracy
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.run_history import DEFAULT_HISTORY, History, read_runs
+from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, History, read_runs
 from stagecut.planner.report.run_tables import accuracy_lines, history_table
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.text_table import print_table

@@ -14,8 +14,8 @@ from stagecut.planner.cli.options.types import MAX_COUNT
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.profile import to_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.profile import to_tree
 from stagecut.planner.report.labels import count_label
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.tables import layer_table, model_table

@@ -18,8 +18,8 @@ from stagecut.planner.cli.views.profile import links_answer, model_answer, print
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io import cluster as cluster_files
-from stagecut.planner.io import profile as profile_files
+from stagecut.planner.io.files import cluster as cluster_files
+from stagecut.planner.io.files import profile as profile_files
 
 if TYPE_CHECKING:
     from stagecut.executor.measure.profile_model import ProfileChoices

@@ -24,11 +24,11 @@ from stagecut.planner.cli.views.run_progress import RunProgress
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import PlanFile, read_plan_file
-from stagecut.planner.io.run_history import DEFAULT_HISTORY, append_run, check_appendable
-from stagecut.planner.io.run_record import to_tree
-from stagecut.planner.io.write import check_writable
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
+from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, append_run, check_appendable
+from stagecut.planner.io.files.run_record import to_tree
 from stagecut.planner.report.labels import stage_labels
 from stagecut.planner.report.run_tables import check_label
 from stagecut.planner.report.run_trace import run_trace

@@ -5,8 +5,8 @@ import click
 from stagecut.planner.cli.options.example import example
 from stagecut.planner.cli.options.groups import general_options
 from stagecut.planner.cli.options.outputs import print_text
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.schema import KINDS, json_schema
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.schema import KINDS, json_schema
 
 
 @click.command("schema", epilog=example("plan schema cluster"))

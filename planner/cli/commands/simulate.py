@@ -11,7 +11,7 @@ from stagecut.planner.cli.options.groups import general_options
 from stagecut.planner.cli.options.outputs import Pictures, announce, picture_options, print_json
 from stagecut.planner.cli.prediction import play
 from stagecut.planner.cli.views.plan import print_numbers, print_plan
-from stagecut.planner.io.plan_file import read_plan_file
+from stagecut.planner.io.files.plan_file import read_plan_file
 from stagecut.planner.report.summary import simulation_summary
 from stagecut.planner.report.tables import critical_path_table
 from stagecut.planner.report.text_table import print_table

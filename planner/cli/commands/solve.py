@@ -30,7 +30,7 @@ from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
-from stagecut.planner.io.plan_file import PlanFile, Provenance, provenance_of, to_tree
+from stagecut.planner.io.files.plan_file import PlanFile, Provenance, provenance_of, to_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, result_summary
 from stagecut.planner.report.verdict import verdict

@@ -15,8 +15,8 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.profile import read_profile
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.profile import read_profile
 
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -40,7 +40,7 @@ def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = Fals
     Parameters
     ----------
     to_plan
-        See :func:`planner.io.profile.read_profile`.
+        See :func:`planner.io.files.profile.read_profile`.
 
     Raises
     ------

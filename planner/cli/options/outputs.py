@@ -14,9 +14,9 @@ from stagecut.planner.cli.process.cancellable import held
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.plan_file import PlanFile, to_tree
-from stagecut.planner.io.write import check_writable, write_bytes
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.write import check_writable, write_bytes
+from stagecut.planner.io.files.plan_file import PlanFile, to_tree
 from stagecut.planner.report.convergence import convergence_bytes
 from stagecut.planner.report.gantt import gantt_bytes
 from stagecut.planner.report.images import image_format
@@ -105,7 +105,7 @@ def write_convergence(path: Path, result: Result, *, title: str, force: bool) ->
 
 
 def write_file(path: Path, content: str | bytes, *, force: bool) -> None:
-    """Write a file whole, whatever signals come meanwhile; see :func:`planner.io.write.write_bytes`."""
+    """Write a file whole, whatever signals come meanwhile; see :func:`planner.io.documents.write.write_bytes`."""
     with held():
         write_bytes(path, content.encode() if isinstance(content, str) else content, force=force)
 

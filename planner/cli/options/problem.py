@@ -13,7 +13,7 @@ from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, st
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.io.job import read_job
+from stagecut.planner.io.files.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")
 MAX_SECONDS = 1e6

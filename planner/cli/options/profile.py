@@ -12,10 +12,10 @@ from stagecut.planner.cli.options.groups import Command, option_group
 from stagecut.planner.cli.options.outputs import announce, write_file
 from stagecut.planner.cli.options.types import MAX_COUNT, counts, time_limit
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import Tree
-from stagecut.planner.io.readable import readable_text
-from stagecut.planner.io.tree import Document
-from stagecut.planner.io.write import check_writable
+from stagecut.planner.io.documents.canonical import Tree
+from stagecut.planner.io.documents.readable import readable_text
+from stagecut.planner.io.documents.tree import Document
+from stagecut.planner.io.documents.write import check_writable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import click
 
 from stagecut.planner.cli.options.groups import Command, option_group
 from stagecut.planner.cli.options.types import memory_size, share, time_limit
-from stagecut.planner.io.plan_file import OptionValue
+from stagecut.planner.io.files.plan_file import OptionValue
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from stagecut.planner.cli.options.search import LARGEST_SEED, MOST_THREADS
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.io.complaints import nearest
-from stagecut.planner.io.plan_file import OptionValue, Provenance
+from stagecut.planner.io.documents.complaints import nearest
+from stagecut.planner.io.files.plan_file import OptionValue, Provenance
 from stagecut.planner.solvers.registry import SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 

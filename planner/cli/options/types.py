@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from stagecut.planner.core.job import AUTO, SliceChoice
-from stagecut.planner.io.complaints import shorten
-from stagecut.planner.io.fields import MAX_NUMBER, is_name
+from stagecut.planner.io.documents.complaints import shorten
+from stagecut.planner.io.documents.fields import MAX_NUMBER, is_name
 
 MAX_COUNT = 1_000_000_000
 MAX_LISTED = 1000

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stagecut.planner.chains.chain import chain_of
+from stagecut.planner.chains.task_graph import TaskGraph
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import MS, US
-from stagecut.planner.io.readers.chain import chain_of
-from stagecut.planner.io.readers.task_graph import TaskGraph
 
 MANY_LAYERS = 200
 

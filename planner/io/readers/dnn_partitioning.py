@@ -19,13 +19,13 @@ the graph:
 
 from dataclasses import dataclass, replace
 
+from stagecut.planner.chains.colour_classes import merge_classes
+from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor, Weights
 from stagecut.planner.core.model import TimeTable
-from stagecut.planner.io.readers.colour_classes import merge_classes
+from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
 from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
-from stagecut.planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor, Weights
-from stagecut.planner.io.tree import Document, Node
 
 BACKWARD_FACTOR = 2.0
 """Backward times of a workload of inference, by those of the forward."""

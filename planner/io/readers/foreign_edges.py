@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from stagecut.planner.chains.task_graph import Tensor
+from stagecut.planner.io.documents.tree import Node
 from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id
-from stagecut.planner.io.readers.task_graph import Tensor
-from stagecut.planner.io.tree import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

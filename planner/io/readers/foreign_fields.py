@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from stagecut.planner.io.complaints import Complaints
-from stagecut.planner.io.fields import MAX_NUMBER
-from stagecut.planner.io.tree import Node
+from stagecut.planner.io.documents.complaints import Complaints
+from stagecut.planner.io.documents.fields import MAX_NUMBER
+from stagecut.planner.io.documents.tree import Node
 
 Id = int | str
 Item = TypeVar("Item")

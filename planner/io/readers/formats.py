@@ -6,14 +6,14 @@ from enum import StrEnum
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.io.documents.text import read_text
+from stagecut.planner.io.documents.tree import Document, parse_document
 from stagecut.planner.io.readers.conversion import Choices, Converted, TimeUnit
 from stagecut.planner.io.readers.dnn_partitioning import read_dnn_partitioning
 from stagecut.planner.io.readers.layer_tables import read_layer_tables
 from stagecut.planner.io.readers.own_profile import read_own_profile
 from stagecut.planner.io.readers.pipedream import looks_like_pipedream, read_pipedream
 from stagecut.planner.io.readers.piper import read_piper
-from stagecut.planner.io.text import read_text
-from stagecut.planner.io.tree import Document, parse_document
 
 
 class Format(StrEnum):

@@ -12,13 +12,13 @@ come from a profile of the same model, and are none without one.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from stagecut.planner.chains.block_profile import by_blocks
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
-from stagecut.planner.io.complaints import Complaints
-from stagecut.planner.io.readers.block_profile import by_blocks
+from stagecut.planner.io.documents.complaints import Complaints
+from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted
 from stagecut.planner.io.readers.foreign_fields import ForeignFields
-from stagecut.planner.io.tree import Document, Node
 
 FIGURES = ("forward", "backward")
 NO_BYTES = (

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from stagecut.planner.io.profile import profile_of
-from stagecut.planner.io.readers.coarsening import coarsened, lost_times
+from stagecut.planner.chains.coarsening import coarsened, lost_times
+from stagecut.planner.io.documents.tree import Document
+from stagecut.planner.io.files.profile import profile_of
 from stagecut.planner.io.readers.conversion import Choices, Converted
-from stagecut.planner.io.tree import Document
 
 
 def read_own_profile(document: Document, choices: Choices) -> Converted:

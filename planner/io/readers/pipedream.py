@@ -13,11 +13,11 @@ and the files of the profiler in the authors' repository; Fan et al., DAPPLE, PP
 import re
 from dataclasses import dataclass
 
+from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor
 from stagecut.planner.core.model import TimeTable
-from stagecut.planner.io.complaints import Complaints, nearest
-from stagecut.planner.io.fields import MAX_NUMBER
+from stagecut.planner.io.documents.complaints import Complaints, nearest
+from stagecut.planner.io.documents.fields import MAX_NUMBER
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
-from stagecut.planner.io.readers.task_graph import GraphNode, TaskGraph, Tensor
 
 SEPARATOR = " -- "
 KEYS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")

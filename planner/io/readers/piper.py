@@ -15,12 +15,12 @@ is none.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stagecut.planner.chains.task_graph import GraphNode, TaskGraph
 from stagecut.planner.core.model import TimeTable
+from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
 from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
-from stagecut.planner.io.readers.task_graph import GraphNode, TaskGraph
-from stagecut.planner.io.tree import Document, Node
 
 FORWARD_SHARE = 1 / 3
 """Of forward and backward together, as with a backward of twice the operations."""

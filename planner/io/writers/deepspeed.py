@@ -10,7 +10,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.io.canonical import Tree, TreeValue
+from stagecut.planner.io.documents.canonical import Tree, TreeValue
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, uniform_plan
 
 TARGET = "DeepSpeed"

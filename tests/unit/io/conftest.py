@@ -11,11 +11,11 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import Share
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.job import read_job
-from stagecut.planner.io.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
-from stagecut.planner.io.profile import read_profile
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.job import read_job
+from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.files.profile import read_profile
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny"
 

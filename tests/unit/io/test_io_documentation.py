@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.io.cluster import cluster_of
-from stagecut.planner.io.job import job_of
-from stagecut.planner.io.profile import profile_of
-from stagecut.planner.io.schema import json_schema
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files.cluster import cluster_of
+from stagecut.planner.io.files.job import job_of
+from stagecut.planner.io.files.profile import profile_of
+from stagecut.planner.io.files.schema import json_schema
 
 TEXT = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
 SECTIONS = {

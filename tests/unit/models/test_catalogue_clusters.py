@@ -14,9 +14,9 @@ from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.layer_times import layer_times
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.cluster import read_cluster
-from stagecut.planner.io.cluster import to_tree as cluster_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.cluster import read_cluster
+from stagecut.planner.io.files.cluster import to_tree as cluster_tree
 
 DEVICES = {
     "hetpipe-16": {"titan-v": 4, "titan-rtx": 4, "rtx-2060": 4, "quadro-p4000": 4},

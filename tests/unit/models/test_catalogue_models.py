@@ -9,9 +9,9 @@ import pytest
 from stagecut.models import build_model, describe_model, model_names
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.profile import read_profile
-from stagecut.planner.io.profile import to_tree as profile_tree
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.profile import read_profile
+from stagecut.planner.io.files.profile import to_tree as profile_tree
 
 WANTED = {
     "gpt1-14",

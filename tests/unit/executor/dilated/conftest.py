@@ -9,7 +9,7 @@ from stagecut.planner.cli.prediction import plan_file_of, play
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 

@@ -16,9 +16,9 @@ from stagecut.executor.measure.profile_links import (
 )
 from stagecut.executor.measure.readings import Reading
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.canonical import format_json
-from stagecut.planner.io.cluster import cluster_of, to_tree
-from stagecut.planner.io.tree import parse_document
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.files.cluster import cluster_of, to_tree
 
 CHOICES = LinkChoices(
     device="cpu", processes=2, threads=1, sizes=(1024, 4096), repetitions=1, num_params=1000, matrix_side=100

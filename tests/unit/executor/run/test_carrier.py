@@ -14,7 +14,7 @@ from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.io.plan_file import provenance_of
+from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 

@@ -1,0 +1,1 @@
+"""Graphs of layers linearised into chains, and chains made coarser."""

@@ -1,0 +1,277 @@
+"""JSON or YAML text as a tree that remembers its lines."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from stagecut.planner.io.documents.complaints import Complaints, Where, shorten
+from stagecut.planner.io.documents.text import read_text
+
+try:
+    from yaml import CSafeLoader as Loader
+except ImportError:
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+
+MAX_DEPTH = 50
+MAX_VALUES = 500_000
+
+Scalar = bool | int | float | str | None
+
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "Infinity"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF", "-Infinity"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN", "NaN"), float("nan")),
+}
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_ONLY_IN_JSON = {
+    ord("\t"): " ",
+    **{code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)},
+}
+"""Tabs between values, and characters in strings that YAML forbids or takes for the end of a line."""
+_SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A value, where it is in the tree, and on which line of the file."""
+
+    line: int
+    """From 1; the line of the key where there is one."""
+    where: Where
+    value: "Scalar | tuple[Node, ...] | Mapping[str, Node]"
+    text: str = ""
+    """A number or word as it was written."""
+
+    def at(self, *steps: str | int) -> "Node | None":
+        """The node at the end of these steps, if there is one."""
+        node: Node | None = self
+        for step in steps:
+            if node is None:
+                return None
+            node = node._child(step)
+        return node
+
+    def items(self, *steps: str | int) -> "tuple[Node, ...]":
+        """Elements of the list at the end of these steps; none where there is no list."""
+        node = self.at(*steps)
+        return node.value if node is not None and isinstance(node.value, tuple) else ()
+
+    def keys(self, *steps: str | int) -> tuple[str, ...]:
+        """Keys of the mapping at the end of these steps; none where there is no mapping."""
+        node = self.at(*steps)
+        return tuple(node.value) if node is not None and isinstance(node.value, Mapping) else ()
+
+    def plain(self) -> object:
+        """The value as dictionaries, lists and scalars."""
+        if isinstance(self.value, tuple):
+            return [node.plain() for node in self.value]
+        if isinstance(self.value, Mapping):
+            return {key: node.plain() for key, node in self.value.items()}
+        return self.value
+
+    @property
+    def shown(self) -> str:
+        """The value as it is quoted in a complaint."""
+        if isinstance(self.value, tuple):
+            return f"a list of {len(self.value)}" if self.value else "an empty list"
+        if isinstance(self.value, Mapping):
+            return "a mapping" if self.value else "an empty mapping"
+        if self.value is None:
+            return "nothing"
+        return shorten(self.value) if isinstance(self.value, str) else self.text[:60]
+
+    def _child(self, step: str | int) -> "Node | None":
+        if isinstance(self.value, Mapping) and isinstance(step, str):
+            return self.value.get(step)
+        if isinstance(self.value, tuple) and isinstance(step, int) and 0 <= step < len(self.value):
+            return self.value[step]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file as a tree, with the faults found while reading it."""
+
+    root: Node
+    complaints: Complaints = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLimit:
+    """How long one list at the top of a file may be; the elements of a longer one are counted, not kept."""
+
+    key: str
+    most: int
+    rule: str
+    """What the list must be, as a complaint says it."""
+
+
+def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Document:
+    """Read a JSON or YAML file.
+
+    Parameters
+    ----------
+    limit
+        Refuses a file by the length of one list, long before all of it could be read.
+
+    Raises
+    ------
+    BadInputError
+        If it cannot be read, or is not one document with a mapping at its top.
+    """
+    return parse_document(read_text(path), file=str(path), limit=limit)
+
+
+def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> Document:
+    """Read JSON or YAML text.
+
+    JSON is read as the YAML it is. Scalars follow the core schema of YAML 1.2: `1e9` is a number,
+    `yes` and `off` are words. Anchors, aliases, tags and repeated keys are faults.
+
+    Parameters
+    ----------
+    file
+        Name of the file in complaints.
+    limit
+        See :func:`read_document`.
+
+    Raises
+    ------
+    BadInputError
+        See :func:`read_document`.
+    """
+    complaints = Complaints(file)
+    try:
+        root = _Builder(yaml.parse(_json_as_yaml(text), Loader=Loader), complaints, limit).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = (error.problem or str(error)).replace("\t", "\\t")
+        complaints.stop(mark.line + 1 if mark else 1, f"neither JSON nor YAML: {reason}")
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # A character that YAML forbids, or an escape of one; the parser does not always say where.
+        position = getattr(error, "position", 0)
+        complaints.stop(text.count("\n", 0, position) + 1, f"neither JSON nor YAML: {getattr(error, 'reason', error)}")
+    if not isinstance(root.value, Mapping):
+        complaints.stop(root.line, f"must be a mapping of keys to values, got {root.shown}")
+    return Document(root=root, complaints=complaints)
+
+
+def _json_as_yaml(text: str) -> str:
+    """JSON with what YAML would not read, or not as meant, written otherwise; lines stay the same."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    return _SURROGATES.sub(_join_surrogates, text.translate(_ONLY_IN_JSON))
+
+
+def _join_surrogates(match: re.Match[str]) -> str:
+    high, low = int(match[2], 16), int(match[3], 16)
+    return f"{match[1]}\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+
+
+class _Builder:
+    """Builds the tree from the parser's events, without recursion beyond MAX_DEPTH."""
+
+    def __init__(self, events: Iterator[yaml.Event], complaints: Complaints, limit: ListLimit | None) -> None:
+        self._events = events
+        self._complaints = complaints
+        self._limit = limit
+        self._num_values = 0
+
+    def document(self) -> Node:
+        """The only document of the stream."""
+        next(self._events)
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            self._complaints.stop(1, "is empty")
+        root = self._node(next(self._events), ())
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            self._complaints.stop(_line(after), "a second document begins; one is wanted")
+        return root
+
+    def _node(self, event: yaml.Event, where: Where, *, key_line: int | None = None) -> Node:
+        line = key_line or _line(event)
+        self._count(line, where)
+        self._refuse_extras(event, line, where)
+        if isinstance(event, yaml.ScalarEvent):
+            plain = event.implicit[0]
+            value = _scalar(event.value) if plain else event.value
+            return Node(line=line, where=where, value=value, text=event.value if plain else "")
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Node(line=line, where=where, value=tuple(self._elements(where, line)))
+        if isinstance(event, yaml.MappingStartEvent):
+            return Node(line=line, where=where, value=self._mapping(where))
+        return Node(line=line, where=where, value=None)
+
+    def _elements(self, where: Where, line: int) -> Iterator[Node]:
+        limit = self._limit if self._limit is not None and where == (self._limit.key,) else None
+        for index in itertools.count():
+            event = next(self._events)
+            if isinstance(event, yaml.SequenceEndEvent):
+                return
+            if limit is not None and index == limit.most:
+                self._complaints.stop(
+                    line, f"{limit.key}: must be {limit.rule}, got {index + self._remaining(event):,}"
+                )
+            yield self._node(event, (*where, index))
+
+    def _remaining(self, event: yaml.Event) -> int:
+        """Elements of a list from this event, the first one's start, to the list's end."""
+        depth = num_elements = 0
+        while depth or not isinstance(event, yaml.SequenceEndEvent):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            else:
+                num_elements += depth == 0
+                depth += isinstance(event, yaml.CollectionStartEvent)
+            event = next(self._events)
+        return num_elements
+
+    def _mapping(self, where: Where) -> dict[str, Node]:
+        children: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = _line(event)
+            if not isinstance(event, yaml.ScalarEvent):
+                self._complaints.stop(line, "a key must be plain text, got a list, a mapping or an alias")
+            key = event.value
+            self._refuse_extras(event, line, (*where, key))
+            child = self._node(next(self._events), (*where, key), key_line=line)
+            if key in children:
+                first = children[key].line
+                self._complaints.add(line, (*where, key), f"the key appears twice, first on line {first}")
+            children.setdefault(key, child)
+        return children
+
+    def _count(self, line: int, where: Where) -> None:
+        self._num_values += 1
+        if self._num_values > MAX_VALUES:
+            self._complaints.stop(line, f"more than {MAX_VALUES} values, the most a file may have")
+        if len(where) > MAX_DEPTH:
+            self._complaints.stop(line, f"nested more than {MAX_DEPTH} levels deep")
+
+    def _refuse_extras(self, event: yaml.Event, line: int, where: Where) -> None:
+        if getattr(event, "anchor", None) is not None:
+            self._complaints.add(line, where, "anchors (&name) and aliases (*name) are not read; write the value out")
+        elif (tag := getattr(event, "tag", None)) is not None:
+            self._complaints.add(line, where, f"tags such as {shorten(tag)} are not read; leave the tag out")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 1
+
+
+def _scalar(text: str) -> Scalar:
+    """A plain scalar; a whole number beyond any float reads as infinite."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text) and len(text) < 300:
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text

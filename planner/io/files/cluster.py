@@ -1,0 +1,299 @@
+"""Clusters as files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from stagecut.planner.core.cluster import (
+    AllReduceTable,
+    Cluster,
+    DeviceType,
+    Island,
+    NetworkOverride,
+    Server,
+)
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.documents.canonical import Tree, TreeValue, number_or_unlimited
+from stagecut.planner.io.documents.complaints import Complaints, nearest
+from stagecut.planner.io.documents.fields import (
+    Entry,
+    FileEntry,
+    GroupSize,
+    Name,
+    NonNegative,
+    Positive,
+    PositiveOrUnlimited,
+    Share,
+    SmallCount,
+    Text,
+    limit_of,
+)
+from stagecut.planner.io.documents.repetitions import complain_of_repetitions
+from stagecut.planner.io.documents.tree import Document, Node, read_document
+from stagecut.planner.io.documents.validate import validate
+from stagecut.planner.io.files.link import (
+    InterfaceEntry,
+    LinkEntry,
+    Point,
+    check_order,
+    link_of,
+    link_tree,
+    points_of,
+    table_tree,
+)
+
+MAX_DEVICES = 100_000
+"""Of a whole cluster."""
+
+
+class OverrideEntry(LinkEntry):
+    """The network between two server classes where it differs from the default."""
+
+    servers: Annotated[list[Name], Field(min_length=2, max_length=2)]
+    """Names of the two; the same name twice means between hosts of that class."""
+
+
+class DeviceTypeEntry(Entry):
+    """A kind of GPU (or CPU)."""
+
+    name: Name
+    """Unique within the cluster; the name that measured times of a profile use."""
+    peak_flops_per_s: dict[Annotated[Precision, Field(strict=False)], Positive] = Field(default_factory=dict)
+    """Peak floating-point operations per second, by precision; not needed where the profile has measured times."""
+    memory_bytes: PositiveOrUnlimited
+    """Bytes usable by training, or the word unlimited."""
+    memory_bandwidth_bytes_per_s: PositiveOrUnlimited = "unlimited"
+    """Bytes per second between memory and processors, or the word unlimited."""
+    efficiency: Share = 1.0
+    """Share of the peak that large kernels reach, above 0 and at most 1."""
+    launch_s: NonNegative = 0.0
+    """Fixed seconds of one layer in one direction, whatever its size."""
+    source: Text = ""
+    """Where the figures come from."""
+
+
+class IslandEntry(Entry):
+    """Identical devices inside one server behind one fabric."""
+
+    device_type: Name
+    """Name of a device type of this cluster."""
+    count: SmallCount
+    """Number of devices."""
+    fabric: LinkEntry | None = None
+    """The link between two devices of the island; unlimited when left out."""
+    shared: bool = False
+    """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+    all_reduce: dict[GroupSize, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
+    """Measured [bytes on each device, seconds] of an all-reduce, in order, by number of devices that take part."""
+
+
+class ServerEntry(Entry):
+    """A class of identical hosts, each with one network interface."""
+
+    name: Name
+    """Unique; hosts are called by it, numbered from 0 where there are several."""
+    count: SmallCount = 1
+    """Number of identical hosts."""
+    islands: Annotated[list[IslandEntry], Field(min_length=1)]
+    """Groups of identical devices."""
+    nic: InterfaceEntry | None = None
+    """The network interface of each host; unlimited when left out."""
+    bridge: LinkEntry | None = None
+    """The link between islands; the slowest fabric of the server when left out."""
+
+
+class ClusterFile(FileEntry):
+    """Servers, their devices and the links between them."""
+
+    name: Name
+    """Name of the cluster."""
+    device_types: Annotated[list[DeviceTypeEntry], Field(min_length=1)]
+    """Kinds of devices that the servers have."""
+    servers: Annotated[list[ServerEntry], Field(min_length=1)]
+    """Classes of identical servers."""
+    network: LinkEntry | None = None
+    """The link between any two hosts, on top of their interfaces, or with a table including them; else unlimited."""
+    overrides: list[OverrideEntry] = Field(default_factory=list)
+    """Pairs of server classes between which the network differs."""
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a cluster.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    return cluster_of(read_document(path))
+
+
+def cluster_of(document: Document) -> Cluster:
+    """The cluster that a document holds.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    entry = validate(document, ClusterFile, kind="cluster")
+    check_cluster(document.root, document.complaints)
+    return document.complaints.finish(entry, build_cluster)
+
+
+def check_cluster(root: Node, complaints: Complaints) -> None:
+    """Complain of what a schema cannot see: repeated and unknown names, more devices than can be planned for."""
+    types, servers = root.items("device_types"), root.items("servers")
+    complain_of_repetitions(complaints, (kind.at("name") for kind in types), "device type name")
+    complain_of_repetitions(complaints, (server.at("name") for server in servers), "server name")
+    type_names, server_names = _names(types), _names(servers)
+    for island in (island for server in servers for island in server.items("islands")):
+        _check_name(island.at("device_type"), type_names, "device types", complaints)
+    pairs: dict[frozenset[object], Node] = {}
+    for override in root.items("overrides"):
+        ends = override.items("servers")
+        for end in ends:
+            _check_name(end, server_names, "servers", complaints)
+        first = pairs.setdefault(frozenset(end.value for end in ends if isinstance(end.value, str)), override)
+        if first is not override:
+            complaints.add(override.line, override.where, f"the same pair of servers as on line {first.line}")
+    for table in _tables(root):
+        check_order(table, complaints)
+    _check_size(root, complaints)
+
+
+def build_cluster(entry: ClusterFile) -> Cluster:
+    """The core data of a checked entry."""
+    return Cluster(
+        name=entry.name,
+        device_types=tuple(_device_type(kind) for kind in entry.device_types),
+        servers=tuple(_server(server) for server in entry.servers),
+        network=link_of(entry.network),
+        overrides=tuple(
+            NetworkOverride(servers=(override.servers[0], override.servers[1]), link=link_of(override))
+            for override in entry.overrides
+        ),
+    )
+
+
+def to_tree(cluster: Cluster) -> Tree:
+    """A cluster as a file holds it."""
+    tree: dict[str, TreeValue] = {
+        "schema": 1,
+        "name": cluster.name,
+        "device_types": [_device_type_tree(kind) for kind in cluster.device_types],
+        "servers": [_server_tree(server) for server in cluster.servers],
+        "network": link_tree(cluster.network),
+    }
+    if cluster.overrides:
+        tree["overrides"] = [
+            {"servers": list(override.servers), **link_tree(override.link)} for override in cluster.overrides
+        ]
+    return tree
+
+
+def _tables(root: Node) -> Iterator[Node]:
+    """Every list of points."""
+    servers = root.items("servers")
+    islands = [island for server in servers for island in server.items("islands")]
+    links = [root.at("network"), *root.items("overrides"), *(server.at("bridge") for server in servers)]
+    links += [island.at("fabric") for island in islands]
+    tables = [link.at("table") for link in links if link is not None]
+    tables += [island.at("all_reduce", number) for island in islands for number in island.keys("all_reduce")]
+    return (table for table in tables if table is not None)
+
+
+def _names(nodes: tuple[Node, ...]) -> list[str]:
+    names = (node.at("name") for node in nodes)
+    return [name.value for name in names if name is not None and isinstance(name.value, str)]
+
+
+def _check_name(node: Node | None, known: list[str], what: str, complaints: Complaints) -> None:
+    if node is not None and isinstance(node.value, str) and node.value not in known:
+        hint = nearest(node.value, known) or f", known: {', '.join(known[:20])}"
+        complaints.add(node.line, node.where, f"{node.shown} is none of the {what} of this cluster{hint}")
+
+
+def _check_size(root: Node, complaints: Complaints) -> None:
+    """Keep a slip of the keyboard from asking for more names than memory holds."""
+    num_devices = sum(
+        _count(server) * sum(_count(island) for island in server.items("islands")) for server in root.items("servers")
+    )
+    node = root.at("servers")
+    if node is not None and num_devices > MAX_DEVICES:
+        complaints.add(node.line, node.where, f"at most {MAX_DEVICES} devices in all are accepted, got {num_devices}")
+
+
+def _count(node: Node) -> int:
+    count = node.at("count")
+    return count.value if count is not None and isinstance(count.value, int) else 1
+
+
+def _device_type(entry: DeviceTypeEntry) -> DeviceType:
+    return DeviceType(
+        name=entry.name,
+        peak_flops_per_s=tuple(sorted(entry.peak_flops_per_s.items())),
+        memory_bytes=limit_of(entry.memory_bytes),
+        memory_bandwidth_bytes_per_s=limit_of(entry.memory_bandwidth_bytes_per_s),
+        efficiency=entry.efficiency,
+        launch_s=entry.launch_s,
+        source=entry.source,
+    )
+
+
+def _server(entry: ServerEntry) -> Server:
+    return Server(
+        name=entry.name,
+        islands=tuple(_island(island) for island in entry.islands),
+        count=entry.count,
+        nic=link_of(entry.nic),
+        bridge=None if entry.bridge is None else link_of(entry.bridge),
+    )
+
+
+def _island(entry: IslandEntry) -> Island:
+    tables = sorted((int(number), table) for number, table in entry.all_reduce.items())
+    return Island(
+        device_type=entry.device_type,
+        count=entry.count,
+        fabric=link_of(entry.fabric),
+        shared=entry.shared,
+        all_reduce=tuple(AllReduceTable(num_devices=number, table=points_of(table)) for number, table in tables),
+    )
+
+
+def _device_type_tree(kind: DeviceType) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "name": kind.name,
+        "memory_bytes": number_or_unlimited(kind.memory_bytes),
+        "memory_bandwidth_bytes_per_s": number_or_unlimited(kind.memory_bandwidth_bytes_per_s),
+        "efficiency": float(kind.efficiency),
+        "launch_s": float(kind.launch_s),
+    }
+    if kind.peak_flops_per_s:
+        tree["peak_flops_per_s"] = {str(precision): float(flops) for precision, flops in kind.peak_flops_per_s}
+    return {**tree, "source": kind.source} if kind.source else tree
+
+
+def _server_tree(server: Server) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "name": server.name,
+        "count": server.count,
+        "islands": [_island_tree(island) for island in server.islands],
+        "nic": link_tree(server.nic),
+    }
+    return tree if server.bridge is None else {**tree, "bridge": link_tree(server.bridge)}
+
+
+def _island_tree(island: Island) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "device_type": island.device_type,
+        "count": island.count,
+        "fabric": link_tree(island.fabric),
+        "shared": island.shared,
+    }
+    if island.all_reduce:
+        tree["all_reduce"] = {str(table.num_devices): table_tree(table.table) for table in island.all_reduce}
+    return tree

@@ -1,0 +1,193 @@
+"""Jobs as files."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeGuard
+
+from pydantic import Field
+
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.documents.canonical import Tree, TreeValue
+from stagecut.planner.io.documents.complaints import Complaints
+from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index, Name, NonNegative
+from stagecut.planner.io.documents.repetitions import complain_of_repetitions
+from stagecut.planner.io.documents.tree import Document, Node, read_document
+from stagecut.planner.io.documents.validate import validate
+
+StandardOptimizer = Literal["adamw", "sgd"]
+SliceWord = Literal["auto", "never"]
+ScheduleName = Annotated[Schedule, Field(strict=False)]
+Counts = Annotated[list[Count], Field(min_length=1, max_length=1000)]
+
+DEFAULT_MICRO_BATCHES: tuple[int, ...] = (1, 2, 4, 8)
+DEFAULT_SCHEDULES: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
+DEFAULT_CHUNKS: tuple[int, ...] = (2,)
+_DISTINCT = {
+    "micro_batches": "micro-batch size",
+    "schedules": "schedule",
+    "replicas": "replicas",
+    "tensor_parallel": "number of devices",
+    "pipelines": "number of pipelines",
+    "chunks": "number of chunks",
+}
+
+
+class OptimizerEntry(Entry):
+    """Bytes that each parameter costs in memory."""
+
+    name: Name
+    """Name, for people."""
+    weight_bytes: NonNegative
+    """Bytes per parameter of the weights."""
+    gradient_bytes: NonNegative
+    """Bytes per parameter of the gradients."""
+    state_bytes: NonNegative
+    """Bytes per parameter of the moments, and of the fp32 copy of the weights in mixed precision."""
+
+
+class JobFile(FileEntry):
+    """What is to be trained, and what the planner may choose."""
+
+    global_batch: Count
+    """Samples per iteration."""
+    precision: Annotated[Precision, Field(strict=False)] | None = None
+    """Number format of training; that of the model profile when left out."""
+    optimizer: StandardOptimizer | OptimizerEntry = "adamw"
+    """adamw, sgd (with momentum), or a table of bytes per parameter."""
+    micro_batches: Counts = Field(default=list(DEFAULT_MICRO_BATCHES))
+    """Allowed micro-batch sizes in samples; those that do not divide the global batch are passed over."""
+    schedules: Annotated[list[ScheduleName], Field(min_length=1)] = Field(default=list(DEFAULT_SCHEDULES))
+    """Allowed pipeline schedules."""
+    recompute: Annotated[Recompute, Field(strict=False)] = Recompute.AUTO
+    """auto: exactly the stages that would not fit in memory otherwise; never; always."""
+    replicas: Counts | None = None
+    """Allowed replicas of a stage; any number that divides the micro-batch when left out."""
+    tensor_parallel: Counts | None = None
+    """Allowed devices that share a replica, powers of two; any that an island can hold when left out."""
+    pipelines: Counts | None = None
+    """Allowed numbers of identical pipelines; any for which the cluster has equal shares when left out."""
+    zero1: bool = False
+    """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1)."""
+    chunks: Counts = Field(default=list(DEFAULT_CHUNKS))
+    """Stages on each device group under the schedule interleaved."""
+    slice: SliceWord | Index = "never"
+    """Warm-up micro-batches whose forwards are halved: never, a number, or auto: until one more does not pay."""
+    action_overhead_s: NonNegative = ACTION_OVERHEAD_S
+    """Seconds that half a forward takes on top of its computation: what one more action costs."""
+
+
+def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
+    """Read a job.
+
+    Parameters
+    ----------
+    default_precision
+        Taken where the file states none: that of the model profile.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    return job_of(read_document(path), default_precision=default_precision)
+
+
+def job_of(document: Document, *, default_precision: Precision = Precision.FP16) -> Job:
+    """The job that a document holds.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    entry = validate(document, JobFile, kind="job")
+    check_job(document.root, document.complaints)
+    return document.complaints.finish(entry, lambda fields: build_job(fields, default_precision=default_precision))
+
+
+def check_job(root: Node, complaints: Complaints) -> None:
+    """Complain of what a schema cannot see: repetitions, odd degrees, a global batch that no micro-batch divides."""
+    for key, what in _DISTINCT.items():
+        complain_of_repetitions(complaints, root.items(key), what)
+    for node in root.items("tensor_parallel"):
+        if _is_count(node.value) and node.value.bit_count() > 1:
+            complaints.add(node.line, node.where, f"must be a power of two, got {node.text}")
+    batch, listed = root.at("global_batch"), root.at("micro_batches")
+    if batch is None or not _is_count(batch.value):
+        return
+    sizes = DEFAULT_MICRO_BATCHES if listed is None else tuple(node.value for node in listed.items())
+    counts = [size for size in sizes if isinstance(size, int) and size > 0]
+    if counts and all(batch.value % size for size in counts):
+        place = batch if listed is None else listed
+        shown = ", ".join(map(str, counts[:20]))
+        complaints.add(place.line, place.where, f"no micro-batch size of {shown} divides the global batch {batch.text}")
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
+    """The core data of a checked entry."""
+    precision = entry.precision or default_precision
+    return Job(
+        global_batch=entry.global_batch,
+        optimizer=_optimizer(entry.optimizer, precision),
+        precision=precision,
+        micro_batches=tuple(entry.micro_batches),
+        schedules=tuple(entry.schedules),
+        recompute=entry.recompute,
+        replicas=_tuple_or_none(entry.replicas),
+        tensor_parallel=_tuple_or_none(entry.tensor_parallel),
+        pipelines=_tuple_or_none(entry.pipelines),
+        zero1=entry.zero1,
+        chunks=tuple(entry.chunks),
+        slice=slice_choice(entry.slice),
+        action_overhead_s=entry.action_overhead_s,
+    )
+
+
+def slice_choice(word: SliceWord | int) -> SliceChoice:
+    """What a file or an option says about slicing."""
+    return 0 if word == "never" else word
+
+
+def _tuple_or_none(counts: list[int] | None) -> tuple[int, ...] | None:
+    return None if counts is None else tuple(counts)
+
+
+def to_tree(job: Job) -> Tree:
+    """A job as a file holds it, with nothing left to defaults."""
+    optimizer = job.optimizer
+    tree: dict[str, TreeValue] = {
+        "schema": 1,
+        "global_batch": job.global_batch,
+        "precision": str(job.precision),
+        "optimizer": {
+            "name": optimizer.name,
+            "weight_bytes": float(optimizer.weight_bytes),
+            "gradient_bytes": float(optimizer.gradient_bytes),
+            "state_bytes": float(optimizer.state_bytes),
+        },
+        "micro_batches": list(job.micro_batches),
+        "schedules": [str(schedule) for schedule in job.schedules],
+        "recompute": str(job.recompute),
+        "zero1": job.zero1,
+        "chunks": list(job.chunks),
+    }
+    limits = {"replicas": job.replicas, "tensor_parallel": job.tensor_parallel, "pipelines": job.pipelines}
+    if job.slice != 0 or job.action_overhead_s != ACTION_OVERHEAD_S:  # else the hashes of older files would change
+        tree |= {"slice": job.slice or "never", "action_overhead_s": float(job.action_overhead_s)}
+    return tree | {key: list(counts) for key, counts in limits.items() if counts is not None}
+
+
+def _optimizer(entry: StandardOptimizer | OptimizerEntry, precision: Precision) -> Optimizer:
+    if isinstance(entry, str):
+        return standard_optimizer(entry, precision)
+    return Optimizer(
+        name=entry.name,
+        weight_bytes=entry.weight_bytes,
+        gradient_bytes=entry.gradient_bytes,
+        state_bytes=entry.state_bytes,
+    )

@@ -1,0 +1,256 @@
+"""Model profiles as files."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
+from stagecut.planner.io.documents.canonical import Tree, TreeValue
+from stagecut.planner.io.documents.complaints import Complaints
+from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
+from stagecut.planner.io.documents.repetitions import complain_of_repetitions
+from stagecut.planner.io.documents.tree import Document, ListLimit, Node, read_document
+from stagecut.planner.io.documents.validate import validate
+from stagecut.planner.io.files.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
+
+Seconds = NonNegative
+TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
+TimesByType = dict[Key, TimesBySize | Seconds]
+
+_LONGEST_CHAIN = ListLimit(key="layers", most=MAX_LAYERS, rule=LONG_CHAIN_RULE)
+
+
+class SharedTimesEntry(Entry):
+    """Times of a layer that several devices share."""
+
+    tensor_parallel: Annotated[int, Field(ge=2, le=MAX_COUNT)]
+    """Devices that share the layer."""
+    forward_s: TimesByType
+    """Measured seconds of a forward, collectives not included, by device type and micro-batch size in samples."""
+    backward_s: TimesByType
+    """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
+
+
+class LayerEntry(Entry):
+    """One layer: the smallest unit of the partition."""
+
+    name: Name
+    """Unique within the model."""
+    kind: Name = "layer"
+    """What the layer is, for people: embedding, attention, feed-forward ..."""
+    params_bytes: NonNegative
+    """Bytes of the weights in the profile's precision."""
+    shared_params_bytes: NonNegative = 0.0
+    """Bytes of weights owned by another layer (a tied embedding) that this layer holds and updates as well."""
+    forward_flops: NonNegative = 0.0
+    """Floating-point operations of a forward, per sample; a backward counts twice as much."""
+    saved_bytes: NonNegative = 0.0
+    """Bytes kept from forward to backward, per sample, the layer's own input included."""
+    output_bytes: NonNegative = 0.0
+    """Bytes handed to the next layer, per sample."""
+    working_bytes: NonNegative = 0.0
+    """Bytes needed on top while the layer runs, per sample."""
+    tensor_parallel_bytes: NonNegative | None = None
+    """Bytes that devices sharing the layer all-reduce in each direction, per sample; left out: they cannot share it."""
+    forward_s: TimesByType = Field(default_factory=dict)
+    """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number is for size 1."""
+    backward_s: TimesByType = Field(default_factory=dict)
+    """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
+    tensor_parallel_times: list[SharedTimesEntry] = Field(default_factory=list)
+    """The same, measured on several devices that share the layer."""
+
+
+class ProfileFile(FileEntry):
+    """A model as a chain of layers with optional skip edges."""
+
+    name: Name
+    """Name of the model."""
+    precision: Annotated[Precision, Field(strict=False)] = Precision.FP16
+    """Number format in which all bytes were counted and all times measured."""
+    sequence_length: Count | None = None
+    """Tokens of one sample, where the model has tokens."""
+    layers: Annotated[list[LayerEntry], Field(min_length=1)]
+    """The chain, in order."""
+    skip_edges: list[SkipEdgeEntry] = Field(default_factory=list)
+    """Tensors that pass by at least one boundary besides the chain."""
+
+
+def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
+    """Read a model profile; times are put in order of device type and size.
+
+    Parameters
+    ----------
+    to_plan
+        Whether to stop at a chain that is too long to be planned, before its layers are read.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    return profile_of(read_document(path, limit=_LONGEST_CHAIN if to_plan else None))
+
+
+def profile_of(document: Document) -> ModelProfile:
+    """The model profile that a document holds.
+
+    Raises
+    ------
+    BadInputError
+        With every fault of the file.
+    """
+    entry = validate(document, ProfileFile, kind="profile")
+    check_profile(document.root, document.complaints)
+    return document.complaints.finish(entry, build_profile)
+
+
+def check_profile(root: Node, complaints: Complaints) -> None:
+    """Complain of what a schema cannot see: repeated names, edges that lead nowhere or back, halves of tables."""
+    layers = root.items("layers")
+    complain_of_repetitions(complaints, (layer.at("name") for layer in layers), "layer name")
+    for layer in layers:
+        _check_times(layer, complaints)
+        _check_shared_times(layer, complaints)
+    names = [node.value if (node := layer.at("name")) else None for layer in layers]
+    index_of = {name: index for index, name in reversed([*enumerate(names)]) if isinstance(name, str)}
+    for edge in root.items("skip_edges"):
+        check_skip_edge(edge, index_of, len(layers), complaints)
+
+
+def build_profile(entry: ProfileFile) -> ModelProfile:
+    """The core data of a checked entry."""
+    index_of = {layer.name: index for index, layer in enumerate(entry.layers)}
+
+    def index(reference: int | str) -> int:
+        return reference if isinstance(reference, int) else index_of[reference]
+
+    return ModelProfile(
+        name=entry.name,
+        layers=tuple(_layer(layer) for layer in entry.layers),
+        skip_edges=tuple(skip_edge(edge, index) for edge in entry.skip_edges),
+        precision=entry.precision,
+        sequence_length=entry.sequence_length,
+    )
+
+
+def to_tree(model: ModelProfile) -> Tree:
+    """A profile as a file holds it."""
+    tree: dict[str, TreeValue] = {"schema": 1, "name": model.name, "precision": str(model.precision)}
+    if model.sequence_length is not None:
+        tree["sequence_length"] = model.sequence_length
+    tree["layers"] = [_layer_tree(layer) for layer in model.layers]
+    if model.skip_edges:
+        tree["skip_edges"] = [skip_edge_tree(edge) for edge in model.skip_edges]
+    return tree
+
+
+def _check_times(layer: Node, complaints: Complaints) -> None:
+    for this, other in (("forward_s", "backward_s"), ("backward_s", "forward_s")):
+        for device_type in layer.keys(this):
+            times, counterpart = layer.at(this, device_type), layer.at(other, device_type)
+            if times is not None and counterpart is None:
+                complaints.add(times.line, times.where, f"has no counterpart in {other}; give both or none")
+    for device_type in layer.keys("forward_s"):
+        forward, backward = layer.at("forward_s", device_type), layer.at("backward_s", device_type)
+        if forward is not None and backward is not None and set(_sizes(forward)) != set(_sizes(backward)):
+            sizes = f"{', '.join(_sizes(forward)[:20])} and {', '.join(_sizes(backward)[:20])}"
+            rule = f"micro-batch sizes must be the same in forward_s and backward_s, got {sizes}"
+            complaints.add(forward.line, forward.where, rule)
+
+
+def _check_shared_times(layer: Node, complaints: Complaints) -> None:
+    shared = layer.items("tensor_parallel_times")
+    degrees = (times.at("tensor_parallel") for times in shared)
+    complain_of_repetitions(complaints, degrees, "number of devices")
+    for times in shared:
+        _check_times(times, complaints)
+    bytes_node, times_node = layer.at("tensor_parallel_bytes"), layer.at("tensor_parallel_times")
+    if shared and times_node is not None and (bytes_node is None or bytes_node.value is None):
+        complaints.add(
+            times_node.line, times_node.where, "are of a layer that cannot be shared; give tensor_parallel_bytes"
+        )
+
+
+def _sizes(times: Node) -> tuple[str, ...]:
+    return times.keys() if isinstance(times.value, Mapping) else ("1",)
+
+
+def _layer(entry: LayerEntry) -> Layer:
+    return Layer(
+        name=entry.name,
+        kind=entry.kind,
+        params_bytes=entry.params_bytes,
+        shared_params_bytes=entry.shared_params_bytes,
+        forward_flops=entry.forward_flops,
+        saved_bytes=entry.saved_bytes,
+        output_bytes=entry.output_bytes,
+        working_bytes=entry.working_bytes,
+        tensor_parallel_bytes=entry.tensor_parallel_bytes,
+        times=tuple(itertools.chain(_tables(entry, 1), *_shared_tables(entry))),
+    )
+
+
+def _shared_tables(entry: LayerEntry) -> Iterator[Iterator[TimeTable]]:
+    """By number of devices."""
+    for times in sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel):
+        yield _tables(times, times.tensor_parallel)
+
+
+def _tables(entry: LayerEntry | SharedTimesEntry, tensor_parallel: int) -> Iterator[TimeTable]:
+    """By device type."""
+    for device_type in sorted(entry.forward_s):
+        forward_s, backward_s = (_by_size(times[device_type]) for times in (entry.forward_s, entry.backward_s))
+        samples = tuple(sorted(forward_s))
+        yield TimeTable(
+            device_type=device_type,
+            tensor_parallel=tensor_parallel,
+            samples=samples,
+            forward_s=tuple(forward_s[size] for size in samples),
+            backward_s=tuple(backward_s[size] for size in samples),
+        )
+
+
+def _by_size(times: dict[str, float] | float) -> dict[int, float]:
+    return {int(size): value for size, value in times.items()} if isinstance(times, dict) else {1: times}
+
+
+def _layer_tree(layer: Layer) -> Tree:
+    tree: dict[str, TreeValue] = {
+        "name": layer.name,
+        "kind": layer.kind,
+        "params_bytes": float(layer.params_bytes),
+        "shared_params_bytes": float(layer.shared_params_bytes),
+        "forward_flops": float(layer.forward_flops),
+        "saved_bytes": float(layer.saved_bytes),
+        "output_bytes": float(layer.output_bytes),
+        "working_bytes": float(layer.working_bytes),
+    }
+    if layer.tensor_parallel_bytes is not None:
+        tree["tensor_parallel_bytes"] = float(layer.tensor_parallel_bytes)
+    alone, *shared = sorted({1, *(table.tensor_parallel for table in layer.times)})
+    tree.update(_tables_tree(layer, alone))
+    if shared:
+        tree["tensor_parallel_times"] = [
+            {"tensor_parallel": degree, **_tables_tree(layer, degree)} for degree in shared
+        ]
+    return tree
+
+
+def _tables_tree(layer: Layer, tensor_parallel: int) -> Tree:
+    """Times of a layer on so many devices; nothing where there are none."""
+    tables = [table for table in layer.times if table.tensor_parallel == tensor_parallel]
+    if not tables:
+        return {}
+    return {
+        "forward_s": {table.device_type: _times_tree(table.samples, table.forward_s) for table in tables},
+        "backward_s": {table.device_type: _times_tree(table.samples, table.backward_s) for table in tables},
+    }
+
+
+def _times_tree(samples: tuple[int, ...], seconds: tuple[float, ...]) -> Tree:
+    return {str(size): float(value) for size, value in zip(samples, seconds, strict=True)}

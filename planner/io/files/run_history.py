@@ -1,0 +1,147 @@
+"""Histories of runs: a file with one record per line, to which every run appends its own."""
+
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.run_record import RunRecord
+from stagecut.planner.io.documents.complaints import format_where, shorten
+from stagecut.planner.io.documents.input_file import open_input, unreadable
+from stagecut.planner.io.files.run_entry import RunFile
+from stagecut.planner.io.files.run_record import build_run, to_tree
+
+DEFAULT_HISTORY = "runs.jsonl"
+"""In the current folder."""
+MAX_LINE_BYTES = 16_000_000
+MAX_HISTORY_BYTES = 100_000_000
+MAX_SKIPPED = 1000
+"""Lines that are no records; with more, the file is no history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The runs of a file."""
+
+    runs: tuple[RunRecord, ...]
+    """In the order in which they were appended."""
+    skipped: tuple[str, ...]
+    """Why a line could not be read, such as one that a crash left half-written."""
+
+
+def check_appendable(path: str | Path) -> None:
+    """Complain now of a history to which nothing could be appended later.
+
+    Raises
+    ------
+    OutputError
+        If the path is a folder, or lies in one that does not exist, or may not be written to.
+    """
+    target = Path(path).resolve()
+    if target.is_dir():
+        raise OutputError(f"{path}: is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise OutputError(f"{path}: there is no folder {str(target.parent)!r}; create it first")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise OutputError(f"{path}: may not be written to; name another file")
+
+
+def append_run(path: str | Path, run: RunRecord) -> None:
+    """Append one run: its whole line or nothing, whoever else appends at the same time.
+
+    A line that a crash left half-written is closed first.
+
+    Raises
+    ------
+    OutputError
+        See :func:`check_appendable`; also if the disk refuses.
+    """
+    check_appendable(path)
+    line = json.dumps(to_tree(run), separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _append(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be appended to: {error.strerror}; this run is not in it") from None
+
+
+def read_runs(path: str | Path) -> History:
+    """Read a history; lines that are no records of runs are reported and passed over.
+
+    Raises
+    ------
+    BadInputError
+        If the file cannot be read, is too large, holds lines but not one run, or too many others.
+    """
+    runs, skipped = [], []
+    for number, line in _lines(Path(path)):
+        try:
+            runs.append(_run_of(line))
+        except BadInputError as fault:
+            skipped.append(f"{path}:{number}: {fault}; the line is passed over")
+        if len(skipped) > MAX_SKIPPED:
+            raise BadInputError(f"{path}: more than {MAX_SKIPPED} lines are no runs", *skipped[:3])
+    if skipped and not runs:
+        raise BadInputError(f"{path}: holds no run", *skipped[:3])
+    return History(runs=tuple(runs), skipped=tuple(skipped))
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """One write at the end of the file; taken back where the disk takes only a part of it."""
+    size = os.fstat(descriptor).st_size
+    closing = b"\n" if size > 0 and os.pread(descriptor, 1, size - 1) != b"\n" else b""
+    content = closing + line
+    try:
+        written = os.write(descriptor, content)
+        if written < len(content):
+            raise OSError(None, "no space left")
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbers and contents of the lines that are not empty."""
+    num_bytes = 0
+    with _opened(path) as file:
+        try:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), start=1):
+                num_bytes += len(line)
+                if num_bytes > MAX_HISTORY_BYTES:
+                    size = f"{MAX_HISTORY_BYTES / 1e6:.0f} MB"
+                    raise BadInputError(f"{path}: larger than {size}, the most a history may have; begin another")
+                if line.strip():
+                    yield number, line
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    with suppress(OSError):
+        if not path.exists():
+            raise BadInputError(f"{path}: no such file; every `plan run` appends to one")
+    return open_input(path)
+
+
+def _run_of(line: bytes) -> RunRecord:
+    try:
+        entry = RunFile.model_validate(json.loads(line))
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False)[0]
+        place = format_where(fault["loc"])
+        raise BadInputError(f"{place}: {fault['msg'].lower()}, got {shorten(fault['input'])}") from None
+    except (ValueError, RecursionError):
+        half = "" if line.endswith(b"\n") else ", the end is missing"
+        raise BadInputError(f"not the JSON of a run{half}") from None
+    return build_run(entry)

@@ -1,0 +1,34 @@
+"""JSON Schema of every kind of file."""
+
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.documents.canonical import Tree
+from stagecut.planner.io.documents.complaints import nearest
+from stagecut.planner.io.documents.fields import FileEntry
+from stagecut.planner.io.documents.validate import json_schema_of
+from stagecut.planner.io.files.cluster import ClusterFile
+from stagecut.planner.io.files.job import JobFile
+from stagecut.planner.io.files.plan_entry import PlanFileEntry
+from stagecut.planner.io.files.profile import ProfileFile
+from stagecut.planner.io.files.run_entry import RunFile
+
+_ENTRIES: dict[str, type[FileEntry]] = {
+    "profile": ProfileFile,
+    "cluster": ClusterFile,
+    "job": JobFile,
+    "plan": PlanFileEntry,
+    "run": RunFile,
+}
+KINDS = tuple(_ENTRIES)
+
+
+def json_schema(kind: str) -> Tree:
+    """JSON Schema (draft 2020-12) of one kind of file, each field described with its unit.
+
+    Raises
+    ------
+    BadInputError
+        For a kind that there is not.
+    """
+    if kind not in _ENTRIES:
+        raise BadInputError(f"no kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema_of(_ENTRIES[kind])}
