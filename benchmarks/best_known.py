@@ -17,6 +17,7 @@ from benchmarks.problems.specs import Spec
 from stagecut.planner.cli.prediction import play, predict
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Status, relative_gap
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.canonical import format_json
@@ -31,7 +32,6 @@ from stagecut.planner.io.files.plan_file import (
     to_tree,
 )
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.solvers.search.search import ROUNDING
 
 FOLDER = Path(__file__).parent / "instances"
 SAME = 1e-12
@@ -130,7 +130,7 @@ def _better_plan(
 ) -> tuple[Plan | None, Entry | None]:
     """The plan that replaces that of the entry, if one does, and the entry with it."""
     best = min(plans, key=lambda found: found[0], default=None)
-    if best is None or (old is not None and best[0] >= old.objective_s * (1 - ROUNDING)):
+    if best is None or (old is not None and best[0] >= old.objective_s * (1 - EQUAL_TIMES)):
         return None, old
     objective_s, solver, plan = best
     entry = Entry(
@@ -146,16 +146,16 @@ def _better_plan(
 
 def _better_bound(entry: Entry, bounds: Iterable[tuple[float, str]]) -> Entry:
     """The entry with the largest bound; one above the plan is wrong, and left out."""
-    possible = (found for found in bounds if found[0] <= entry.objective_s * (1 + ROUNDING))
+    possible = (found for found in bounds if found[0] <= entry.objective_s * (1 + EQUAL_TIMES))
     bound_s, solver = max(possible, key=lambda found: found[0], default=(None, None))
-    if bound_s is None or (entry.bound_s is not None and bound_s <= entry.bound_s * (1 + ROUNDING)):
+    if bound_s is None or (entry.bound_s is not None and bound_s <= entry.bound_s * (1 + EQUAL_TIMES)):
         return entry
     return replace(entry, bound_s=min(bound_s, entry.objective_s), bound_solver=solver)
 
 
 def _plan_file(spec: Spec, plan: Plan, entry: Entry) -> PlanFile:
     problem, gap = spec.problem(), entry.gap
-    proven = gap is not None and gap <= SolveOptions().gap + ROUNDING
+    proven = gap is not None and gap <= SolveOptions().gap + EQUAL_TIMES
     return PlanFile(
         problem=problem,
         plan=plan,

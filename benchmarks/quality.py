@@ -17,8 +17,8 @@ from benchmarks.problems.registry import QUALITY, SMOKE
 from benchmarks.problems.specs import COMPARED, PUBLISHED, Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, README, markdown, percent, ratio, whole_seconds
 from benchmarks.report.pictures import pictures
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.units import format_seconds
-from stagecut.planner.solvers.search.search import ROUNDING
 
 SPECS = {spec.name: spec for spec in (*QUALITY, *SMOKE)}
 README_SOLVERS = ("even", "greedy", "dp")
@@ -69,7 +69,7 @@ def never_worse(answers: Answers) -> bool | None:
     best_s, own = best_time_s(answers), answers.get("milp")
     if own is None:
         return None
-    return best_s is None or (own.objective_s is not None and own.objective_s <= best_s * (1 + ROUNDING))
+    return best_s is None or (own.objective_s is not None and own.objective_s <= best_s * (1 + EQUAL_TIMES))
 
 
 def has_wrong_bound(name: str, answers: Answers) -> bool:
@@ -78,7 +78,7 @@ def has_wrong_bound(name: str, answers: Answers) -> bool:
     found = [(own.objective_s, own.bound_s) for own in answers.values()]
     found += [] if known is None else [(known.objective_s, known.bound_s)]
     least_s = min((seconds for seconds, _ in found if seconds is not None), default=math.inf)
-    return any((bound_s or 0.0) > least_s * (1 + ROUNDING) for _, bound_s in found)
+    return any((bound_s or 0.0) > least_s * (1 + EQUAL_TIMES) for _, bound_s in found)
 
 
 def best_time_s(answers: Answers, solvers: Iterable[str] | None = None) -> float | None:
