@@ -21,7 +21,7 @@ Index = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 NonNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 Positive = Annotated[float, Field(ge=MIN_POSITIVE, le=MAX_NUMBER)]
 PositiveOrUnlimited = Positive | Literal["unlimited"]
-Share = Annotated[float, Field(ge=MIN_POSITIVE, le=1)]
+Fraction = Annotated[float, Field(ge=MIN_POSITIVE, le=1)]
 SIZE_PATTERN = r"^[1-9][0-9]{0,8}$"
 Size = Annotated[str, Field(pattern=SIZE_PATTERN)]
 """A micro-batch size as a key, which JSON can only write as text."""
@@ -44,11 +44,6 @@ class FileEntry(Entry):
 
     schema_version: SchemaVersion = Field(alias="schema")
     """Version of the file format: 1."""
-
-
-def limit_of(value: float | Literal["unlimited"]) -> float:
-    """The number, or infinity for the word `unlimited`."""
-    return float("inf") if isinstance(value, str) else value
 
 
 def is_name(text: str) -> bool:

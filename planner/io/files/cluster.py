@@ -6,43 +6,27 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.cluster import (
-    AllReduceTable,
-    Cluster,
-    DeviceType,
-    Island,
-    NetworkOverride,
-    Server,
-)
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.documents.canonical import Tree, TreeValue, number_or_unlimited
+from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints, nearest
 from stagecut.planner.io.documents.fields import (
     Entry,
     FileEntry,
+    Fraction,
     GroupSize,
     Name,
     NonNegative,
     Positive,
     PositiveOrUnlimited,
-    Share,
     SmallCount,
     Text,
-    limit_of,
 )
+from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.repetitions import complain_of_repetitions
 from stagecut.planner.io.documents.tree import Document, Node, read_document
 from stagecut.planner.io.documents.validate import validate
-from stagecut.planner.io.files.link import (
-    InterfaceEntry,
-    LinkEntry,
-    Point,
-    check_order,
-    link_of,
-    link_tree,
-    points_of,
-    table_tree,
-)
+from stagecut.planner.io.files.link import InterfaceEntry, LinkEntry, Point, check_order
 
 MAX_DEVICES = 100_000
 """Of a whole cluster."""
@@ -66,7 +50,7 @@ class DeviceTypeEntry(Entry):
     """Bytes usable by training, or the word unlimited."""
     memory_bandwidth_bytes_per_s: PositiveOrUnlimited = "unlimited"
     """Bytes per second between memory and processors, or the word unlimited."""
-    efficiency: Share = 1.0
+    efficiency: Fraction = 1.0
     """Share of the peak that large kernels reach, above 0 and at most 1."""
     launch_s: NonNegative = 0.0
     """Fixed seconds of one layer in one direction, whatever its size."""
@@ -166,13 +150,12 @@ def check_cluster(root: Node, complaints: Complaints) -> None:
 
 def build_cluster(entry: ClusterFile) -> Cluster:
     """The core data of a checked entry."""
-    return Cluster(
-        name=entry.name,
-        device_types=tuple(_device_type(kind) for kind in entry.device_types),
+    return from_entry(
+        Cluster,
+        entry,
         servers=tuple(_server(server) for server in entry.servers),
-        network=link_of(entry.network),
         overrides=tuple(
-            NetworkOverride(servers=(override.servers[0], override.servers[1]), link=link_of(override))
+            NetworkOverride(servers=(override.servers[0], override.servers[1]), link=from_entry(Link, override))
             for override in entry.overrides
         ),
     )
@@ -180,16 +163,12 @@ def build_cluster(entry: ClusterFile) -> Cluster:
 
 def to_tree(cluster: Cluster) -> Tree:
     """A cluster as a file holds it."""
-    tree: dict[str, TreeValue] = {
-        "schema": 1,
-        "name": cluster.name,
-        "device_types": [_device_type_tree(kind) for kind in cluster.device_types],
-        "servers": [_server_tree(server) for server in cluster.servers],
-        "network": link_tree(cluster.network),
-    }
+    tree = {"schema": 1, **tree_of(cluster, omit_empty=True)}
+    tree["servers"] = [_server_tree(server) for server in cluster.servers]
     if cluster.overrides:
         tree["overrides"] = [
-            {"servers": list(override.servers), **link_tree(override.link)} for override in cluster.overrides
+            {"servers": list(override.servers), **tree_of(override.link, omit_empty=True)}
+            for override in cluster.overrides
         ]
     return tree
 
@@ -231,69 +210,25 @@ def _count(node: Node) -> int:
     return count.value if count is not None and isinstance(count.value, int) else 1
 
 
-def _device_type(entry: DeviceTypeEntry) -> DeviceType:
-    return DeviceType(
-        name=entry.name,
-        peak_flops_per_s=tuple(sorted(entry.peak_flops_per_s.items())),
-        memory_bytes=limit_of(entry.memory_bytes),
-        memory_bandwidth_bytes_per_s=limit_of(entry.memory_bandwidth_bytes_per_s),
-        efficiency=entry.efficiency,
-        launch_s=entry.launch_s,
-        source=entry.source,
-    )
-
-
 def _server(entry: ServerEntry) -> Server:
-    return Server(
-        name=entry.name,
-        islands=tuple(_island(island) for island in entry.islands),
-        count=entry.count,
-        nic=link_of(entry.nic),
-        bridge=None if entry.bridge is None else link_of(entry.bridge),
-    )
+    return from_entry(Server, entry, islands=tuple(_island(island) for island in entry.islands))
 
 
 def _island(entry: IslandEntry) -> Island:
-    tables = sorted((int(number), table) for number, table in entry.all_reduce.items())
-    return Island(
-        device_type=entry.device_type,
-        count=entry.count,
-        fabric=link_of(entry.fabric),
-        shared=entry.shared,
-        all_reduce=tuple(AllReduceTable(num_devices=number, table=points_of(table)) for number, table in tables),
+    tables = sorted((int(number), points) for number, points in entry.all_reduce.items())
+    all_reduce = tuple(
+        AllReduceTable(num_devices=number, table=tuple((num_bytes, seconds) for num_bytes, seconds in points))
+        for number, points in tables
     )
-
-
-def _device_type_tree(kind: DeviceType) -> Tree:
-    tree: dict[str, TreeValue] = {
-        "name": kind.name,
-        "memory_bytes": number_or_unlimited(kind.memory_bytes),
-        "memory_bandwidth_bytes_per_s": number_or_unlimited(kind.memory_bandwidth_bytes_per_s),
-        "efficiency": float(kind.efficiency),
-        "launch_s": float(kind.launch_s),
-    }
-    if kind.peak_flops_per_s:
-        tree["peak_flops_per_s"] = {str(precision): float(flops) for precision, flops in kind.peak_flops_per_s}
-    return {**tree, "source": kind.source} if kind.source else tree
+    return from_entry(Island, entry, all_reduce=all_reduce)
 
 
 def _server_tree(server: Server) -> Tree:
-    tree: dict[str, TreeValue] = {
-        "name": server.name,
-        "count": server.count,
-        "islands": [_island_tree(island) for island in server.islands],
-        "nic": link_tree(server.nic),
-    }
-    return tree if server.bridge is None else {**tree, "bridge": link_tree(server.bridge)}
+    return tree_of(server, omit_empty=True) | {"islands": [_island_tree(island) for island in server.islands]}
 
 
 def _island_tree(island: Island) -> Tree:
-    tree: dict[str, TreeValue] = {
-        "device_type": island.device_type,
-        "count": island.count,
-        "fabric": link_tree(island.fabric),
-        "shared": island.shared,
-    }
+    tree = tree_of(island, omit_empty=True)
     if island.all_reduce:
-        tree["all_reduce"] = {str(table.num_devices): table_tree(table.table) for table in island.all_reduce}
+        tree["all_reduce"] = {str(table.num_devices): tree_of(table)["table"] for table in island.all_reduce}
     return tree

@@ -8,9 +8,10 @@ from pydantic import Field
 from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.io.documents.canonical import Tree, TreeValue
+from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index, Name, NonNegative
+from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.repetitions import complain_of_repetitions
 from stagecut.planner.io.documents.tree import Document, Node, read_document
 from stagecut.planner.io.documents.validate import validate
@@ -131,21 +132,12 @@ def _is_count(value: object) -> TypeGuard[int]:
 def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
     """The core data of a checked entry."""
     precision = entry.precision or default_precision
-    return Job(
-        global_batch=entry.global_batch,
-        optimizer=_optimizer(entry.optimizer, precision),
-        precision=precision,
-        micro_batches=tuple(entry.micro_batches),
-        schedules=tuple(entry.schedules),
-        recompute=entry.recompute,
-        replicas=_tuple_or_none(entry.replicas),
-        tensor_parallel=_tuple_or_none(entry.tensor_parallel),
-        pipelines=_tuple_or_none(entry.pipelines),
-        zero1=entry.zero1,
-        chunks=tuple(entry.chunks),
-        slice=slice_choice(entry.slice),
-        action_overhead_s=entry.action_overhead_s,
+    optimizer = (
+        standard_optimizer(entry.optimizer, precision)
+        if isinstance(entry.optimizer, str)
+        else from_entry(Optimizer, entry.optimizer)
     )
+    return from_entry(Job, entry, optimizer=optimizer, precision=precision, slice=slice_choice(entry.slice))
 
 
 def slice_choice(word: SliceWord | int) -> SliceChoice:
@@ -153,41 +145,10 @@ def slice_choice(word: SliceWord | int) -> SliceChoice:
     return 0 if word == "never" else word
 
 
-def _tuple_or_none(counts: list[int] | None) -> tuple[int, ...] | None:
-    return None if counts is None else tuple(counts)
-
-
 def to_tree(job: Job) -> Tree:
     """A job as a file holds it, with nothing left to defaults."""
-    optimizer = job.optimizer
-    tree: dict[str, TreeValue] = {
-        "schema": 1,
-        "global_batch": job.global_batch,
-        "precision": str(job.precision),
-        "optimizer": {
-            "name": optimizer.name,
-            "weight_bytes": float(optimizer.weight_bytes),
-            "gradient_bytes": float(optimizer.gradient_bytes),
-            "state_bytes": float(optimizer.state_bytes),
-        },
-        "micro_batches": list(job.micro_batches),
-        "schedules": [str(schedule) for schedule in job.schedules],
-        "recompute": str(job.recompute),
-        "zero1": job.zero1,
-        "chunks": list(job.chunks),
-    }
-    limits = {"replicas": job.replicas, "tensor_parallel": job.tensor_parallel, "pipelines": job.pipelines}
-    if job.slice != 0 or job.action_overhead_s != ACTION_OVERHEAD_S:  # else the hashes of older files would change
-        tree |= {"slice": job.slice or "never", "action_overhead_s": float(job.action_overhead_s)}
-    return tree | {key: list(counts) for key, counts in limits.items() if counts is not None}
-
-
-def _optimizer(entry: StandardOptimizer | OptimizerEntry, precision: Precision) -> Optimizer:
-    if isinstance(entry, str):
-        return standard_optimizer(entry, precision)
-    return Optimizer(
-        name=entry.name,
-        weight_bytes=entry.weight_bytes,
-        gradient_bytes=entry.gradient_bytes,
-        state_bytes=entry.state_bytes,
-    )
+    tree = {"schema": 1, **tree_of(job, omit_empty=True), "slice": job.slice or "never"}
+    if job.slice == 0 and job.action_overhead_s == ACTION_OVERHEAD_S:
+        # Older files do not have these keys, and their hashes must not change.
+        del tree["slice"], tree["action_overhead_s"]
+    return tree

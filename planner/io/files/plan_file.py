@@ -6,24 +6,17 @@ from importlib import metadata
 from pathlib import Path
 
 from stagecut import __version__
-from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.share import Share
-from stagecut.planner.io.documents.canonical import Tree, number_or_unlimited, sha256_of
-from stagecut.planner.io.documents.fields import limit_of
+from stagecut.planner.io.documents.canonical import Tree, sha256_of
+from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files import cluster, job, profile
 from stagecut.planner.io.files.plan_checks import PlanChecks
-from stagecut.planner.io.files.plan_entry import (
-    CertificateEntry,
-    PlanEntry,
-    PlanFileEntry,
-    PredictionEntry,
-    ProvenanceEntry,
-    StageEntry,
-)
+from stagecut.planner.io.files.plan_entry import PlanEntry, PlanFileEntry
 
 OptionValue = bool | int | float | str | None
 Pairs = tuple[tuple[str, str], ...]
@@ -146,7 +139,9 @@ def plan_file_of(document: Document) -> PlanFile:
     problem = complaints.finish(entry, _problem)
     checked = complaints.checked(entry)
     PlanChecks(checked, document, problem).run()
-    return complaints.finish(checked, lambda sound: _plan_file(sound, problem))
+    return complaints.finish(
+        checked, lambda sound: from_entry(PlanFile, sound, problem=problem, plan=_plan(sound.plan))
+    )
 
 
 def to_tree(plan_file: PlanFile) -> Tree:
@@ -155,14 +150,9 @@ def to_tree(plan_file: PlanFile) -> Tree:
         "schema": 1,
         "inputs": _input_trees(plan_file.problem),
         "plan": _plan_tree(plan_file.plan, plan_file.problem),
-        "predicted": _prediction_tree(plan_file.predicted),
-        "certificate": _certificate_tree(plan_file.certificate),
-        "provenance": {
-            "versions": dict(plan_file.provenance.versions),
-            "options": dict(plan_file.provenance.options),
-            "seed": plan_file.provenance.seed,
-            "input_hashes": dict(plan_file.provenance.input_hashes),
-        },
+        "predicted": tree_of(plan_file.predicted),
+        "certificate": tree_of(plan_file.certificate),
+        "provenance": tree_of(plan_file.provenance),
     }
 
 
@@ -175,81 +165,9 @@ def _problem(entry: PlanFileEntry) -> Problem:
     )
 
 
-def _plan_file(entry: PlanFileEntry, problem: Problem) -> PlanFile:
-    return PlanFile(
-        problem=problem,
-        plan=_plan(entry.plan),
-        predicted=_prediction(entry.predicted),
-        certificate=_certificate(entry.certificate),
-        provenance=_provenance(entry.provenance),
-    )
-
-
 def _plan(entry: PlanEntry) -> Plan:
-    return Plan(
-        schedule=entry.schedule,
-        micro_batch=entry.micro_batch,
-        num_microbatches=entry.num_microbatches,
-        pipelines=tuple(
-            Pipeline(stages=tuple(_stage(stage) for stage in pipeline.stages)) for pipeline in entry.pipelines
-        ),
-        share=Share(num_pipelines=len(entry.pipelines), host_splits=tuple(entry.host_splits)),
-        chunks=entry.chunks,
-        num_sliced=entry.num_sliced,
-    )
-
-
-def _stage(entry: StageEntry) -> Stage:
-    return Stage(
-        start=entry.start,
-        stop=entry.stop,
-        devices=tuple(entry.devices),
-        replicas=entry.replicas,
-        tensor_parallel=entry.tensor_parallel,
-        recompute=entry.recompute,
-        warmup_depth=entry.warmup_depth,
-        forward_micro_batch=entry.forward_micro_batch,
-        backward_micro_batch=entry.backward_micro_batch,
-    )
-
-
-def _prediction(entry: PredictionEntry) -> Prediction:
-    return Prediction(
-        iteration_s=entry.iteration_s,
-        stages=tuple(
-            StagePrediction(
-                forward_s=stage.forward_s,
-                backward_s=stage.backward_s,
-                transfer_s=stage.transfer_s,
-                sync_s=stage.sync_s,
-                update_s=stage.update_s,
-                memory_bytes=stage.memory_bytes,
-                limit_bytes=limit_of(stage.limit_bytes),
-            )
-            for stage in entry.stages
-        ),
-    )
-
-
-def _certificate(entry: CertificateEntry) -> Certificate:
-    return Certificate(
-        status=Status(entry.status),
-        solver=entry.solver,
-        objective_s=entry.objective_s,
-        bound_s=entry.bound_s,
-        gap=entry.gap,
-        seconds=entry.seconds,
-    )
-
-
-def _provenance(entry: ProvenanceEntry) -> Provenance:
-    hashes = entry.input_hashes
-    return Provenance(
-        versions=tuple(sorted(entry.versions.items())),
-        options=tuple(sorted(entry.options.items())),
-        seed=entry.seed,
-        input_hashes=(("cluster", hashes.cluster), ("job", hashes.job), ("profile", hashes.profile)),
-    )
+    share = Share(num_pipelines=len(entry.pipelines), host_splits=tuple(entry.host_splits))
+    return from_entry(Plan, entry, share=share)
 
 
 def _input_trees(problem: Problem) -> dict[str, Tree]:
@@ -262,64 +180,18 @@ def _input_trees(problem: Problem) -> dict[str, Tree]:
 
 def _plan_tree(plan: Plan, problem: Problem) -> Tree:
     names = [layer.name for layer in problem.model.layers]
-    return {
-        "schedule": str(plan.schedule),
+    tree = tree_of(plan) | {
         "synchronisation": "all-reduce",
-        "micro_batch": plan.micro_batch,
-        "num_microbatches": plan.num_microbatches,
         "host_splits": list(plan.share.host_splits),
-        "chunks": plan.chunks,
-        **({"num_sliced": plan.num_sliced} if plan.num_sliced else {}),
         "pipelines": [
             {"stages": [_stage_tree(stage, names) for stage in pipeline.stages]} for pipeline in plan.pipelines
         ],
     }
+    del tree["share"]
+    if not plan.num_sliced:
+        del tree["num_sliced"]
+    return tree
 
 
 def _stage_tree(stage: Stage, names: list[str]) -> Tree:
-    return {
-        "start": stage.start,
-        "stop": stage.stop,
-        "first_layer": names[stage.start],
-        "last_layer": names[stage.stop - 1],
-        "devices": list(stage.devices),
-        "replicas": stage.replicas,
-        "tensor_parallel": stage.tensor_parallel,
-        "recompute": stage.recompute,
-        "forward_micro_batch": stage.forward_micro_batch,
-        "backward_micro_batch": stage.backward_micro_batch,
-        "warmup_depth": stage.warmup_depth,
-    }
-
-
-def _prediction_tree(predicted: Prediction) -> Tree:
-    return {
-        "iteration_s": float(predicted.iteration_s),
-        "stages": [
-            {
-                "forward_s": float(stage.forward_s),
-                "backward_s": float(stage.backward_s),
-                "transfer_s": float(stage.transfer_s),
-                "sync_s": float(stage.sync_s),
-                "update_s": float(stage.update_s),
-                "memory_bytes": float(stage.memory_bytes),
-                "limit_bytes": number_or_unlimited(stage.limit_bytes),
-            }
-            for stage in predicted.stages
-        ],
-    }
-
-
-def _certificate_tree(certificate: Certificate) -> Tree:
-    return {
-        "status": str(certificate.status),
-        "solver": certificate.solver,
-        "objective_s": float(certificate.objective_s),
-        "bound_s": _float_or_none(certificate.bound_s),
-        "gap": _float_or_none(certificate.gap),
-        "seconds": _float_or_none(certificate.seconds),
-    }
-
-
-def _float_or_none(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    return tree_of(stage) | {"first_layer": names[stage.start], "last_layer": names[stage.stop - 1]}

@@ -10,9 +10,10 @@ from pydantic import Field
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
-from stagecut.planner.io.documents.canonical import Tree, TreeValue
+from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
+from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.repetitions import complain_of_repetitions
 from stagecut.planner.io.documents.tree import Document, ListLimit, Node, read_document
 from stagecut.planner.io.documents.validate import validate
@@ -129,20 +130,17 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
     def index(reference: int | str) -> int:
         return reference if isinstance(reference, int) else index_of[reference]
 
-    return ModelProfile(
-        name=entry.name,
+    return from_entry(
+        ModelProfile,
+        entry,
         layers=tuple(_layer(layer) for layer in entry.layers),
         skip_edges=tuple(skip_edge(edge, index) for edge in entry.skip_edges),
-        precision=entry.precision,
-        sequence_length=entry.sequence_length,
     )
 
 
 def to_tree(model: ModelProfile) -> Tree:
     """A profile as a file holds it."""
-    tree: dict[str, TreeValue] = {"schema": 1, "name": model.name, "precision": str(model.precision)}
-    if model.sequence_length is not None:
-        tree["sequence_length"] = model.sequence_length
+    tree = {"schema": 1, **tree_of(model, omit_empty=True)}
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
     if model.skip_edges:
         tree["skip_edges"] = [skip_edge_tree(edge) for edge in model.skip_edges]
@@ -181,18 +179,7 @@ def _sizes(times: Node) -> tuple[str, ...]:
 
 
 def _layer(entry: LayerEntry) -> Layer:
-    return Layer(
-        name=entry.name,
-        kind=entry.kind,
-        params_bytes=entry.params_bytes,
-        shared_params_bytes=entry.shared_params_bytes,
-        forward_flops=entry.forward_flops,
-        saved_bytes=entry.saved_bytes,
-        output_bytes=entry.output_bytes,
-        working_bytes=entry.working_bytes,
-        tensor_parallel_bytes=entry.tensor_parallel_bytes,
-        times=tuple(itertools.chain(_tables(entry, 1), *_shared_tables(entry))),
-    )
+    return from_entry(Layer, entry, times=tuple(itertools.chain(_tables(entry, 1), *_shared_tables(entry))))
 
 
 def _shared_tables(entry: LayerEntry) -> Iterator[Iterator[TimeTable]]:
@@ -220,18 +207,8 @@ def _by_size(times: dict[str, float] | float) -> dict[int, float]:
 
 
 def _layer_tree(layer: Layer) -> Tree:
-    tree: dict[str, TreeValue] = {
-        "name": layer.name,
-        "kind": layer.kind,
-        "params_bytes": float(layer.params_bytes),
-        "shared_params_bytes": float(layer.shared_params_bytes),
-        "forward_flops": float(layer.forward_flops),
-        "saved_bytes": float(layer.saved_bytes),
-        "output_bytes": float(layer.output_bytes),
-        "working_bytes": float(layer.working_bytes),
-    }
-    if layer.tensor_parallel_bytes is not None:
-        tree["tensor_parallel_bytes"] = float(layer.tensor_parallel_bytes)
+    tree = tree_of(layer, omit_empty=True)
+    tree.pop("times", None)
     alone, *shared = sorted({1, *(table.tensor_parallel for table in layer.times)})
     tree.update(_tables_tree(layer, alone))
     if shared:
