@@ -18,7 +18,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file, to_tree
-from stagecut.planner.simulator.schedules import Action, Op, plan_actions
+from stagecut.planner.simulator.action_lists import Action, Op, plan_actions
 
 AnyPlan = Plan | PlanFile | str | Path
 """A plan, a plan file, or the path of one."""

@@ -26,7 +26,7 @@ from stagecut.executor.run.script_faults import tell_faults
 from stagecut.executor.run.watched_transport import WatchedTransport
 from stagecut.executor.run.world import World
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.schedules import Action
+from stagecut.planner.simulator.action_lists import Action
 
 PaceMaker = Callable[[Role], Pace]
 """Makes the pace of a rank."""

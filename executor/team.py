@@ -16,7 +16,7 @@ from stagecut.executor.play.build import Layers
 from stagecut.executor.play.pace import FullSpeed
 from stagecut.executor.play.thread_transport import Hub, TeamBrokenError
 from stagecut.planner.core.checks import require
-from stagecut.planner.simulator.schedules import Action
+from stagecut.planner.simulator.action_lists import Action
 
 Answer = TypeVar("Answer")
 

@@ -8,7 +8,7 @@ import numpy as np
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.cost.plan_costs import Halves, PlanCosts
-from stagecut.planner.simulator.program import Kind, Program
+from stagecut.planner.simulator.iteration_graph import IterationGraph, Kind
 from tests.reference_simulator import Span, simulate
 
 WORDS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.SEND_FORWARD: "send F", Kind.SEND_BACKWARD: "send B"}
@@ -196,9 +196,9 @@ def reference_spans(costs: PlanCosts) -> dict[tuple, Span]:
     return simulate(textbook_actions(costs), takes, lambda flow: links[flow[0]][flow[1]])
 
 
-def task_keys(program: Program) -> list[tuple]:
-    """Keys of a program's tasks as the reference writes them."""
-    columns = zip(program.kind, program.stage, program.lo, program.hi, strict=True)
+def task_keys(graph: IterationGraph) -> list[tuple]:
+    """Keys of a graph's tasks as the reference writes them."""
+    columns = zip(graph.kind, graph.stage, graph.lo, graph.hi, strict=True)
     return [
         (WORDS[kind], int(stage), int(lo), int(hi)) if kind in WORDS else (Kind(kind).name.lower(), int(stage))
         for kind, stage, lo, hi in columns

@@ -9,7 +9,7 @@ from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import WHOLE, Share
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.simulator.schedules import Action, Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import Action, Op, plan_actions, stage_actions
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 

@@ -36,7 +36,7 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.cost.layer_times import interpolate
-from stagecut.planner.simulator.schedules import plan_actions
+from stagecut.planner.simulator.action_lists import plan_actions
 
 MICRO_BATCHES_PER_STAGE = 4
 MATRIX_SIDE = {"cpu": 512, "cuda": 8192}

@@ -8,8 +8,8 @@ from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.dilated.shared_links import Booking
 from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.messages import Message, Turn, turns_of
+from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.routes import num_links, shared_routes
-from stagecut.planner.simulator.schedules import Action, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from stagecut.executor.play.pace import Pace
 from stagecut.executor.run.faults import WaitError
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.io.files.plan_file import PlanFile
-from stagecut.planner.simulator.schedules import Action, Op, plan_actions
+from stagecut.planner.simulator.action_lists import Action, Op, plan_actions
 
 TIMEOUT_S = 120.0
 """How long a rank waits for the parts that others have in a message or an all-reduce."""

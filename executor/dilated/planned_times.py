@@ -8,11 +8,11 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require_positive
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.compilation import compile_program
+from stagecut.planner.simulator.action_lists import Action, Op
+from stagecut.planner.simulator.compilation import compile_actions
 from stagecut.planner.simulator.engine import run
-from stagecut.planner.simulator.program import Kind, Program
+from stagecut.planner.simulator.iteration_graph import IterationGraph, Kind
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
-from stagecut.planner.simulator.schedules import Action, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class PlannedTimes:
     update_s: tuple[float, ...]
     """By stage."""
     routes: RouteNames
-    """Names of the links of each flow, 3 S - 2 of them: see :mod:`planner.simulator.program`."""
+    """Names of the links of each flow, 3 S - 2 of them: see :mod:`planner.simulator.iteration_graph`."""
     own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
     """Of actions that are not in proportion, by (op, stage, samples)."""
     own_transfer_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
@@ -116,19 +116,19 @@ class PlannedTimes:
         BadInputError
             If the lists cannot be played, or split backwards.
         """
-        program, starts_s, _ = self._simulated(lists)
-        return float(starts_s[(program.kind == Kind.FORWARD) & (program.stage == self.num_stages - 1)].min())
+        graph, starts_s, _ = self._simulated(lists)
+        return float(starts_s[(graph.kind == Kind.FORWARD) & (graph.stage == self.num_stages - 1)].min())
 
-    def _simulated(self, lists: Sequence[Sequence[Action]]) -> tuple[Program, Floats, Floats]:
+    def _simulated(self, lists: Sequence[Sequence[Action]]) -> tuple[IterationGraph, Floats, Floats]:
         """Start and end of every task."""
-        program = compile_program(lists)
-        durations_s: Floats = np.fromiter(self._durations_s(program), dtype=np.float64)
-        starts_s, ends_s = run(program, durations_s[:, None], routes=self.routes)
-        return program, starts_s[:, 0], ends_s[:, 0]
+        graph = compile_actions(lists)
+        durations_s: Floats = np.fromiter(self._durations_s(graph), dtype=np.float64)
+        starts_s, ends_s = run(graph, durations_s[:, None], routes=self.routes)
+        return graph, starts_s[:, 0], ends_s[:, 0]
 
-    def _durations_s(self, program: Program) -> Iterator[float]:
+    def _durations_s(self, graph: IterationGraph) -> Iterator[float]:
         """Of every task."""
-        columns = (column.tolist() for column in (program.kind, program.stage, program.hi - program.lo))
+        columns = (column.tolist() for column in (graph.kind, graph.stage, graph.hi - graph.lo))
         for kind, stage, num_samples in zip(*columns, strict=True):
             match kind:
                 case Kind.FORWARD:

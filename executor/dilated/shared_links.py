@@ -35,7 +35,7 @@ class Booking:
 class SharedLinks:
     """Links that serve one booking after another, in the order in which they become ready.
 
-    A booking is served when it is ready and all of its links are free, as in :mod:`planner.simulator.queues`:
+    A booking is served when it is ready and all of its links are free, as in :mod:`planner.simulator.contention`:
 
         start = max(ready time, end of what was served last on each of its links),  end = start + seconds.
 

@@ -12,7 +12,7 @@ from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.trace import Span
 from stagecut.executor.play.transport import Transport
-from stagecut.planner.simulator.schedules import Op
+from stagecut.planner.simulator.action_lists import Op
 
 PLAYS = 3
 """Iterations at full speed; the first one, in which threads and buffers are made, does not count."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.simulator.compilation import compile_program
-from stagecut.planner.simulator.schedules import Action, Op
+from stagecut.planner.simulator.action_lists import Action, Op
+from stagecut.planner.simulator.compilation import compile_actions
 
 
 def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
@@ -27,7 +27,7 @@ def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
         own = set(range(group, len(plan.stages), num_groups))
         stages = {action.stage for action in actions}
         require(stages == own, f"device group {group}", "stages", f"{sorted(own)}", sorted(stages))
-    compile_program([[_whole(action) for action in actions if _counts(action)] for actions in lists])
+    compile_actions([[_whole(action) for action in actions if _counts(action)] for actions in lists])
     num_samples = plan.num_microbatches * plan.micro_batch
     for actions in lists:
         for stage in sorted({action.stage for action in actions}):

@@ -13,7 +13,7 @@ from stagecut.executor.play.messages import Piece, Turn
 from stagecut.executor.play.player import Feed, Player
 from stagecut.executor.play.stage import StageModule, State, as_state
 from stagecut.executor.play.transport import Transport
-from stagecut.planner.simulator.schedules import Op
+from stagecut.planner.simulator.action_lists import Op
 
 
 class Place(NamedTuple):

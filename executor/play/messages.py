@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stagecut.executor.play.layout import Layout, Role
 from stagecut.executor.play.order import Moments, Step, moments_of
-from stagecut.planner.simulator.schedules import Action, Op
+from stagecut.planner.simulator.action_lists import Action, Op
 
 DURATIONS = {Op.FORWARD: 1, Op.BACKWARD: 2, Op.INPUT_GRADIENT: 1, Op.WEIGHT_GRADIENT: 1}
 """Of one sample, by the clock that orders messages: stages of a good plan take about alike."""

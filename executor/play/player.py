@@ -14,7 +14,7 @@ from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.stage import StageModule, State
 from stagecut.executor.play.transport import Transport
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.schedules import Action, Op
+from stagecut.planner.simulator.action_lists import Action, Op
 
 Gradients = list[Tensor]
 """One for each tensor of a state that has any, which are those of floating-point numbers."""

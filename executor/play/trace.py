@@ -12,7 +12,7 @@ class Span(NamedTuple):
 
     rank: int
     kind: str
-    """An :class:`planner.simulator.schedules.Op`, or "sync", or "update"."""
+    """An :class:`planner.simulator.action_lists.Op`, or "sync", or "update"."""
     stage: int
     lo: int
     """First sample of the pipeline's batch, of the whole action also where the rank has a replica's part of it."""

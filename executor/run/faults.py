@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stagecut.planner.core.errors import BadInputError, StagecutError
-from stagecut.planner.simulator.schedules import Action
+from stagecut.planner.simulator.action_lists import Action
 
 if TYPE_CHECKING:
     from stagecut.executor.play.layout import Role

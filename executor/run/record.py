@@ -23,7 +23,7 @@ from stagecut.planner.core.run_record import (
 )
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
-from stagecut.planner.simulator.schedules import Op
+from stagecut.planner.simulator.action_lists import Op
 
 Step = Sequence[StepTrace]
 """The traces of one training step, by rank."""

@@ -12,7 +12,7 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.report.images import ImageFormat, encoded, reproducible
 from stagecut.planner.report.labels import percent_label
 from stagecut.planner.report.lanes import lane_labels
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 if TYPE_CHECKING:

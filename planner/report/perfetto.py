@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.units import US
 from stagecut.planner.report.lanes import lane_labels
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from stagecut.planner.report.lanes import lane_labels
 from stagecut.planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, stage_slices
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 MEASURED = DEVICES + 1

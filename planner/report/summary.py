@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import HistoryPoint, Result, Shortage
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 SCHEMA = 1

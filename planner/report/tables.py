@@ -21,7 +21,7 @@ from stagecut.planner.report.labels import (
 )
 from stagecut.planner.report.text_table import add_row, text_table
 from stagecut.planner.report.verdict import time_ratio
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 

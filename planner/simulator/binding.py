@@ -7,7 +7,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import bound_rows
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 COMPUTE = (Kind.FORWARD, Kind.BACKWARD)

@@ -1,4 +1,4 @@
-"""Compilation of action lists into a program."""
+"""Compilation of action lists into the graph of one iteration."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.program import NONE, Kind, Program
-from stagecut.planner.simulator.schedules import Action, Op, interleaved_actions, pipeline_actions, sliced_actions
+from stagecut.planner.simulator.action_lists import Action, Op, interleaved_actions, pipeline_actions
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,28 +52,22 @@ class _Messages:
     hi: Ints
 
 
-@lru_cache(maxsize=128)
-def scheduled_program(warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int = 1) -> Program:
-    """Program of a pipeline with equal micro-batches; see :func:`pipeline_actions`."""
-    return compile_program(pipeline_actions(warmup_depth, num_microbatches, micro_batch))
-
-
 @lru_cache(maxsize=256)
-def sliced_program(
-    warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int, num_halved: tuple[int, ...]
-) -> Program:
-    """Program of a pipeline whose first forwards are halves; see :func:`sliced_actions`."""
-    lists = sliced_actions(warmup_depth, num_microbatches, micro_batch, num_halved=num_halved)
-    return replace(compile_program(lists), micro_batch=micro_batch)
+def pipeline_graph(
+    warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int = 1, num_halved: tuple[int, ...] = ()
+) -> IterationGraph:
+    """Graph of a pipeline in which every stage has its own devices; see :func:`pipeline_actions`."""
+    graph = compile_actions(pipeline_actions(warmup_depth, num_microbatches, micro_batch, num_halved))
+    return replace(graph, micro_batch=micro_batch) if num_halved else graph
 
 
 @lru_cache(maxsize=128)
-def interleaved_program(num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1) -> Program:
-    """Program of interleaved 1F1B; see :func:`interleaved_actions`."""
-    return compile_program(interleaved_actions(num_devices, chunks, num_microbatches, micro_batch))
+def interleaved_graph(num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1) -> IterationGraph:
+    """Graph of interleaved 1F1B; see :func:`interleaved_actions`."""
+    return compile_actions(interleaved_actions(num_devices, chunks, num_microbatches, micro_batch))
 
 
-def compile_program(lists: Sequence[Sequence[Action]]) -> Program:
+def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
     """Compile one action list per device group; all actions of a stage stand in one list.
 
     A message is the part of an action's samples that one action of the next stage (for gradients:
@@ -93,7 +87,7 @@ def compile_program(lists: Sequence[Sequence[Action]]) -> Program:
     np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
-    return _program(actions, messages, before=before, need=need)
+    return _assemble(actions, messages, before=before, need=need)
 
 
 def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
@@ -184,7 +178,7 @@ def _messages(actions: _Actions) -> _Messages:
     return _Messages(producer=producer[order], consumer=consumer[order], lo=lo[order], hi=hi[order])
 
 
-def _program(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> Program:
+def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> IterationGraph:
     """Append messages, all-reduces and optimizer steps to the actions."""
     num_actions, num_messages = len(actions.kind), len(messages.producer)
     stages = np.arange(actions.num_stages)
@@ -197,7 +191,7 @@ def _program(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints
         np.concatenate((before, messages.producer, tail)),
         np.concatenate((need, _previous(flow, num_actions), nothing, nothing)),
     )
-    return Program(
+    return IterationGraph(
         num_stages=actions.num_stages,
         num_devices=len(actions.last),
         device=actions.device,

@@ -13,10 +13,10 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.compilation import interleaved_program, scheduled_program, sliced_program
-from stagecut.planner.simulator.levels import evaluate, layout_of
-from stagecut.planner.simulator.program import Program, duration_table
-from stagecut.planner.simulator.queues import serve, served_in_order
+from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph
+from stagecut.planner.simulator.contention import serve, served_in_order
+from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
+from stagecut.planner.simulator.levels import evaluate, level_order
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
 CHUNK_TIMES = 1 << 19
@@ -25,19 +25,19 @@ CHUNK_TIMES = 1 << 19
 
 def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
     """Iteration time of each plan in seconds, shape (len(costs),)."""
-    groups: dict[tuple[Program, Routes], list[int]] = {}
+    groups: dict[tuple[IterationGraph, Routes], list[int]] = {}
     for index, cost in enumerate(costs):
-        groups.setdefault((program_of(cost), shared_routes(flow_routes(cost))), []).append(index)
+        groups.setdefault((graph_of(cost), shared_routes(flow_routes(cost))), []).append(index)
     times_s = np.empty(len(costs))
-    for (program, routes), members in groups.items():
-        size = max(1, CHUNK_TIMES // program.num_tasks)
+    for (graph, routes), members in groups.items():
+        size = max(1, CHUNK_TIMES // graph.num_tasks)
         for first in range(0, len(members), size):
             chunk = members[first : first + size]
-            times_s[chunk] = _group_times(program, routes, [costs[index] for index in chunk])
+            times_s[chunk] = _group_times(graph, routes, [costs[index] for index in chunk])
     return times_s
 
 
-def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
+def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
     """Start and end of every task.
 
     Parameters
@@ -45,7 +45,7 @@ def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = No
     durations_s
         Seconds of each task for each plan, shape (n, plans).
     routes
-        Names of the links that each flow of the program uses; None: no links are shared.
+        Names of the links that each flow of the graph uses; None: no links are shared.
 
     Returns
     -------
@@ -57,65 +57,64 @@ def run(program: Program, durations_s: Floats, *, routes: RouteNames | None = No
     BadInputError
         If a duration is negative or no number, or if an argument has the wrong shape.
     """
-    _check(program, durations_s, routes)
-    layout = layout_of(program)
+    _check(graph, durations_s, routes)
+    order = level_order(graph)
     shared = shared_routes(routes or ())
-    rows_s = np.zeros((program.num_tasks + 1, durations_s.shape[1]))
-    rows_s[:-1] = durations_s[layout.task]
-    contended = _evaluate(program, shared, rows_s)
-    played = {plan: serve(program, shared, durations_s[:, plan]) for plan in contended}
-    ends_s = rows_s[layout.row]
+    rows_s = np.zeros((graph.num_tasks + 1, durations_s.shape[1]))
+    rows_s[:-1] = durations_s[order.task]
+    contended = _evaluate(graph, shared, rows_s)
+    played = {plan: serve(graph, shared, durations_s[:, plan]) for plan in contended}
+    ends_s = rows_s[order.row]
     for plan, (_, ends) in played.items():
         ends_s[:-1, plan] = ends
-    starts_s = np.maximum(*(ends_s[before] for before in program.predecessors.T))
+    starts_s = np.maximum(*(ends_s[before] for before in graph.predecessors.T))
     for plan, (starts, _) in played.items():
         starts_s[:, plan] = np.maximum(starts_s[:, plan], starts)
     return starts_s, ends_s[:-1]
 
 
-def program_of(costs: PlanCosts, *, micro_batch: int = 1) -> Program:
-    """Program of a plan's schedule with so many samples to a micro-batch, or two where some are halved."""
+def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
+    """IterationGraph of a plan's schedule with so many samples to a micro-batch, or two where some are halved."""
     order = costs.interleaving
     if order is not None:
-        return interleaved_program(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
-    depths, num_microbatches = tuple(costs.warmup_depth.tolist()), costs.variant.num_microbatches
-    if num_halved := costs.num_halved:
-        return sliced_program(depths, num_microbatches, max(2, micro_batch), num_halved)
-    return scheduled_program(depths, num_microbatches, micro_batch)
+        return interleaved_graph(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
+    num_halved = costs.num_halved
+    depths, samples = tuple(costs.warmup_depth.tolist()), max(2, micro_batch) if num_halved else micro_batch
+    return pipeline_graph(depths, costs.variant.num_microbatches, samples, num_halved)
 
 
-def _group_times(program: Program, routes: Routes, costs: list[PlanCosts]) -> Floats:
+def _group_times(graph: IterationGraph, routes: Routes, costs: list[PlanCosts]) -> Floats:
     """Iteration times of plans of one structure, shape (len(costs),)."""
     table = duration_table(costs)
     if any(routes) and len(costs) == 1:  # most single plans have contention: no use to look first
-        return np.array([_played_time(program, routes, table[:, 0])])
-    rows_s = table[layout_of(program).cell]
-    contended = _evaluate(program, routes, rows_s)
-    times_s: Floats = rows_s[-1 - program.num_stages : -1].max(axis=0)
+        return np.array([_played_time(graph, routes, table[:, 0])])
+    rows_s = table[level_order(graph).cell]
+    contended = _evaluate(graph, routes, rows_s)
+    times_s: Floats = rows_s[-1 - graph.num_stages : -1].max(axis=0)
     for plan in contended:
-        times_s[plan] = _played_time(program, routes, table[:, plan])
+        times_s[plan] = _played_time(graph, routes, table[:, plan])
     return times_s
 
 
-def _played_time(program: Program, routes: Routes, table: Floats) -> float:
-    _, ends = serve(program, routes, table[program.cell])
-    return max(ends[program.first_update :])
+def _played_time(graph: IterationGraph, routes: Routes, table: Floats) -> float:
+    _, ends = serve(graph, routes, table[graph.cell])
+    return max(ends[graph.first_update :])
 
 
-def _evaluate(program: Program, routes: Routes, rows_s: Floats) -> list[int]:
+def _evaluate(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[int]:
     """Replace durations by end times without contention; return the plans that do have contention."""
     num_plans = rows_s.shape[1]
-    evaluate(layout_of(program), rows_s if num_plans > 1 else rows_s[:, 0])
+    evaluate(level_order(graph), rows_s if num_plans > 1 else rows_s[:, 0])
     if not any(routes):
         return []
-    good = served_in_order(program, routes, rows_s)
+    good = served_in_order(graph, routes, rows_s)
     return [plan for plan in range(num_plans) if not good[plan]]
 
 
-def _check(program: Program, durations_s: Floats, routes: RouteNames | None) -> None:
-    if durations_s.ndim != 2 or len(durations_s) != program.num_tasks:
-        raise BadInputError(f"durations: shape must be ({program.num_tasks}, plans), got {durations_s.shape}")
+def _check(graph: IterationGraph, durations_s: Floats, routes: RouteNames | None) -> None:
+    if durations_s.ndim != 2 or len(durations_s) != graph.num_tasks:
+        raise BadInputError(f"durations: shape must be ({graph.num_tasks}, plans), got {durations_s.shape}")
     if not np.all(durations_s >= 0):
         raise BadInputError("durations: every task must take at least 0 seconds")
-    if routes is not None and len(routes) != program.num_flows:
-        raise BadInputError(f"routes: there must be {program.num_flows}, one per flow, got {len(routes)}")
+    if routes is not None and len(routes) != graph.num_flows:
+        raise BadInputError(f"routes: there must be {graph.num_flows}, one per flow, got {len(routes)}")

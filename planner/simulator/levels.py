@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.simulator.program import Program
+from stagecut.planner.simulator.iteration_graph import IterationGraph
 
 
-class Block(NamedTuple):
+class Level(NamedTuple):
     """One level: its actions (or all-reduces, or optimizer steps), then their messages."""
 
     gather: Ints
@@ -41,42 +41,42 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layout:
-    """Order of a program's tasks in memory."""
+class LevelOrder:
+    """Order of a graph's tasks in memory."""
 
     task: Ints
     """Task of each row, shape (n,)."""
     row: Ints
     """Row of each task and, at `NONE`, of the row that is always zero, shape (n + 1,)."""
     cell: Ints
-    """Row of :func:`planner.simulator.program.duration_table` for each row, shape (n + 1,)."""
-    blocks: tuple[Block, ...]
+    """Row of :func:`planner.simulator.iteration_graph.duration_table` for each row, shape (n + 1,)."""
+    levels: tuple[Level, ...]
 
     @property
     def scratch_rows(self) -> int:
-        """Rows of scratch memory that every block can do with."""
-        return max(len(block.gather) for block in self.blocks)
+        """Rows of scratch memory that every level can do with."""
+        return max(len(level.gather) for level in self.levels)
 
 
 @lru_cache(maxsize=128)
-def layout_of(program: Program) -> Layout:
+def level_order(graph: IterationGraph) -> LevelOrder:
     """Lay out the tasks: by level, number of the message within its action, most messages first, task."""
-    level, number, sends = _sort_keys(program)
+    level, number, sends = _sort_keys(graph)
     task = np.lexsort((-sends, number, level))
-    row = np.full(program.num_tasks + 1, program.num_tasks)
-    row[task] = np.arange(program.num_tasks)
-    return Layout(
+    row = np.full(graph.num_tasks + 1, graph.num_tasks)
+    row[task] = np.arange(graph.num_tasks)
+    return LevelOrder(
         task=task,
         row=row,
-        cell=np.append(program.cell[task], 6 * program.num_stages),
-        blocks=tuple(
-            _block(row[program.predecessors[task[parts[0].start : parts[-1].stop]]], parts)
+        cell=np.append(graph.cell[task], 6 * graph.num_stages),
+        levels=tuple(
+            _level(row[graph.predecessors[task[parts[0].start : parts[-1].stop]]], parts)
             for parts in _levels(level[task], number[task])
         ),
     )
 
 
-def evaluate(layout: Layout, rows_s: Floats) -> None:
+def evaluate(order: LevelOrder, rows_s: Floats) -> None:
     """Replace durations by end times, every flow on links of its own.
 
     Parameters
@@ -85,8 +85,8 @@ def evaluate(layout: Layout, rows_s: Floats) -> None:
         Seconds of the task of each row, then a row of zeros, shape (n + 1, plans) or (n + 1,).
     """
     take, maximum, add = rows_s.take, np.maximum, np.add
-    scratch = np.empty((layout.scratch_rows, *rows_s.shape[1:]))
-    for gather, fetched, before, arrived, followed, actions, senders, first_messages, further in layout.blocks:
+    scratch = np.empty((order.scratch_rows, *rows_s.shape[1:]))
+    for gather, fetched, before, arrived, followed, actions, senders, first_messages, further in order.levels:
         take(gather, 0, scratch[fetched], "clip")
         start = scratch[before]
         maximum(start, scratch[arrived], out=start)
@@ -102,17 +102,17 @@ def evaluate(layout: Layout, rows_s: Floats) -> None:
             add(end, rows_s[earlier], out=end)
 
 
-def _sort_keys(program: Program) -> tuple[Ints, Ints, Ints]:
+def _sort_keys(graph: IterationGraph) -> tuple[Ints, Ints, Ints]:
     """Per task: level, number within the action (0 for what is no message), messages of the same action."""
-    producer = program.predecessors[program.num_actions : program.first_sync, 0]
-    sends = np.bincount(producer, minlength=program.num_actions)
+    producer = graph.predecessors[graph.num_actions : graph.first_sync, 0]
+    sends = np.bincount(producer, minlength=graph.num_actions)
     first_message = np.cumsum(sends) - sends
-    number = np.arange(program.num_messages) - first_message[producer] + 1
-    sync = program.level.max() + 1 + program.turn
-    update = sync + program.turn.max() + 1
-    tail = np.zeros(program.num_stages, dtype=np.int64)
+    number = np.arange(graph.num_messages) - first_message[producer] + 1
+    sync = graph.level.max() + 1 + graph.turn
+    update = sync + graph.turn.max() + 1
+    tail = np.zeros(graph.num_stages, dtype=np.int64)
     return (
-        np.concatenate((program.level, program.level[producer], sync, update)),
+        np.concatenate((graph.level, graph.level[producer], sync, update)),
         np.concatenate((np.zeros_like(sends), number, tail, tail)),
         np.concatenate((sends, sends[producer], tail, tail)),
     )
@@ -130,8 +130,8 @@ def _levels(level: Ints, number: Ints) -> Iterator[list[slice]]:
     yield parts
 
 
-def _block(predecessors: Ints, parts: list[slice]) -> Block:
-    """Block of one level.
+def _level(predecessors: Ints, parts: list[slice]) -> Level:
+    """Level of one level.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _block(predecessors: Ints, parts: list[slice]) -> Block:
     first, size = actions.start, actions.stop - actions.start
     senders = messages[0].stop - messages[0].start if messages else 0
     later = [(slice(a.start, a.start + b.stop - b.start), b) for a, b in pairwise(messages)]
-    return Block(
+    return Level(
         gather=np.concatenate((predecessors[:size].T.ravel(), predecessors[size : size + senders, 1])),
         fetched=slice(0, 2 * size + senders),
         before=slice(0, size),

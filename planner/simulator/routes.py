@@ -5,10 +5,10 @@ from functools import lru_cache
 from stagecut.planner.cost.plan_costs import PlanCosts
 
 Routes = tuple[tuple[int, ...], ...]
-"""For each flow of a program, the numbers of the shared links it uses."""
+"""For each flow of a graph, the numbers of the shared links it uses."""
 
 RouteNames = tuple[tuple[str, ...], ...]
-"""For each flow of a program, the names of all links it uses."""
+"""For each flow of a graph, the names of all links it uses."""
 
 
 def flow_routes(costs: PlanCosts) -> RouteNames:

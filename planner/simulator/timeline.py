@@ -6,8 +6,8 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.engine import program_of, run
-from stagecut.planner.simulator.program import NONE, Kind, Program, duration_table
+from stagecut.planner.simulator.engine import graph_of, run
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind, duration_table
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 
@@ -33,7 +33,7 @@ class Timeline:
     """Device group of each stage, shape (S,)."""
 
     kind: Ints
-    """Values of :class:`planner.simulator.program.Kind`, shape (n,)."""
+    """Values of :class:`planner.simulator.iteration_graph.Kind`, shape (n,)."""
     stage: Ints
     """Stage that computes, sends, or reduces its gradients, shape (n,)."""
     lo: Ints
@@ -81,50 +81,50 @@ class Timeline:
 
 def simulate(costs: PlanCosts) -> Timeline:
     """Play one plan and record everything."""
-    program = program_of(costs, micro_batch=costs.variant.micro_batch)
+    graph = graph_of(costs, micro_batch=costs.variant.micro_batch)
     routes = flow_routes(costs)
-    durations_s = duration_table([costs])[program.cell]
-    start_s, end_s = (times_s[:, 0] for times_s in run(program, durations_s, routes=routes))
+    durations_s = duration_table([costs])[graph.cell]
+    start_s, end_s = (times_s[:, 0] for times_s in run(graph, durations_s, routes=routes))
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
-    links = tuple(by_flow[flow] for flow in program.flow.tolist())
-    memory = tuple(_memory_curve(program, costs, device, start_s, end_s) for device in range(program.num_devices))
+    links = tuple(by_flow[flow] for flow in graph.flow.tolist())
+    memory = tuple(_memory_curve(graph, costs, device, start_s, end_s) for device in range(graph.num_devices))
     high_water_bytes = np.array([curve.memory_bytes.max() for curve in memory])
-    actions = slice(program.num_actions)
-    busy_s: Floats = np.zeros(program.num_stages)
-    np.add.at(busy_s, program.stage[actions], durations_s[actions, 0])
+    actions = slice(graph.num_actions)
+    busy_s: Floats = np.zeros(graph.num_stages)
+    np.add.at(busy_s, graph.stage[actions], durations_s[actions, 0])
     return Timeline(
-        device=program.device,
-        kind=program.kind,
-        stage=program.stage,
-        lo=program.lo,
-        hi=program.hi,
+        device=graph.device,
+        kind=graph.kind,
+        stage=graph.stage,
+        lo=graph.lo,
+        hi=graph.hi,
         start_s=start_s,
         end_s=end_s,
         links=links,
         iteration_s=float(end_s.max()),
         busy_s=busy_s,
         memory=memory,
-        memory_high_water_bytes=high_water_bytes[program.device],
-        critical_path=_critical_path(program, links, start_s, end_s),
+        memory_high_water_bytes=high_water_bytes[graph.device],
+        critical_path=_critical_path(graph, links, start_s, end_s),
     )
 
 
-def _memory_curve(program: Program, costs: PlanCosts, device: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
+def _memory_curve(graph: IterationGraph, costs: PlanCosts, device: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
     """Static + saved for each micro-batch from the start of its forward to the end of its backward + working.
 
     Static bytes are those of all stages of the device group; the working set of a stage is there
     while that stage computes. The curve has one step at the start and one at the end of each action.
     """
-    stages = np.flatnonzero(program.device == device)
-    tasks = np.flatnonzero(np.isin(program.stage[: program.num_actions], stages))
-    samples = program.hi[tasks] - program.lo[tasks]
-    forward = program.kind[tasks] == Kind.FORWARD
-    own = program.stage[tasks, None] == stages
+    stages = np.flatnonzero(graph.device == device)
+    tasks = np.flatnonzero(np.isin(graph.stage[: graph.num_actions], stages))
+    samples = graph.hi[tasks] - graph.lo[tasks]
+    forward = graph.kind[tasks] == Kind.FORWARD
+    own = graph.stage[tasks, None] == stages
     after = np.cumsum(own * np.where(forward, samples, -samples)[:, None], axis=0)
     during = after + own * np.where(forward, 0, samples)[:, None]
     in_flight = np.stack((during, after), axis=1).reshape(-1, len(stages)) / costs.variant.micro_batch
     static_bytes = costs.static_bytes[stages].sum()
-    working_bytes = np.stack((costs.working_bytes[program.stage[tasks]], np.zeros(len(tasks))), axis=1).ravel()
+    working_bytes = np.stack((costs.working_bytes[graph.stage[tasks]], np.zeros(len(tasks))), axis=1).ravel()
     held_bytes = static_bytes + in_flight @ costs.saved_bytes[stages] + working_bytes
     return MemoryCurve(
         time_s=np.concatenate(([0.0], np.stack((start_s[tasks], end_s[tasks]), axis=1).ravel())),
@@ -132,7 +132,7 @@ def _memory_curve(program: Program, costs: PlanCosts, device: int, start_s: Floa
     )
 
 
-def _critical_path(program: Program, links: RouteNames, start_s: Floats, end_s: Floats) -> tuple[int, ...]:
+def _critical_path(graph: IterationGraph, links: RouteNames, start_s: Floats, end_s: Floats) -> tuple[int, ...]:
     """Walk back from the last end to time zero, over tasks that end when the current one starts.
 
     Of several the one of the smallest number is taken. Among tasks of no duration the walk can run
@@ -144,7 +144,7 @@ def _critical_path(program: Program, links: RouteNames, start_s: Floats, end_s: 
 
     def waited_for(task: int) -> list[int]:
         """Predecessors of a task, and tasks on its links, that end when it starts; in ascending order."""
-        own_links, before = set(links[task]), set(program.predecessors[task].tolist())
+        own_links, before = set(links[task]), set(graph.predecessors[task].tolist())
         first, last = np.searchsorted(ends_s, start_s[task], "left"), np.searchsorted(ends_s, start_s[task], "right")
         ending = by_end[first:last].tolist()
         return [other for other in ending if other in before or own_links & set(links[other])]

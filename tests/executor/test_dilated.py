@@ -25,7 +25,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.files.plan_file import provenance_of
-from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.executor import pool

@@ -18,7 +18,7 @@ from stagecut.executor.run.faults import (
 from stagecut.executor.run.verdict import told, verdict
 from stagecut.executor.run.whereabouts import Whereabouts
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.schedules import Action, Op
+from stagecut.planner.simulator.action_lists import Action, Op
 
 ROLE = Role(rank=2, device="slow/0", pipeline=0, group=1, replica=0, tensor_rank=0, stages=(1,))
 

@@ -17,7 +17,7 @@ from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.schedules import Action, Op, stage_actions
+from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from tests.executor import pool
 from tests.executor.plans import random_plan
 

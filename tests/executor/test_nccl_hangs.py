@@ -17,7 +17,7 @@ from stagecut.executor.play.gradients import groups_of
 from stagecut.executor.play.messages import Message, Turn, turns_of
 from stagecut.executor.play.transport import DistributedTransport
 from stagecut.planner.core.manual_plan import plan_of
-from stagecut.planner.simulator.schedules import Op
+from stagecut.planner.simulator.action_lists import Op
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Group, Hold, Rank
 from tests.executor.nccl_plays import TOLERANCE, over, worst_difference
 

@@ -8,7 +8,7 @@ import pytest
 
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.schedules import Action, Op, stage_actions
+from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Hold
 from tests.executor.nccl_plays import NUM_LAYERS, TOLERANCE, batch_of, built, design_of, worst_difference
 from tests.executor.plans import random_plan

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.compilation import compile_program
+from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
+from stagecut.planner.simulator.compilation import compile_actions
 from stagecut.planner.simulator.engine import iteration_times, run
-from stagecut.planner.simulator.schedules import Action, Op, stage_actions
 from stagecut.planner.simulator.timeline import simulate
 from tests import reference_simulator as reference
 from tests.pipelines import (
@@ -164,12 +164,12 @@ def _assert_timeline_equals(costs: PlanCosts) -> None:
 
 def _assert_equal(rng: np.random.Generator, lists: Lists, *, names: int, style: str) -> None:
     """Three plans with one set of lists and links, each task with a duration of its own."""
-    program = compile_program(lists)
-    routes = random_routes(rng, program.num_flows, names=names)
-    durations_s = random_seconds(rng, (program.num_tasks, 3), style)
-    starts_s, ends_s = run(program, durations_s, routes=routes)
-    keys = task_keys(program)
-    flows = [(keys[task][:2], routes[flow]) for task, flow in enumerate(program.flow.tolist()) if flow >= 0]
+    graph = compile_actions(lists)
+    routes = random_routes(rng, graph.num_flows, names=names)
+    durations_s = random_seconds(rng, (graph.num_tasks, 3), style)
+    starts_s, ends_s = run(graph, durations_s, routes=routes)
+    keys = task_keys(graph)
+    flows = [(keys[task][:2], routes[flow]) for task, flow in enumerate(graph.flow.tolist()) if flow >= 0]
     plain_lists = [[(str(op), *rest) for op, *rest in own] for own in lists]
     for plan in range(3):
         seconds = dict(zip(keys, durations_s[:, plan].tolist(), strict=True))

@@ -25,7 +25,7 @@ from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.megatron import megatron_arguments
 from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
 from stagecut.planner.report.summary import SCHEMA
-from stagecut.planner.simulator.schedules import plan_actions
+from stagecut.planner.simulator.action_lists import plan_actions
 
 TARGETS = ("megatron", "torchtitan", "deepspeed")
 OF_READING = tuple(field.name for field in fields(Reading))

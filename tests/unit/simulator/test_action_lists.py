@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.schedules import interleaved_actions, pipeline_actions, stage_actions
+from stagecut.planner.simulator.action_lists import interleaved_actions, pipeline_actions, stage_actions
 
 
 def written(actions):

@@ -5,10 +5,10 @@ import pytest
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.compilation import compile_program, scheduled_program
+from stagecut.planner.simulator.action_lists import stage_actions
+from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph
 from stagecut.planner.simulator.engine import iteration_times, run
-from stagecut.planner.simulator.program import Kind
-from stagecut.planner.simulator.schedules import stage_actions
+from stagecut.planner.simulator.iteration_graph import Kind
 from tests.pipelines import pipeline_costs
 
 
@@ -76,10 +76,10 @@ def test_a_transfer_is_paid_both_ways():
 
 def test_messages_of_a_boundary_follow_one_another():
     """GPipe, three forwards that end at 1, 2, 3, each sent for 10: one message starts when the one before ends."""
-    program = scheduled_program((3, 3), 3)
-    sent = program.kind == Kind.SEND_FORWARD
-    durations_s = np.select([program.kind == Kind.FORWARD, sent], [1.0, 10.0])
-    starts_s, ends_s = run(program, durations_s[:, None])
+    graph = pipeline_graph((3, 3), 3)
+    sent = graph.kind == Kind.SEND_FORWARD
+    durations_s = np.select([graph.kind == Kind.FORWARD, sent], [1.0, 10.0])
+    starts_s, ends_s = run(graph, durations_s[:, None])
     assert starts_s[sent, 0].tolist() == [1, 11, 21]
     assert ends_s[sent, 0].tolist() == [11, 21, 31]
 
@@ -108,10 +108,10 @@ def test_halving_the_first_micro_batch_shortens_the_startup(halved, expected):
     With the first micro-batch in two halves (AutoPipe, CLUSTER 2022), the last stage starts 3 x 0.5 earlier.
     """
     forwards = [1] * (2 * halved) + [2] * (8 - halved)
-    program = compile_program([stage_actions(s, forwards, [2] * 8, depth=2 * (4 - s)) for s in range(4)])
-    samples = program.hi - program.lo
-    seconds = np.select([program.kind == Kind.FORWARD, program.kind == Kind.BACKWARD], [0.5 * samples, 1.0 * samples])
-    _, ends = run(program, seconds[:, None])
+    graph = compile_actions([stage_actions(s, forwards, [2] * 8, depth=2 * (4 - s)) for s in range(4)])
+    samples = graph.hi - graph.lo
+    seconds = np.select([graph.kind == Kind.FORWARD, graph.kind == Kind.BACKWARD], [0.5 * samples, 1.0 * samples])
+    _, ends = run(graph, seconds[:, None])
     assert ends.max() == expected
 
 
@@ -146,4 +146,4 @@ def test_no_plans_take_no_time():
 def test_unusable_arguments_are_rejected(durations_s, routes, complaint):
     """Two stages and one micro-batch: 4 actions, 2 messages, 2 all-reduces and 2 steps are 10 tasks."""
     with pytest.raises(BadInputError, match=complaint):
-        run(scheduled_program((1, 1), 1), durations_s, routes=routes)
+        run(pipeline_graph((1, 1), 1), durations_s, routes=routes)

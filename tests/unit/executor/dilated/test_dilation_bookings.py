@@ -6,7 +6,7 @@ from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.messages import turns_of
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 
 
 def times_of(plan, *, routes=None):

@@ -9,14 +9,13 @@ from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import Halves
-from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.schedules import (
+from stagecut.planner.simulator.action_lists import (
     Op,
     interleaved_actions,
     pipeline_actions,
-    sliced_actions,
     stage_actions,
 )
+from stagecut.planner.simulator.engine import iteration_times
 from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
 
 TIMES = PlannedTimes.of(pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2))
@@ -52,7 +51,7 @@ def test_half_forwards_and_half_messages_are_those_of_the_simulator():
     times = PlannedTimes.of(costs)
     assert (times.action_s(Op.FORWARD, 0, 1), times.action_s(Op.FORWARD, 0, 2)) == (0.7, 1.0)
     assert (times.message_s(0, 1), times.message_s(0, 2), times.scaled(2.0).message_s(0, 1)) == (2.5, 4.0, 5.0)
-    lists = sliced_actions(costs.warmup_depth.tolist(), 3, num_halved=costs.num_halved)
+    lists = pipeline_actions(costs.warmup_depth.tolist(), 3, 2, costs.num_halved)
     assert times.iteration_s(lists) == iteration_times([costs])[0]
 
 

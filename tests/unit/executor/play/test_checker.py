@@ -6,7 +6,7 @@ from stagecut.executor.play.checker import check_lists
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.schedules import Action, Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import Action, Op, plan_actions, stage_actions
 
 PLAN = plan_of((0, 1, 2), num_microbatches=2, schedule=Schedule.GPIPE)
 F, B, I, W = Op  # noqa: E741 the names of the operations

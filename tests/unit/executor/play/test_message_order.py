@@ -10,7 +10,7 @@ from stagecut.executor.play.messages import Message, Turn, turns_of
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.schedules import Op, plan_actions
+from stagecut.planner.simulator.action_lists import Op, plan_actions
 
 NUM_STAGES = 8
 

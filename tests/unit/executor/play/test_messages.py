@@ -11,7 +11,7 @@ from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.messages import Message, Turn, turns_of
 from stagecut.executor.play.order import Step, moments_of
 from stagecut.planner.core.manual_plan import plan_of
-from stagecut.planner.simulator.schedules import Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
 
 

@@ -18,7 +18,7 @@ from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.megatron import layout_of, megatron_arguments
 from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
-from stagecut.planner.simulator.schedules import plan_actions
+from stagecut.planner.simulator.action_lists import plan_actions
 
 ADAMW = Optimizer(name="adamw", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=12.0)
 LLAMA = build_model("llama-mini", precision=Precision.BF16)

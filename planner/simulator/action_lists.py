@@ -77,7 +77,7 @@ def plan_actions(plan: Plan) -> list[list[Action]]:
         return interleaved_actions(num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
     if plan.num_sliced > 0:
         depths = [stage.warmup_depth for stage in plan.stages]
-        return sliced_actions(depths, plan.num_microbatches, plan.micro_batch, num_halved=plan.num_halved)
+        return pipeline_actions(depths, plan.num_microbatches, plan.micro_batch, plan.num_halved)
     num_samples = plan.num_microbatches * plan.micro_batch
     return [_own_sizes(index, stage, num_samples) for index, stage in enumerate(plan.stages)]
 
@@ -90,38 +90,27 @@ def _own_sizes(index: int, stage: Stage, num_samples: int) -> list[Action]:
     return stage_actions(index, forwards, backwards, depth=stage.warmup_depth * stage.forward_micro_batch)
 
 
-def pipeline_actions(warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 1) -> list[list[Action]]:
+def pipeline_actions(
+    warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 1, num_halved: Sequence[int] = ()
+) -> list[list[Action]]:
     """Actions of every stage of a pipeline with equal micro-batches.
 
     Parameters
     ----------
     warmup_depth
         k of each stage, first stage first; more than `num_microbatches` means all of them (GPipe).
+    micro_batch
+        Samples; an even number where micro-batches are halved.
+    num_halved
+        How many of its first micro-batches each stage forwards in two halves, none by default; backwards stay whole.
     """
     require_count("schedule", "num_microbatches", num_microbatches)
     require_count("schedule", "micro_batch", micro_batch)
-    sizes = [micro_batch] * num_microbatches
-    return [stage_actions(s, sizes, sizes, depth=int(k) * micro_batch) for s, k in enumerate(warmup_depth)]
-
-
-def sliced_actions(
-    warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 2, *, num_halved: Sequence[int]
-) -> list[list[Action]]:
-    """Actions of every stage of a pipeline whose first forwards are halves; backwards stay whole.
-
-    Parameters
-    ----------
-    micro_batch
-        Samples, an even number.
-    num_halved
-        How many of its first micro-batches each stage forwards in halves.
-    """
-    require_count("schedule", "num_microbatches", num_microbatches)
-    require(micro_batch > 0 and micro_batch % 2 == 0, "schedule", "micro_batch", "even to be halved", micro_batch)
+    require(not num_halved or micro_batch % 2 == 0, "schedule", "micro_batch", "even to be halved", micro_batch)
     wholes = [micro_batch] * num_microbatches
     return [
         stage_actions(s, [micro_batch // 2] * (2 * halved) + wholes[halved:], wholes, depth=int(k) * micro_batch)
-        for s, (k, halved) in enumerate(zip(warmup_depth, num_halved, strict=True))
+        for s, (k, halved) in enumerate(zip(warmup_depth, num_halved or [0] * len(warmup_depth), strict=True))
     ]
 
 

@@ -19,8 +19,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.simulator.levels import layout_of
-from stagecut.planner.simulator.program import NONE, Kind, Program
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind
+from stagecut.planner.simulator.levels import level_order
 from stagecut.planner.simulator.routes import Routes, num_links
 
 UNKNOWN = -1.0
@@ -29,7 +29,7 @@ UNKNOWN = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tables:
-    """A program as Python lists, which single look-ups read faster than arrays."""
+    """A graph as Python lists, which single look-ups read faster than arrays."""
 
     actions: list[range]
     """By device group."""
@@ -49,7 +49,7 @@ class _Tables:
 class _Play:
     """One plan while it is played."""
 
-    program: Program
+    graph: IterationGraph
     tables: _Tables
     durations: list[float]
     lines: list[tuple[int, ...]]
@@ -66,7 +66,7 @@ class _Play:
     """Device groups that need not wait any longer."""
 
 
-def served_in_order(program: Program, routes: Routes, rows_s: Floats) -> list[bool]:
+def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[bool]:
     """Tell for each plan whether its times without contention are its times with contention.
 
     So it is where on each shared link, in order of readiness, each task starts no earlier than the
@@ -75,10 +75,10 @@ def served_in_order(program: Program, routes: Routes, rows_s: Floats) -> list[bo
     Parameters
     ----------
     rows_s
-        End times without contention, by row of the program's layout, shape (n + 1, plans).
+        End times without contention, by row of the graph's order, shape (n + 1, plans).
     """
     good = np.ones(rows_s.shape[1], dtype=bool)
-    for task, action, message in _line_rows(program, routes):
+    for task, action, message in _line_rows(graph, routes):
         ready_s = rows_s[action].T
         order = np.argsort(ready_s, axis=1, kind="stable")
         start_s = np.take_along_axis(np.maximum(ready_s, rows_s[message].T), order, axis=1)
@@ -91,7 +91,7 @@ def served_in_order(program: Program, routes: Routes, rows_s: Floats) -> list[bo
     return [bool(value) for value in good]
 
 
-def serve(program: Program, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
+def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
     """Play one plan event by event.
 
     Parameters
@@ -104,25 +104,25 @@ def serve(program: Program, routes: Routes, durations_s: Floats) -> tuple[list[f
     tuple
         Start time of every task that used a shared link, zero for the others; end time of every task.
     """
-    play = _begin(program, routes, durations_s)
-    resume = [_device(play, device).__next__ for device in range(program.num_devices)]
+    play = _begin(graph, routes, durations_s)
+    resume = [_device(play, device).__next__ for device in range(graph.num_devices)]
     for start in resume:
         start()
     _grant_all(play, resume, num_links(routes))
-    for update, before in enumerate(program.predecessors[program.first_update :, 0].tolist(), program.first_update):
+    for update, before in enumerate(graph.predecessors[graph.first_update :, 0].tolist(), graph.first_update):
         play.ends[update] = play.ends[before] + play.durations[update]
     return play.starts, play.ends[:-1]
 
 
-def _begin(program: Program, routes: Routes, durations_s: Floats) -> _Play:
+def _begin(graph: IterationGraph, routes: Routes, durations_s: Floats) -> _Play:
     return _Play(
-        program=program,
-        tables=_tables(program),
+        graph=graph,
+        tables=_tables(graph),
         durations=durations_s.tolist(),
-        lines=_lines(program, routes),
-        starts=[0.0] * program.num_tasks,
-        ends=[UNKNOWN] * program.num_tasks + [0.0],
-        waiting=[NONE] * program.num_devices,
+        lines=_lines(graph, routes),
+        starts=[0.0] * graph.num_tasks,
+        ends=[UNKNOWN] * graph.num_tasks + [0.0],
+        waiting=[NONE] * graph.num_devices,
     )
 
 
@@ -183,37 +183,37 @@ def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> Non
 
 
 @lru_cache(maxsize=128)
-def _tables(program: Program) -> _Tables:
-    num_actions, first_sync = program.num_actions, program.first_sync
-    producer = program.predecessors[num_actions:first_sync, 0]
+def _tables(graph: IterationGraph) -> _Tables:
+    num_actions, first_sync = graph.num_actions, graph.first_sync
+    producer = graph.predecessors[num_actions:first_sync, 0]
     cuts = (num_actions + np.searchsorted(producer, np.arange(num_actions + 1))).tolist()
-    step = np.select([program.kind == Kind.SEND_FORWARD, program.kind == Kind.SEND_BACKWARD], [1, -1])
-    starts = np.searchsorted(program.device[program.stage[:num_actions]], np.arange(program.num_devices + 1)).tolist()
+    step = np.select([graph.kind == Kind.SEND_FORWARD, graph.kind == Kind.SEND_BACKWARD], [1, -1])
+    starts = np.searchsorted(graph.device[graph.stage[:num_actions]], np.arange(graph.num_devices + 1)).tolist()
     return _Tables(
         actions=[range(first, stop) for first, stop in itertools.pairwise(starts)],
-        syncs=[(first_sync + np.flatnonzero(program.device == d)).tolist() for d in range(program.num_devices)],
-        need=program.predecessors[:num_actions, 1].tolist(),
+        syncs=[(first_sync + np.flatnonzero(graph.device == d)).tolist() for d in range(graph.num_devices)],
+        need=graph.predecessors[:num_actions, 1].tolist(),
         sends=[tuple(range(first, stop)) for first, stop in itertools.pairwise(cuts)],
-        receiver=program.device[program.stage + step].tolist(),
-        previous=program.predecessors[:, 1].tolist(),
+        receiver=graph.device[graph.stage + step].tolist(),
+        previous=graph.predecessors[:, 1].tolist(),
     )
 
 
 @lru_cache(maxsize=128)
-def _lines(program: Program, routes: Routes) -> list[tuple[int, ...]]:
+def _lines(graph: IterationGraph, routes: Routes) -> list[tuple[int, ...]]:
     """Shared links of each task."""
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
-    return [by_flow[flow] for flow in program.flow.tolist()]
+    return [by_flow[flow] for flow in graph.flow.tolist()]
 
 
 @lru_cache(maxsize=128)
-def _line_rows(program: Program, routes: Routes) -> list[tuple[Ints, Ints, Ints]]:
+def _line_rows(graph: IterationGraph, routes: Routes) -> list[tuple[Ints, Ints, Ints]]:
     """For each shared link the rows of its tasks, of the actions before them, of the messages before them."""
-    row = layout_of(program).row
+    row = level_order(graph).row
     lines = []
     for link in range(num_links(routes)):
         flows = [flow for flow, route in enumerate(routes) if link in route]
-        task = np.flatnonzero(np.isin(program.flow, flows))
-        action, message = program.predecessors[task].T
+        task = np.flatnonzero(np.isin(graph.flow, flows))
+        action, message = graph.predecessors[task].T
         lines.append((row[task], row[action], row[message]))
     return lines

@@ -9,7 +9,7 @@ import pytest
 
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.program import Kind
+from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.routes import shared_routes
 from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs

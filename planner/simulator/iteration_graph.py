@@ -1,4 +1,4 @@
-"""Program: the tasks of one iteration, and what each task waits for.
+"""IterationGraph: the tasks of one iteration, and what each task waits for.
 
 Tasks are numbered so that the number is also the rank that breaks ties in a queue:
 
@@ -24,7 +24,7 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 
 NONE = -1
-"""Stands for "no task" and "no flow" in the arrays of a program."""
+"""Stands for "no task" and "no flow" in the arrays of a graph."""
 
 
 class Kind(IntEnum):
@@ -39,7 +39,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Program:
+class IterationGraph:
     """Tasks of one iteration of one pipeline of S stages on D device groups, n in all."""
 
     num_stages: int
