@@ -7,9 +7,20 @@ All are relative to the quantity compared unless their name carries a unit.
 
 # --- cost, simulator ---
 
+LEAST_SQUARES = 1e-12
+"""Descents and distances from the least value that count as zero: what remains of the rounding of normal equations."""
+WORTHWHILE_SLICING = 1e-9
+"""What halving one more micro-batch must save: more than rounding, less than any action takes."""
+
 # --- network, exact solvers ---
 
 # --- interleaved solver ---
+
+REACHED_LIMIT = 1e-10
+"""Bounds this near a limit count as reaching it, so that plans equal to the best are not all looked at; less than the
+smallest gap anyone asks for, more than the rounding of rows."""
+LEAST_SCALE_S = 1e-12
+"""Replaces an iteration time of 0 s where a linear program is scaled by it; far below any real iteration time."""
 
 # --- heuristics, reference solvers, HiGHS ---
 
@@ -20,7 +31,7 @@ FEASIBILITY = 1e-9
 INTEGRALITY = 1e-7
 """Integrality in the same programs: HiGHS errs more often with a tighter one and fails more often with a looser one."""
 MEMORY_ROUNDING = 1e-9
-"""Slack of memory rows in the textbook program, so that rounding never cuts off a stage that just fits."""
+"""Slack of sums of bytes in relaxations and programs, so that rounding never cuts off a stage that just fits."""
 PREFIX_ROUNDING = 1e-12
 """Differences of prefix sums, relative to the largest sum: a stage that just meets its limit must not be lost."""
 ALMOST_NO_TIME_S = 1e-300

@@ -3,8 +3,7 @@
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
-
-ROUNDING = 1e-12
+from stagecut.planner.core.tolerances import LEAST_SQUARES
 
 
 def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floats:
@@ -30,7 +29,7 @@ def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floa
     target = target - least * matrix.sum(axis=1)
     excess = np.zeros(matrix.shape[1])
     free = np.zeros(matrix.shape[1], dtype=bool)
-    tolerance = ROUNDING * max(1.0, float(np.abs(matrix.T @ target).max(initial=0.0)))
+    tolerance = LEAST_SQUARES * max(1.0, float(np.abs(matrix.T @ target).max(initial=0.0)))
     for _ in range(3 * len(excess) + 1):
         descent = np.where(free, -np.inf, matrix.T @ (target - matrix @ excess))
         if free.all() or descent.max() <= tolerance:
@@ -50,5 +49,5 @@ def _solve_free(matrix: Floats, target: Floats, excess: Floats, free: Bools) -> 
             return wanted, free
         step = float(np.min(excess[below] / (excess[below] - wanted[below])))
         excess = excess + step * (wanted - excess)
-        free = free & (excess > ROUNDING)
+        free = free & (excess > LEAST_SQUARES)
         excess = np.where(free, excess, 0.0)

@@ -10,12 +10,10 @@ from dataclasses import replace
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.tolerances import WORTHWHILE_SLICING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.engine import iteration_times
-
-WORTHWHILE = 1e-9
-"""Relative; what one more saves must be more than rounding."""
 
 
 def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
@@ -34,7 +32,7 @@ def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
     found, best_s = 0, unsliced_s
     for num_sliced in range(1, int(costs.warmup_depth.max()) + 1):
         seconds = float(iteration_times([costs.sliced(num_sliced)])[0])
-        if seconds >= best_s * (1 - WORTHWHILE):
+        if seconds >= best_s * (1 - WORTHWHILE_SLICING):
             break
         found, best_s = num_sliced, seconds
     return found, best_s

@@ -1,9 +1,12 @@
 """Branch and bound over the cuts of one interleaved shape, stage by stage.
 
-A node is the layers of the first stages, and the modes of their device groups. Its bound is the
-largest over all linear forms of their value so far and their least value over the stages to come.
-Nodes are kept in blocks of one depth; the most promising block of the deepest ones is branched next,
-but nodes whose bound is above a rising target wait until nothing is left below it.
+A node fixes the layers of the first s stages, and the modes of their device groups. Its bound is
+
+    max over forms f of  value of f over stages 0 .. s - 1  +  least value of f over stages s .. S - 1,
+
+the latter tabulated for every boundary by :func:`least_values`. Nodes are kept in batches of one depth.
+The search goes depth first, best bounds first, among the nodes below a target; the others wait until
+none is left there, and the target rises towards the limit.
 """
 
 from dataclasses import dataclass
@@ -13,30 +16,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.solvers.interleaved.costs import ROUNDING, ChunkCosts
+from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.solvers.interleaved.costs import ChunkCosts
 from stagecut.planner.solvers.interleaved.relaxation import Relaxation, least_values
 from stagecut.planner.solvers.search.options import StopCheck
 
-BLOCK, BLOCK_VALUES = 256, 2_000_000
-"""Nodes branched at once; fewer where their children would have more values of forms."""
+BATCH, BATCH_VALUES = 256, 2_000_000
+"""Nodes branched at once; fewer where evaluating their children would take more values of forms (memory)."""
 TARGET_STEP, LEAST_STEP = 0.125, 1e-4
-"""A target is this share of the way from the least bound to the limit; the limit itself once that is so near."""
-MOST_VALUES = 1_000_000
-"""Of least values of forms, over stages and boundaries; where there would be more, the rows of most weight are used."""
-CUTS = 16
-"""Complete cuts handed out at once."""
-MOST_NODES = 2_000_000
-"""More are not kept."""
+"""The target lies this share of the way from the least bound to the limit, and at the limit once the step would be
+smaller than this share of it."""
+MAX_VALUES = 1_000_000
+"""Entries of the table of least values (memory); only as many rows as fit are used, those of the largest weights."""
+NUM_CUTS = 16
+"""Complete cuts returned at once: each improvement found among them lowers the limit for the others."""
+MAX_NODES = 2_000_000
+"""Nodes kept (memory)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
+class _Batch:
     """Nodes of one depth, the least bound first."""
 
     stops: NDArray[np.int16]
     """Shape (n, depth)."""
     modes: NDArray[np.int8]
-    """Of all device groups, zero where not chosen yet, shape (n, D)."""
+    """Mode of each device group, zero where not chosen yet, shape (n, D)."""
     bound_s: Floats
     """Shape (n,)."""
 
@@ -45,7 +50,7 @@ class _Block:
 
     @property
     def depth(self) -> int:
-        """Stages with layers."""
+        """Number of stages that have their layers."""
         return int(self.stops.shape[1])
 
     @property
@@ -53,20 +58,19 @@ class _Block:
         """Where the next stage starts, shape (n,)."""
         return self.stops[:, -1].astype(int) if self.depth else np.zeros(len(self), dtype=int)
 
-    def taking(self, which: Ints | Bools | slice) -> "_Block":
-        """Some of the nodes."""
-        return _Block(stops=self.stops[which], modes=self.modes[which], bound_s=self.bound_s[which])
+    def __getitem__(self, which: Ints | Bools | slice) -> "_Batch":
+        return _Batch(stops=self.stops[which], modes=self.modes[which], bound_s=self.bound_s[which])
 
 
 class Branching:
-    """The nodes not yet ruled out.
+    """Branch and bound over the cuts of one shape; holds the nodes not yet ruled out.
 
     Attributes
     ----------
     bound_s
-        No plan has smaller rows, save those handed out; infinite once nothing is left.
+        No plan has smaller rows, except for the cuts already returned; infinite once no node is left.
     overfull
-        Whether there are more nodes than can be kept, so that no more will be proven.
+        Whether there were more nodes than can be kept, so that the bound will not rise any further.
 
     Parameters
     ----------
@@ -78,134 +82,136 @@ class Branching:
         self.bound_s, self.overfull = relaxation.bound_s, False
         self._chunks, self._num_stages = chunks, rows.shape[1]
         heaviest = np.argsort(-relaxation.of_rows, kind="stable")
-        most = max(1, MOST_VALUES // (chunks.num_layers * self._num_stages))
-        self._forms = np.concatenate((relaxation.form[None], rows[heaviest[:most]]))
+        num_rows = max(1, MAX_VALUES // (chunks.num_layers * self._num_stages))
+        self._forms = np.concatenate((relaxation.form[None], rows[heaviest[:num_rows]]))
         self._least = least_values(chunks, self._forms)
         self._least[..., 0] += relaxation.constant_s
-        root = _Block(
+        root = _Batch(
             stops=np.zeros((1, 0), dtype=np.int16),
             modes=np.zeros((1, chunks.shape.num_groups), dtype=np.int8),
             bound_s=np.array([relaxation.bound_s]),
         )
-        self._open, self._waiting = list[_Block](), [root]
+        self._open, self._waiting = list[_Batch](), [root]
         self._target_s = 0.0
-        self._size = max(1, min(BLOCK, BLOCK_VALUES // (chunks.num_layers * len(self._forms))))
+        self._size = max(1, min(BATCH, BATCH_VALUES // (chunks.num_layers * len(self._forms))))
 
-    def advance(self, limit_s: float, *, max_blocks: int, stop: StopCheck) -> Ints:
-        """Branch some blocks, or until there are complete cuts.
+    def advance(self, limit_s: float, *, max_batches: int, stop: StopCheck) -> Ints:
+        """Branch at most so many batches, stopping at the first complete cuts.
 
         Parameters
         ----------
         limit_s
-            Nodes whose bound reaches it are given up.
+            Nodes whose bound reaches it are dropped.
 
         Returns
         -------
         array
-            Complete cuts whose rows may be below the limit, shape (n, S); they are no longer kept.
+            Complete cuts whose rows may be below the limit, shape (n, S); their nodes are dropped.
         """
         found = np.zeros((0, self._num_stages), dtype=int)
-        for _ in range(max_blocks):
+        for _ in range(max_batches):
             if stop() or self.overfull or len(found) or not self._choose_target(limit_s):
                 break
-            block = self._open.pop()
-            self._put_off(block.taking((block.bound_s >= self._target_s) & (block.bound_s < limit_s)))
-            block = block.taking(block.bound_s < self._target_s)
-            if block.depth == self._num_stages:
-                found = block.stops.astype(int)
-            elif len(block):
-                children = self._children(block, limit_s)
-                self._put_off(children.taking(children.bound_s >= self._target_s))
-                self._open += self._in_blocks(children.taking(children.bound_s < self._target_s))
-        self._note()
+            batch = self._open.pop()
+            self._defer(batch[(batch.bound_s >= self._target_s) & (batch.bound_s < limit_s)])
+            batch = batch[batch.bound_s < self._target_s]
+            if batch.depth == self._num_stages:
+                found = batch.stops.astype(int)
+            elif len(batch):
+                children = self._children(batch, limit_s)
+                self._defer(children[children.bound_s >= self._target_s])
+                self._open += self._in_batches(children[children.bound_s < self._target_s])
+        self._update_bound()
         return found
 
     def _choose_target(self, limit_s: float) -> bool:
-        """Take the nodes that wait if there are no others; False if there are none at all."""
+        """Once no node is left below the target, raise it and open those that wait; False if there are none."""
         if self._open:
             self._target_s = min(self._target_s, limit_s)
             return True
         waiting, self._waiting = self._waiting, []
-        self._target_s = self._next_target(waiting, limit_s)
-        for depth in sorted({block.depth for block in waiting}):
-            self._open += self._in_blocks(_joined([block for block in waiting if block.depth == depth]))
+        low_s = _least_bound(waiting, default=limit_s)
+        step_s = TARGET_STEP * (limit_s - low_s)
+        self._target_s = low_s + step_s if LEAST_STEP * limit_s < step_s < np.inf else limit_s
+        for depth in sorted({batch.depth for batch in waiting}):
+            self._open += self._in_batches(_joined([batch for batch in waiting if batch.depth == depth]))
         return bool(self._open)
 
-    def _next_target(self, blocks: list[_Block], limit_s: float) -> float:
-        low_s = min((float(block.bound_s[0]) for block in blocks), default=limit_s)
-        step_s = TARGET_STEP * (limit_s - low_s)
-        return low_s + step_s if LEAST_STEP * limit_s < step_s < np.inf else limit_s
+    def _defer(self, batch: _Batch) -> None:
+        if len(batch):
+            self._waiting.append(batch)
 
-    def _put_off(self, block: _Block) -> None:
-        if len(block):
-            self._waiting.append(block)
-
-    def _note(self) -> None:
-        blocks = [*self._open, *self._waiting]
-        self.overfull = self.overfull or sum(map(len, blocks)) > MOST_NODES
+    def _update_bound(self) -> None:
+        batches = [*self._open, *self._waiting]
+        self.overfull = self.overfull or sum(map(len, batches)) > MAX_NODES
         if not self.overfull:
-            self.bound_s = max(self.bound_s, min((float(block.bound_s[0]) for block in blocks), default=np.inf))
+            self.bound_s = max(self.bound_s, _least_bound(batches, default=np.inf))
 
-    def _children(self, block: _Block, limit_s: float) -> _Block:
-        """Every way to give the next stage its layers, and a device group its mode, below the limit; sorted."""
-        chunks, stage = self._chunks, block.depth
+    def _children(self, batch: _Batch, limit_s: float) -> _Batch:
+        """Every choice of layers for the next stage, and of a mode for its device group, below the limit; sorted."""
+        chunks, stage = self._chunks, batch.depth
         chunk, group = divmod(stage, chunks.shape.num_groups)
-        parent, stop, mode = self._choices(block, first=chunk == 0)
-        added, so_far = chunks.of(stage, block.last_stop[parent], stop, mode), self._so_far(block)
+        parent, stop, mode = self._options(batch, first=chunk == 0)
+        added, so_far = chunks.of(stage, batch.last_stop[parent], stop, mode), self._so_far(batch)
+        # The weighted sum of all rows rules most children out, before the rows are looked at one by one.
         quick = so_far[parent, 0] + added @ self._forms[0, stage] + self._least[stage + 1, stop, 0] < limit_s
         parent, stop, mode, added = (array[quick] for array in (parent, stop, mode, added))
         bound_s = (so_far[parent] + added @ self._forms[:, stage].T + self._least[stage + 1, stop]).max(axis=1)
-        modes = block.modes[parent]
+        modes = batch.modes[parent]
         modes[:, group] = mode
-        children = _Block(
-            stops=np.column_stack((block.stops[parent], stop.astype(np.int16))),
+        children = _Batch(
+            stops=np.column_stack((batch.stops[parent], stop.astype(np.int16))),
             modes=modes,
-            bound_s=np.maximum(bound_s, block.bound_s[parent]),
+            bound_s=np.maximum(bound_s, batch.bound_s[parent]),
         )
-        children = children.taking(bound_s < limit_s)
-        children = children.taking(self._in_memory(children, group, last=chunk == chunks.shape.variant.chunks - 1))
-        return children.taking(np.argsort(children.bound_s, kind="stable"))
+        children = children[bound_s < limit_s]
+        children = children[self._in_memory(children, group, last=chunk == chunks.shape.variant.chunks - 1)]
+        return children[np.argsort(children.bound_s, kind="stable")]
 
-    def _choices(self, block: _Block, *, first: bool) -> tuple[Ints, Ints, Ints]:
-        """Parent, stop and mode of each child; a device group has a free choice of mode for its first stage."""
-        stage, num_layers = block.depth, self._chunks.num_layers
+    def _options(self, batch: _Batch, *, first: bool) -> tuple[Ints, Ints, Ints]:
+        """Parent, stop and mode of each child; the mode is chosen with the first stage of a device group."""
+        stage, num_layers = batch.depth, self._chunks.num_layers
         last_stop = num_layers - (self._num_stages - stage - 1)
         stops = np.arange(last_stop if stage == self._num_stages - 1 else 1, last_stop + 1)
-        parent, index = np.nonzero(stops > block.last_stop[:, None])
+        parent, index = np.nonzero(stops > batch.last_stop[:, None])
         stop = stops[index]
         if first:
             modes = np.repeat(np.arange(self._chunks.num_modes), len(parent))
             return np.tile(parent, self._chunks.num_modes), np.tile(stop, self._chunks.num_modes), modes
-        return parent, stop, block.modes[parent, stage % self._chunks.shape.num_groups].astype(int)
+        return parent, stop, batch.modes[parent, stage % self._chunks.shape.num_groups].astype(int)
 
-    def _so_far(self, block: _Block) -> Floats:
+    def _so_far(self, batch: _Batch) -> Floats:
         """Values of all forms over the stages so far, shape (n, forms)."""
-        stops, modes = block.stops.astype(int), block.modes.astype(int)
-        costs = self._chunks.of_cuts(stops, self._chunks.modes_of_stages(modes, block.depth))
-        return np.tensordot(costs, self._forms[:, : block.depth], axes=((1, 2), (1, 2)))
+        stops, modes = batch.stops.astype(int), batch.modes.astype(int)
+        costs = self._chunks.of_cuts(stops, self._chunks.modes_of_stages(modes, batch.depth))
+        return np.tensordot(costs, self._forms[:, : batch.depth], axes=((1, 2), (1, 2)))
 
-    def _in_memory(self, block: _Block, group: int, *, last: bool) -> Bools:
-        """Whether a device group may still fit; once it is complete, also whether it needs its mode."""
-        chunks, stops, mode = self._chunks, block.stops.astype(int), block.modes[:, group].astype(int)
+    def _in_memory(self, batch: _Batch, group: int, *, last: bool) -> Bools:
+        """Whether a device group may still fit and, with its last stage, whether it fits in no earlier mode."""
+        chunks, stops, mode = self._chunks, batch.stops.astype(int), batch.modes[:, group].astype(int)
         limit_bytes = chunks.limit_bytes
-        fits: Bools = chunks.memory_bytes(group, stops, mode) <= limit_bytes * (1 + ROUNDING)
+        fits: Bools = chunks.memory_bytes(group, stops, mode) <= limit_bytes * (1 + MEMORY_ROUNDING)
         if last and chunks.num_modes > 1:
             preferred_bytes = chunks.memory_bytes(group, stops, np.zeros_like(mode))
-            fits &= (mode == 0) | (preferred_bytes > limit_bytes * (1 - ROUNDING))
+            fits &= (mode == 0) | (preferred_bytes > limit_bytes * (1 - MEMORY_ROUNDING))
         return fits
 
-    def _in_blocks(self, nodes: _Block) -> list[_Block]:
-        """Sorted nodes cut up, the most promising ones last."""
-        size = CUTS if nodes.depth == self._num_stages else self._size
+    def _in_batches(self, nodes: _Batch) -> list[_Batch]:
+        """Split sorted nodes, the most promising ones last."""
+        size = NUM_CUTS if nodes.depth == self._num_stages else self._size
         ends = pairwise((*range(0, len(nodes), size), len(nodes)))
-        return [nodes.taking(slice(first, last)) for first, last in ends][::-1]
+        return [nodes[first:last] for first, last in ends][::-1]
 
 
-def _joined(blocks: list[_Block]) -> _Block:
-    """All nodes of blocks of the same depth, sorted."""
-    nodes = _Block(
-        stops=np.concatenate([block.stops for block in blocks]),
-        modes=np.concatenate([block.modes for block in blocks]),
-        bound_s=np.concatenate([block.bound_s for block in blocks]),
+def _least_bound(batches: list[_Batch], *, default: float) -> float:
+    return min((float(batch.bound_s[0]) for batch in batches), default=default)
+
+
+def _joined(batches: list[_Batch]) -> _Batch:
+    """All nodes of batches of the same depth, sorted."""
+    nodes = _Batch(
+        stops=np.concatenate([batch.stops for batch in batches]),
+        modes=np.concatenate([batch.modes for batch in batches]),
+        bound_s=np.concatenate([batch.bound_s for batch in batches]),
     )
-    return nodes.taking(np.argsort(nodes.bound_s, kind="stable"))
+    return nodes[np.argsort(nodes.bound_s, kind="stable")]

@@ -6,17 +6,16 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.interleaving import in_flight
+from stagecut.planner.core.tolerances import MEMORY_ROUNDING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
+from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.layout import RECOMPUTE_MODES
 from stagecut.planner.solvers.interleaved.shapes import Shape
 
-ROUNDING = 1e-9
-"""Relative error of memory sums: what exceeds the limit by less may fit."""
-
 
 class Cost(IntEnum):
-    """The last axis of costs: seconds and bytes of one stage, and of the transfer behind it."""
+    """Index on the last axis of costs: seconds and bytes of one stage, and of the transfer behind it."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -33,20 +32,20 @@ OF_LAYERS = Cost.TRANSFER
 
 
 class ChunkCosts:
-    """Costs of one shape.
+    """Costs of the stages of one shape, by the layers they hold.
 
-    A mode is an index into `recompute`: what a device group may do, the preferred first. Cuts are
+    A mode is an index into `recompute`; a device group takes the first in which it fits. Cuts are
     arrays of stops, shape (n, S), their last column L.
 
     Attributes
     ----------
     recompute
-        Whether activations are computed again, by mode.
+        Whether activations are recomputed, by mode.
     prefix
         Sums over the layers before each boundary, shape (modes, costs of layers, L + 1).
     offset
-        What each stage costs on top, whatever its layers, shape (costs of layers,). With a measured
-        all-reduce tails are no such sums: they are at least the sums and the offset.
+        Fixed cost of each stage, whatever its layers, shape (costs of layers,). The tails of a
+        measured all-reduce are not linear in the layers: sum plus offset is then a lower bound.
     transfer_s
         Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one.
     """
@@ -68,42 +67,28 @@ class ChunkCosts:
 
     @property
     def num_modes(self) -> int:
-        """How many ways of recomputing there are to choose from."""
+        """Number of recompute modes."""
         return len(self.recompute)
 
     def of(self, stage: int, start: Ints, stop: Ints, mode: Ints) -> Floats:
-        """Costs of one stage with any layers, shape (n, costs)."""
+        """Costs of one stage with the layers [start, stop), shape (n, costs)."""
         of_layers = self.prefix[mode, :, stop] - self.prefix[mode, :, start] + self.offset
         of_layers[:, Cost.TAIL] += self._tail_beyond_s[start, stop]
         return np.column_stack((of_layers, self.transfer_s[stage, stop]))
 
     def of_cuts(self, stops: Ints, modes: Ints) -> Floats:
-        """Costs of the first stages of cuts, shape (n, stages, costs).
-
-        Parameters
-        ----------
-        stops
-            Shape (n, stages).
-        modes
-            Of every stage, shape (n, stages).
-        """
+        """Costs of the first stages of cuts, shape (n, stages, costs), from stops and modes of shape (n, stages)."""
         costs = np.empty((*stops.shape, len(Cost)))
         for stage, (start, stop) in enumerate(zip(starts_of(stops).T, stops.T, strict=True)):
             costs[:, stage] = self.of(stage, start, stop, modes[:, stage])
         return costs
 
     def modes_of_stages(self, modes: Ints, num_stages: int) -> Ints:
-        """From those of device groups, shape (n, D), to those of the first stages."""
+        """Modes of the first stages, shape (n, num_stages), from those of the device groups, shape (n, D)."""
         return modes[:, np.arange(num_stages) % self.shape.num_groups]
 
     def settled(self, stops: Ints) -> tuple[Ints, Bools]:
-        """The mode of every device group, the preferred one that fits.
-
-        Returns
-        -------
-        modes, fits
-            Shapes (n, D) and (n,).
-        """
+        """The first mode in which each device group fits, shape (n, D); whether there is one for all, shape (n,)."""
         modes = np.zeros((len(stops), self.shape.num_groups), dtype=int)
         fits = np.ones(len(stops), dtype=bool)
         for group in range(self.shape.num_groups):
@@ -116,14 +101,16 @@ class ChunkCosts:
         return modes, fits
 
     def memory_bytes(self, group: int, stops: Ints, mode: Ints) -> Floats:
-        """High-water mark of a device group from the stages it has so far, shape (n,).
+        """High-water mark of a device group with the stages it has so far, shape (n,).
+
+        The vectorised form of :func:`planner.cost.plan_costs.shared_bytes`, over many cuts at once.
 
         Parameters
         ----------
         stops
-            Of all first stages, shape (n, stages).
+            Stops of the first stages of all device groups, shape (n, stages).
         mode
-            Of the device group, shape (n,).
+            Mode of this device group, shape (n,).
         """
         held, acting = self._actions[group]
         mine = np.arange(group, stops.shape[1], self.shape.num_groups)
@@ -137,9 +124,9 @@ class ChunkCosts:
         return needed
 
     def memory_forms(self) -> Floats:
-        """Least use of memory of every device group as linear forms, shape (D, S, costs).
+        """Lower bounds on the memory use of each device group as linear forms, shape (D, S, costs).
 
-        The bytes at the action that holds most, working bytes left out, as a share of the limit.
+        The bytes held at the action with most micro-batches in flight, without working bytes, as a share of the limit.
         """
         shape = self.shape
         forms = np.zeros((shape.num_groups, shape.num_stages, len(Cost)))
@@ -150,13 +137,13 @@ class ChunkCosts:
         return forms
 
     def _always_fits(self) -> bool:
-        """Whether any layers fit in the preferred mode, by a bound on what they need."""
+        """Whether even all layers on one device group would fit in the first mode."""
         most_held = max(int(held.max()) for held, _ in self._actions)
         static, saved = (self.prefix[0, cost, -1] for cost in (Cost.STATIC, Cost.SAVED))
-        return bool((static + most_held * saved + self._working[0].max()) * (1 + ROUNDING) <= self.limit_bytes)
+        return bool((static + most_held * saved + self._working[0].max()) * (1 + MEMORY_ROUNDING) <= self.limit_bytes)
 
     def _tails(self, tail_s: Floats) -> tuple[float, Floats]:
-        """What every tail is above its sum at least, and each one above that, shape (L + 1, L + 1)."""
+        """Split tail - sum over the layers into its least value and the rest, shape (L + 1, L + 1)."""
         start, stop = np.triu_indices(self.num_layers + 1, k=1)
         sums_s = self.prefix[0, Cost.TAIL]
         above_s = tail_s[start, stop] - (sums_s[stop] - sums_s[start])
@@ -166,19 +153,21 @@ class ChunkCosts:
 
     def _tables(self, costs: CostModel, recompute: bool) -> tuple[Floats, Floats, Floats]:
         """Sums before each boundary, shape (costs of layers, L + 1); working bytes and tails, shape (L + 1, L + 1)."""
-        stages, variant = costs.stages, self.shape.variant
-        first, last = np.zeros(self.num_layers + 1, dtype=int), np.arange(self.num_layers + 1)
-        sums = stages.stages(
-            self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=first, stop=last
-        )
-        start, stop = np.triu_indices(self.num_layers + 1, k=1)
-        each = stages.stages(
-            self.shape.placement, micro_batch=variant.micro_batch, recompute=recompute, start=start, stop=stop
-        )
-        working, tails = np.zeros((2, self.num_layers + 1, self.num_layers + 1))
+        size = self.num_layers + 1
+
+        def stages(start: Ints, stop: Ints) -> StageCosts:
+            micro_batch = self.shape.variant.micro_batch
+            return costs.stages.stages(
+                self.shape.placement, micro_batch=micro_batch, recompute=recompute, start=start, stop=stop
+            )
+
+        sums = stages(np.zeros(size, dtype=int), np.arange(size))
+        start, stop = np.triu_indices(size, k=1)
+        each = stages(start, stop)
+        working, tails = np.zeros((2, size, size))
         working[start, stop], tails[start, stop] = each.working_bytes, each.sync_s + each.update_s
-        sums_of_tails = sums.sync_s + sums.update_s
-        prefix = np.array([sums.forward_s, sums.backward_s, sums_of_tails, sums.static_bytes, sums.saved_bytes])
+        sum_of_tails = sums.sync_s + sums.update_s
+        prefix = np.array([sums.forward_s, sums.backward_s, sum_of_tails, sums.static_bytes, sums.saved_bytes])
         return prefix, working, tails
 
     def _transfers(self, costs: CostModel) -> Floats:
@@ -187,8 +176,7 @@ class ChunkCosts:
         transfer_s = np.zeros((self.shape.num_stages, self.num_layers + 1))
         for stage in range(self.shape.num_stages - 1 if len(hostings) > 1 else 0):
             sender, receiver = (hostings[(stage + side) % len(hostings)] for side in (0, 1))
-            link = link_between(costs.cluster, sender, receiver)
-            transfer_s[stage] = link.transfer_s(message_bytes)
+            transfer_s[stage] = link_between(costs.cluster, sender, receiver).transfer_s(message_bytes)
         return transfer_s
 
 

@@ -1,32 +1,43 @@
 """Raising the bound of one interleaved variant, step by step.
 
-The variant's shapes (device groups, see :mod:`planner.solvers.interleaved.shapes`) are ruled out one by
-one, always the one of the lowest bound next: first by its average device group, then by weights on its
-rows (:mod:`planner.solvers.interleaved.relaxation`), at last by branching on its cuts
-(:mod:`planner.solvers.interleaved.branching`), which hands out every cut whose rows may be below the
-best plan; these are simulated.
+The plans of a variant are divided by their shape (device groups, see
+:mod:`planner.solvers.interleaved.shapes`). The shape with the lowest bound takes the next step, through
+three phases:
+
+1. the bound of its average device group;
+2. weights on its rows (:mod:`planner.solvers.interleaved.relaxation`);
+3. branch and bound on its cuts (:mod:`planner.solvers.interleaved.branching`), which returns every cut
+   whose rows may be below the best plan; these are simulated.
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.tolerances import LEAST_SCALE_S, REACHED_LIMIT
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts
-from stagecut.planner.solvers.interleaved.relaxation import Relaxation, relax
+from stagecut.planner.solvers.interleaved.relaxation import relax
 from stagecut.planner.solvers.interleaved.rows import row_forms
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
-TOLERANCE = 1e-10
-"""Relative: bounds that come so near to a limit count as reaching it, so that equal plans are not all looked at."""
-SMALLEST_S = 1e-12
-"""Stands for an iteration time of zero where a scale is needed."""
-MAX_BLOCKS = 8
-"""Blocks branched in one step."""
+MAX_BATCHES = 8
+"""Batches of nodes branched in one step."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _OpenShape:
+    """A shape that may still hold plans of interest."""
+
+    bound_s: float
+    later_bounds_s: Iterator[float]
+    """The bound after each further step, as far as it can be proven."""
 
 
 class InterleavedProof:
@@ -35,9 +46,9 @@ class InterleavedProof:
     Attributes
     ----------
     bound_s
-        No plan of the variant is faster, save those already simulated.
+        No plan of the variant is faster, except for those already simulated.
     row_bound_s
-        Least value of the shared rows over all plans of the variant, once known; looked for only
+        Least value of the shared rows over all plans of the variant, once known; only sought
         where the search is for those rows.
     stalled
         Whether another step would prove nothing.
@@ -48,10 +59,10 @@ class InterleavedProof:
         self.bound_s = 0.0
         self.row_bound_s: float | None = None
         self.stalled = False
-        self._search = search
-        self._shared = search.options.rows is RowChoice.SHARED
-        self._judge = _Judge(search, variant)
-        self._parts: list[_ShapeProof] | None = None
+        self._search, self._costs = search, search.costs.of(variant.share)
+        self._shared_only = search.options.rows is RowChoice.SHARED
+        self._least_rows_s = math.inf  # of the plans met, where the search is for the shared rows
+        self._open: list[_OpenShape] | None = None
 
     @property
     def row_floor_s(self) -> float:
@@ -60,95 +71,67 @@ class InterleavedProof:
 
     def advance(self) -> None:
         """Take the next step of the shape with the lowest bound."""
-        if self._search.best_s == 0 and self._shared:
+        if self._search.best_s == 0 and self._shared_only:
             self.row_bound_s = 0.0
-        elif self._parts is None:
-            costs = self._search.costs.of(self.variant.share)
-            self._parts = [_ShapeProof(self._judge, shape) for shape in shapes_of(costs, self.variant)]
-            self._note(self._parts)
-        elif self._parts and self.bound_s < self._judge.limit_s:
-            weakest = min(self._parts, key=lambda part: part.bound_s)
-            weakest.advance()
-            self.stalled = weakest.stalled
-            self._note(self._parts)
-
-    def _note(self, parts: list["_ShapeProof"]) -> None:
-        """Forget the shapes without plans of interest, and see what the others leave open."""
-        limit_s = self._judge.limit_s
-        parts[:] = [part for part in parts if part.bound_s < limit_s]
-        self.bound_s = max(self.bound_s, min((part.bound_s for part in parts), default=limit_s))
-        if self._shared and not parts and self._judge.least_rows_s < math.inf:
-            self.bound_s = self.row_bound_s = self._judge.least_rows_s
-
-
-class _Judge:
-    """Simulates cuts, and says which ones are still of interest.
-
-    Attributes
-    ----------
-    least_rows_s
-        Least shared rows of the variant's plans met, where the search is for those.
-    """
-
-    def __init__(self, search: Search, variant: Variant) -> None:
-        self.search, self.costs = search, search.costs.of(variant.share)
-        self.shared_only = search.options.rows is RowChoice.SHARED
-        self.least_rows_s = math.inf
+        elif self._open is None:
+            self._raise_to([self._opened(shape) for shape in shapes_of(self._costs, self.variant)])
+        elif self._open and self.bound_s < self._limit_s:
+            weakest = min(self._open, key=lambda shape: shape.bound_s)
+            bound_s = next(weakest.later_bounds_s, None)
+            self.stalled = bound_s is None
+            weakest.bound_s = max(weakest.bound_s, bound_s or 0.0)
+            self._raise_to(self._open)
 
     @property
-    def limit_s(self) -> float:
+    def _limit_s(self) -> float:
         """Cuts whose rows reach this are of no interest."""
-        search = self.search
-        if self.shared_only:
-            return min(search.best_s * (1 + 2 * TOLERANCE), self.least_rows_s) * (1 - TOLERANCE)
-        return search.best_s * (1 - search.options.gap) * (1 - TOLERANCE)
+        search = self._search
+        if self._shared_only:
+            return min(search.best_s * (1 + 2 * REACHED_LIMIT), self._least_rows_s) * (1 - REACHED_LIMIT)
+        return search.best_s * (1 - search.options.gap) * (1 - REACHED_LIMIT)
 
-    def look_at(self, shape: Shape, cuts: list[list[int]]) -> None:
-        """Simulate the plans of cuts whose rows are below the limit."""
-        families = SHARED_FAMILIES if self.shared_only else None
-        plans = [plan for stops in cuts if (plan := interleaved_plan(self.costs, shape, stops)) is not None]
-        rows_s = [lower_bound(self.costs.plan(plan), families) for plan in plans]
-        limit_s = self.limit_s
-        self.search.offer([plan for plan, value_s in zip(plans, rows_s, strict=True) if value_s < limit_s])
-        if self.shared_only:
-            self.least_rows_s = min([self.least_rows_s, *rows_s])
+    def _raise_to(self, shapes: list[_OpenShape]) -> None:
+        """Drop the shapes without plans of interest; the others leave the least of their bounds open."""
+        limit_s = self._limit_s
+        self._open = [shape for shape in shapes if shape.bound_s < limit_s]
+        self.bound_s = max(self.bound_s, min((shape.bound_s for shape in self._open), default=limit_s))
+        if self._shared_only and not self._open and self._least_rows_s < math.inf:
+            self.bound_s = self.row_bound_s = self._least_rows_s
 
+    def _opened(self, shape: Shape) -> _OpenShape:
+        least_s = floor_s(self._costs, shape)
+        return _OpenShape(bound_s=least_s, later_bounds_s=self._later_bounds(shape, least_s))
 
-class _ShapeProof:
-    """What is known about one shape: see :class:`InterleavedProof`."""
+    def _later_bounds(self, shape: Shape, least_s: float) -> Iterator[float]:
+        """Bounds on the plans of a shape, save those simulated: from weights, then from branching until it overflows.
 
-    def __init__(self, judge: _Judge, shape: Shape) -> None:
-        self.bound_s = floor_s(judge.costs, shape)
-        self.stalled = False
-        self._judge, self._shape = judge, shape
-        self._relaxation: Relaxation | None = None
-        self._branching: Branching | None = None
-
-    def advance(self) -> None:
-        """Find weights, or branch."""
-        if self._relaxation is None:
-            self._relaxation = self._relaxed()
-            self.bound_s = max(self.bound_s, self._relaxation.bound_s)
-            return
-        search, judge = self._judge.search, self._judge
-        if self._branching is None:
-            self._branching = Branching(*self._costs_and_rows(), self._relaxation)
-        cuts = self._branching.advance(judge.limit_s, max_blocks=MAX_BLOCKS, stop=lambda: search.out_of_budget)
-        judge.look_at(self._shape, cuts.tolist())
-        self.stalled = self._branching.overfull
-        self.bound_s = max(self.bound_s, self._branching.bound_s)
-
-    def _costs_and_rows(self) -> tuple[ChunkCosts, Floats]:
-        costs, shape = self._judge.costs, self._shape
-        return ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=self._judge.shared_only)
-
-    def _relaxed(self) -> Relaxation:
-        search = self._judge.search
+        Costs and rows are set up for each phase anew: many shapes wait between the two, and they are large.
+        """
+        search = self._search
         search.count("interleaved shapes relaxed")
-        return relax(
-            *self._costs_and_rows(),
-            scale_s=search.best_s if math.isfinite(search.best_s) else max(self.bound_s, SMALLEST_S),
-            enough_s=self._judge.limit_s,
+        relaxation = relax(
+            *self._chunks_and_rows(shape),
+            scale_s=search.best_s if math.isfinite(search.best_s) else max(least_s, LEAST_SCALE_S),
+            enough_s=self._limit_s,
             time_limit_s=search.seconds_left,
             stop=lambda: search.out_of_budget,
         )
+        yield relaxation.bound_s
+        branching = Branching(*self._chunks_and_rows(shape), relaxation)
+        while not branching.overfull:
+            cuts = branching.advance(self._limit_s, max_batches=MAX_BATCHES, stop=lambda: search.out_of_budget)
+            self._simulate(shape, cuts.tolist())
+            yield branching.bound_s
+
+    def _chunks_and_rows(self, shape: Shape) -> tuple[ChunkCosts, Floats]:
+        return ChunkCosts(self._costs, shape), row_forms(self._costs, shape, shared_only=self._shared_only)
+
+    def _simulate(self, shape: Shape, cuts: list[list[int]]) -> None:
+        """Offer the plans of cuts whose rows are below the limit to the search."""
+        families = SHARED_FAMILIES if self._shared_only else None
+        plans = [plan for stops in cuts if (plan := interleaved_plan(self._costs, shape, stops)) is not None]
+        rows_s = [lower_bound(self._costs.plan(plan), families) for plan in plans]
+        limit_s = self._limit_s
+        self._search.offer([plan for plan, value_s in zip(plans, rows_s, strict=True) if value_s < limit_s])
+        if self._shared_only:
+            self._least_rows_s = min([self._least_rows_s, *rows_s])

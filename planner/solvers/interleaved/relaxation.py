@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ROUNDING, ChunkCosts, Cost
+from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ChunkCosts, Cost
 from stagecut.planner.solvers.interleaved.rows import average_weights
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
@@ -136,7 +137,7 @@ class _Weights:
     def shows_no_fit(self, weights: Floats) -> bool:
         """Whether even the least use of memory, by the weights, is above what there is."""
         form, constant_s = self.weighted(np.where(self._is_memory, weights, 0.0))
-        return float(least_values(self._chunks, form[None])[0, 0, 0]) > -constant_s * (1 + ROUNDING)
+        return float(least_values(self._chunks, form[None])[0, 0, 0]) > -constant_s * (1 + MEMORY_ROUNDING)
 
     def best_weights(self, time_limit_s: float, stop: StopCheck) -> tuple[Floats, float] | None:
         """Those of the largest bound over the cuts so far, and that bound; None if HiGHS found none."""

@@ -121,7 +121,7 @@ def test_branching_without_a_limit_hands_out_every_cut_that_fits(problem):
         chunks, relaxation = relaxed(costs, shape, rows)
         branching, found = Branching(chunks, rows, relaxation), set()
         while branching.bound_s < np.inf:
-            found |= set(map(tuple, branching.advance(np.inf, max_blocks=1, stop=never).tolist()))
+            found |= set(map(tuple, branching.advance(np.inf, max_batches=1, stop=never).tolist()))
         fitting = {tuple(stops) for stops, plan in zip(cuts.tolist(), plans, strict=True) if plan is not None}
         assert fitting <= found
 
@@ -137,7 +137,7 @@ def test_branching_hands_out_every_cut_below_a_limit_while_its_bound_rises(probl
         chunks, relaxation = relaxed(costs, shape, rows)
         branching, found, before_s = Branching(chunks, rows, relaxation), set(), 0.0
         while branching.bound_s < limit_s:
-            found |= set(map(tuple, branching.advance(limit_s, max_blocks=1, stop=never).tolist()))
+            found |= set(map(tuple, branching.advance(limit_s, max_batches=1, stop=never).tolist()))
             left = [value for stops, value in zip(cuts.tolist(), values_s, strict=True) if tuple(stops) not in found]
             assert before_s <= min(branching.bound_s, limit_s) <= max(limit_s, 0.0)
             assert min(branching.bound_s, limit_s) <= min([limit_s, *left]) * (1 + ROUNDING)
@@ -151,12 +151,12 @@ def test_too_many_nodes_end_the_proof(monkeypatch):
     *_, (costs, shape) = shapes_with_costs(problem)
     rows = row_forms(costs, shape, shared_only=False)
     chunks, relaxation = relaxed(costs, shape, rows)
-    monkeypatch.setattr("stagecut.planner.solvers.interleaved.branching.MOST_NODES", 1)
+    monkeypatch.setattr("stagecut.planner.solvers.interleaved.branching.MAX_NODES", 1)
     branching = Branching(chunks, rows, relaxation)
-    branching.advance(np.inf, max_blocks=1, stop=never)
+    branching.advance(np.inf, max_batches=1, stop=never)
     assert branching.overfull
     assert branching.bound_s == relaxation.bound_s
-    assert len(branching.advance(np.inf, max_blocks=9, stop=never)) == 0
+    assert len(branching.advance(np.inf, max_batches=9, stop=never)) == 0
 
 
 def test_memory_of_all_groups_together_can_show_that_nothing_fits():

@@ -73,8 +73,8 @@ def test_catalogue_optimum_is_proven():
 
 def test_more_nodes_than_can_be_kept_end_the_search_with_a_gap(monkeypatch):
     """12 layers of 2 s on two devices cannot be done in less than 4 x 12 s, to say nothing of filling the pipeline."""
-    monkeypatch.setattr(branching, "MOST_NODES", 0)
-    monkeypatch.setattr(proof, "MAX_BLOCKS", 1)
+    monkeypatch.setattr(branching, "MAX_NODES", 0)
+    monkeypatch.setattr(proof, "MAX_BATCHES", 1)
     problem = replace(INTERLEAVED.problem, model=chain(12, {"gpu": 2.0}))
     result = run(problem, "milp", EXACT)
     assert result.status is Status.FEASIBLE
