@@ -18,12 +18,12 @@ PART = "steps: "
 THREADS = ("1", "2")
 SIZES = (
     ("without positions: built", "arcs without positions"),
-    ("after the sieve", "arcs without positions, after sieve"),
+    ("after arc fixing", "arcs without positions, after arc fixing"),
     ("after the labels", "arcs without positions, after labels"),
     ("with positions: built", "arcs with positions"),
-    ("after the sieve", "arcs with positions, after sieve"),
+    ("after arc fixing", "arcs with positions, after arc fixing"),
     ("for the multipliers", "arcs before fixing"),
-    ("after fixing", "arcs after fixing"),
+    ("after the multipliers", "arcs after fixing"),
     ("questions to the labels", "decisions"),
     ("splits on a stage", "splits"),
     ("MIPs solved", "MIPs solved"),
@@ -31,7 +31,7 @@ SIZES = (
 )
 """Row of the table, and its count."""
 STEP_NAMES = (
-    *("greedy", "network", "sieve", "labels", "local search"),
+    *("greedy", "network", "arc fixing", "labels", "local search"),
     *("positions", "branching", "multipliers", "MIP", "simulation"),
 )
 

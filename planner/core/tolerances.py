@@ -13,6 +13,16 @@ WORTHWHILE_SLICING = 1e-9
 """What halving one more micro-batch must save: more than rounding, less than any action takes."""
 
 # --- network, exact solvers ---
+PATH_SUM = 1e-10
+"""Bounds from sums along a path are lowered by this. A sum of n positive doubles is off by n x 1.1e-16 at most:
+1e-13 for a thousand terms, and prices subtract sums of the same size; 1e-10 leaves ample room."""
+LABEL_SUM = 1e-12
+"""Labels add the way to an arc and the way on, so a path's sums differ by their order only: 1e-13 for a thousand
+terms. Not larger, since paths that keep a limit exactly must be told from those that miss it."""
+PREFIX_SUM = 1e-9
+"""A stage's work is a difference of prefix sums, which cancel: one that takes exactly the limit must not be lost."""
+MIP_BOUND = 1e-6
+"""Bounds that rest on HiGHS are lowered by this: ten times its loosest tolerance (1e-7, integrality)."""
 
 # --- interleaved solver ---
 

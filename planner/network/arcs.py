@@ -9,42 +9,42 @@ from stagecut.planner.core.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arcs:
-    """Columns over A arcs, each of shape (A,). Of a transfer arc start = stop = its boundary."""
+    """Columns over A arcs, each of shape (A,). A transfer arc has start = stop = its boundary."""
 
     tail: Ints
     head: Ints
     start: Ints
     stop: Ints
     position: Ints
-    """Stages to come at the tail: of a stage arc its own position, of a transfer the receiver's; 0 if unknown."""
+    """Stages to come at the tail: its own position for a stage arc, the receiver's for a transfer; 0 if unknown."""
     least_depth: Ints
-    """The smallest warm-up depth that the stage may have; of a known position, its depth."""
+    """The smallest warm-up depth that the stage may have; where its position is known, the depth there."""
     largest_depth: Ints
     option: Ints
-    """Index into `Places.options`; of a transfer -1 less the index into `Places.entries`."""
+    """Index into `HostStates.options`; for a transfer, -1 minus the index into `HostStates.entries`."""
     recompute: Bools
     forward_s: Floats
     first_s: Floats
-    """What the first part of a micro-batch takes at least, of a stage or a transfer: all of it or, where the job
-    may slice it, half. The last stage takes all of it: its backward waits for both halves."""
+    """Least time of the first part of a micro-batch in a stage or transfer: the whole micro-batch or, where the
+    job may slice it, one half. The last stage counts whole: its backward waits for both halves."""
     backward_s: Floats
     transfer_s: Floats
     """One way; 0 for a stage arc."""
     tail_s: Floats
     """Gradient all-reduce and optimizer step."""
     sync_s: Floats
-    """Of the tail, the all-reduce."""
+    """The all-reduce alone, part of `tail_s`."""
     opened_class: Ints
-    """Server class of which a transfer opens hosts; -1 for none."""
+    """Server class whose hosts a transfer opens; -1 for none."""
     opened_hosts: Ints
 
     def take(self, chosen: Bools | Ints) -> "Arcs":
-        """The chosen arcs only, or the numbered ones in that order, repetitions included."""
+        """The chosen arcs, or the numbered ones in that order, repetitions included."""
         return replace(self, **{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     @property
     def entry(self) -> Ints:
-        """Index into `Places.entries` of where a transfer leads; negative for a stage."""
+        """Index into `HostStates.entries` of where a transfer leads; negative for a stage."""
         return -1 - self.option
 
     @property
@@ -57,7 +57,7 @@ class Arcs:
 
 
 def arcs_over(start: Ints, stop: Ints) -> Arcs:
-    """Arcs of which only the layers are known."""
+    """Arcs with only their layers filled in."""
     size = len(start)
     none, nothing = np.zeros(size, dtype=np.int64), np.zeros(size)
     return Arcs(
@@ -84,7 +84,7 @@ def arcs_over(start: Ints, stop: Ints) -> Arcs:
 def transfer_arcs(
     tail: Ints, head: Ints, at: Ints, *, transfer_s: Floats, first_s: Floats, entry: int, opens: tuple[int, int]
 ) -> Arcs:
-    """Transfers at the boundaries `at` to one entry that all open (hosts, server class)."""
+    """Transfers at the boundaries `at` to one entry, all of which open (hosts, server class)."""
     size, (opened_hosts, opened_class) = len(at), opens
     return replace(
         arcs_over(at, at),

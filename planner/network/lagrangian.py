@@ -15,15 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.rows import Rows
-
-TOLERANCE = 1e-10
-"""Relative error allowed for sums of a few hundred double-precision terms, far more than they make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multipliers:
-    """One set of multipliers, and what it proves."""
+    """One set of multipliers."""
 
     of_rows: Floats
     """Shape (families, L + 1); see :meth:`planner.network.rows.Rows.arc_costs`."""
@@ -58,15 +56,14 @@ def price(rows: Rows, multipliers: Multipliers) -> Priced:
     costs_s = rows.arc_costs(multipliers.of_rows)
     opening = arcs.opened_hosts > 0
     costs_s[opening] += multipliers.of_hosts[arcs.opened_class[opening]] * arcs.opened_hosts[opening]
-    counts = np.array([server.count for server in network.cluster.servers])
-    through_s = network.graph.through(costs_s) - float(multipliers.of_hosts @ counts)
-    return Priced(multipliers=multipliers, through_s=through_s - TOLERANCE * np.abs(through_s), costs_s=costs_s)
+    through_s = network.graph.through(costs_s) - float(multipliers.of_hosts @ network.limits[:-1])
+    return Priced(multipliers=multipliers, through_s=through_s - PATH_SUM * np.abs(through_s), costs_s=costs_s)
 
 
 def single_family(rows: Rows, name: str) -> Multipliers:
-    """All weight on one family, spread evenly over its rows."""
-    of_rows = np.zeros((len(rows.families), rows.network.num_layers + 1))
-    for index, family in enumerate(rows.families):
-        if family.name == name:
-            of_rows[index, : rows.network.num_layers] = 1.0 / rows.network.num_layers
+    """All weight on one family of layers, spread evenly over its rows."""
+    num_layers = rows.network.num_layers
+    of_rows = np.zeros((len(rows.families), num_layers + 1))
+    index = [family.name for family in rows.families].index(name)
+    of_rows[index, :num_layers] = 1.0 / num_layers
     return Multipliers(of_rows=of_rows, of_hosts=np.zeros(len(rows.network.cluster.servers)))

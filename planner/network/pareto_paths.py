@@ -1,4 +1,4 @@
-"""Cheapest paths with both lengths kept exactly: Pareto sets of labels, for networks of modest size."""
+"""Cheapest paths with both lengths kept exactly: Pareto sets of labels, for small networks."""
 
 from collections import defaultdict
 
@@ -17,11 +17,13 @@ Label = tuple[float, float, State | None, int, int]
 
 
 class TooManyLabelsError(Exception):
-    """The Pareto sets outgrew what is sensible; the question stays open."""
+    """There were too many Pareto labels to decide the question."""
 
 
 def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Ints | None:
     """Arcs of a path of least round trip over usable arcs, each taken in time; None if there is none.
+
+    Loops, and limits on lengths with the way on, are ignored.
 
     Raises
     ------
@@ -29,6 +31,7 @@ def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Int
         If more than `MAX_LABELS` labels would be kept.
     """
     columns = network.arcs
+    latest, latest_forward = criteria.round_trip_limits.alone, criteria.forward_limits.alone
     outgoing: dict[int, list[int]] = defaultdict(list)
     for arc in np.flatnonzero(usable).tolist():
         outgoing[int(columns.tail[arc])].append(arc)
@@ -38,6 +41,7 @@ def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Int
     waiting[0][start] = [(0.0, 0.0, None, -1, -1)]
     kept: dict[State, list[Label]] = {}
     num_labels = 0
+    # Arcs lead to higher nodes, so all labels of a node are known when its turn comes.
     for node in sorted({0, *map(int, columns.head[usable])}):
         for state, candidates in waiting.pop(node, {}).items():
             kept[state] = labels = _undominated(candidates)
@@ -51,7 +55,7 @@ def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Int
                 extended = [
                     (label[0] + criteria.round_trip[arc], label[1] + criteria.forward[arc], state, index, arc)
                     for index, label in enumerate(labels)
-                    if label[0] <= criteria.latest_round_trip[arc] and label[1] <= criteria.latest_forward[arc]
+                    if label[0] <= latest[arc] and label[1] <= latest_forward[arc]
                 ]
                 if extended:
                     waiting[target[0]].setdefault(target, []).extend(extended)
@@ -63,7 +67,7 @@ def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Int
 
 
 def _undominated(candidates: list[Label]) -> list[Label]:
-    """Labels for which no other is at most as long in both lengths, the least round trip first."""
+    """Labels that no other one beats or equals in both lengths, the least round trip first."""
     best_forward = np.inf
     found = []
     for label in sorted(candidates, key=lambda label: label[:2]):

@@ -5,8 +5,8 @@ before and after it (docs/bounds.md):
 
     busy:  way to a + M (F + B)                      fill:   way through a + (M - 1)(F + B) - (k - 1) F
     sync:  forward way to a + M (F + B) + g          drain:  forward way to a, way on + the same + g
-    link:  way through a + (M - 1) c
-    queue: forward way to a and the all-reduces in line, + M (F + B) and its own, or alike after a drain
+    link:  way through a + (M - 1) c                 flush:  way through a + (M - 1)(F + B)
+    queue: forward way to a and the all-reduces queued, + M (F + B) and its own; and alike after a drain
 
 Hosts are limited, and there may be a fewest number of stages. With a price mu_h >= 0 on every host
 of class h, a plan pays no more than mu N = sum over h of mu_h N_h, so the length of its path plus
@@ -18,10 +18,9 @@ avoided. A reward for every stage, less the reward of the fewest, is such a pric
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.network.rows import Family, Rows
+from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.network.rows import Rows
 
-TOLERANCE = 1e-10
-"""Relative error allowed for sums of a few hundred double-precision terms, far more than they make."""
 STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Prices of a stage to try, in round trips of an average stage."""
 
@@ -32,17 +31,17 @@ def arc_prices(rows: Rows, prices: Floats) -> Floats:
     Parameters
     ----------
     prices
-        Of a host of each class, and of a stage, non-negative, shape (server classes + 1,).
+        Price of a host of each class, and reward of a stage, non-negative, shape (server classes + 1,).
     """
-    arcs, host_prices = rows.network.arcs, prices[:-1]
+    arcs = rows.network.arcs
     price = np.where(arcs.is_stage, -prices[-1], 0.0)
     opening = arcs.opened_hosts > 0
-    price[opening] = host_prices[arcs.opened_class[opening]] * arcs.opened_hosts[opening]
+    price[opening] = prices[:-1][arcs.opened_class[opening]] * arcs.opened_hosts[opening]
     return price
 
 
 def lowest_times(rows: Rows, prices: Floats, usable: Bools) -> Floats:
-    """For every arc, a bound on all plans that use it and otherwise usable arcs only, rounded down.
+    """For every arc, a bound on all plans that use it and otherwise only usable arcs, rounded down.
 
     Parameters
     ----------
@@ -58,12 +57,14 @@ def lowest_times(rows: Rows, prices: Floats, usable: Bools) -> Floats:
     """
     network, graph = rows.network, rows.network.graph
     price = np.where(usable, arc_prices(rows, prices), np.inf)
+    # budget = mu N less the reward of the fewest stages; the price of the whole path is in every sum below.
     budget = float(prices @ network.limits)
-    length = rows.round_trip + price
-    to, forward_to = (graph.from_source(cost)[graph.tail] for cost in (length, rows.forward + price))
+    length, forward = rows.round_trip + price, rows.forward + price
+    forward_from_source = graph.from_source(forward)
+    to, forward_to = graph.from_source(length)[graph.tail], forward_from_source[graph.tail]
     on = graph.to_sink(length)[graph.head] + length
     hosts_on = graph.to_sink(price)[graph.head] + price
-    families = {family.name: family for family in rows.families}
+    costs_s = rows.costs_s
     lowest = to + on
     for name, way in (
         ("busy", to + hosts_on),
@@ -71,23 +72,21 @@ def lowest_times(rows: Rows, prices: Floats, usable: Bools) -> Floats:
         ("sync", forward_to + hosts_on),
         ("drain", forward_to + on),
     ):
-        if name in families:
-            np.maximum(lowest, np.where(network.arcs.is_stage, way + cover_of(families[name]), -np.inf), out=lowest)
-    if "link" in families:
-        np.maximum(lowest, to + on + starting_of(families["link"]), out=lowest)
-    if "flush forward" in families:
-        halves = cover_of(families["flush forward"]) + cover_of(families["flush backward"])
-        np.maximum(lowest, to + on + halves, out=lowest)
+        if name in costs_s:
+            np.maximum(lowest, np.where(network.arcs.is_stage, way + costs_s[name], -np.inf), out=lowest)
+    if "link" in costs_s:
+        np.maximum(lowest, to + on + costs_s["link"], out=lowest)
+    if "flush forward" in costs_s:
+        np.maximum(lowest, to + on + (costs_s["flush forward"] + costs_s["flush backward"]), out=lowest)
     if rows.queues is not None:
         queues = rows.queues
-        forward = rows.forward + price
-        in_line = graph.from_restarts(forward, queues.queued_s, queues.restarts, graph.from_source(forward))[graph.tail]
-        # Unreachable and not in line make nan, which fmax passes over.
+        queued = graph.from_restarts(forward, queues.queued_s, queues.restarts, forward_from_source)[graph.tail]
+        # An unreachable arc that does not queue makes inf - inf = nan, which fmax passes over.
         with np.errstate(invalid="ignore"):
-            np.fmax(lowest, in_line + hosts_on + queues.after_busy_s, out=lowest)
-            np.fmax(lowest, in_line + on + queues.after_drain_s, out=lowest)
+            np.fmax(lowest, queued + hosts_on + queues.after_busy_s, out=lowest)
+            np.fmax(lowest, queued + on + queues.after_drain_s, out=lowest)
     finite = np.isfinite(lowest)
-    lowest[finite] -= budget + TOLERANCE * (np.abs(lowest[finite]) + float(prices @ np.abs(network.limits)))
+    lowest[finite] -= budget + PATH_SUM * (np.abs(lowest[finite]) + float(prices @ np.abs(network.limits)))
     return lowest
 
 
@@ -102,13 +101,12 @@ def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, I
     Parameters
     ----------
     rows
-        Of a network without positions.
+        Rows of a network without positions.
     """
     network, graph = rows.network, rows.network.graph
-    price = arc_prices(rows, prices)
-    length, stages = rows.round_trip + price, network.arcs.is_stage.astype(float)
+    length, stages = rows.round_trip + arc_prices(rows, prices), network.arcs.is_stage.astype(float)
     budget = limit_s - _bottleneck_floor(rows) + float(prices @ network.limits)
-    budget += TOLERANCE * (abs(budget) + limit_s)
+    budget += PATH_SUM * (abs(budget) + limit_s)
     fewest, most = network.stages_to_come()
     spare = budget - graph.from_source(length)
     scale = float(graph.to_sink(rows.round_trip)[0]) / max(1, int(fewest[0]))
@@ -116,8 +114,9 @@ def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, I
         sigma = share * scale
         if not np.isfinite(spare).all() or sigma == 0:
             break
-        least = np.ceil((graph.to_sink(length + sigma * stages) - spare) / sigma - TOLERANCE)
-        largest = np.floor((spare - graph.to_sink(length - sigma * stages)) / sigma + TOLERANCE)
+        # on(+sigma) <= spare + sigma p  and  on(-sigma) <= spare - sigma p
+        least = np.ceil((graph.to_sink(length + sigma * stages) - spare) / sigma - PATH_SUM)
+        largest = np.floor((spare - graph.to_sink(length - sigma * stages)) / sigma + PATH_SUM)
         fewest = np.maximum(fewest, np.clip(least, 0, network.costs.max_stages).astype(np.int64))
         most = np.minimum(most, np.clip(largest, -1, network.costs.max_stages).astype(np.int64))
     return fewest, most
@@ -126,23 +125,11 @@ def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, I
 def _bottleneck_floor(rows: Rows) -> float:
     """Every plan has a stage whose fill row is at least the total and this."""
     arcs, num_layers = rows.network.arcs, rows.network.num_layers
-    fill = cover_of(next(family for family in rows.families if family.name == "fill"))
     least = np.full((num_layers, num_layers + 1), np.inf)
     stages = arcs.is_stage
-    np.minimum.at(least, (arcs.start[stages], arcs.stop[stages]), fill[stages])
+    np.minimum.at(least, (arcs.start[stages], arcs.stop[stages]), rows.costs_s["fill"][stages])
+    # least[i, j] becomes the least over stages that start at or before i and stop at or after j.
     least = np.minimum.accumulate(least, axis=0)
     least = np.minimum.accumulate(least[:, ::-1], axis=1)[:, ::-1]
     layers = np.arange(num_layers)
     return float(least[layers, layers + 1].max())
-
-
-def cover_of(family: Family) -> Floats:
-    """The cover of a family of layers."""
-    assert family.cover is not None
-    return family.cover
-
-
-def starting_of(family: Family) -> Floats:
-    """What arcs add where they start, in a family of boundaries."""
-    assert family.starting is not None
-    return family.starting

@@ -5,13 +5,12 @@ A path x (0/1 per arc) is a plan. Two prefixes over its arcs,
     E_l = sum of F + B + 2 c + g_0 over stages that end, and transfers that happen, at or before l,
     D_l = the same sum of F + c,
 
-the F of stages before the last and the c of activations being what their first half takes where the job may
-slice it (`Arcs.first_s`),
+make every family one pattern. (Where the job may slice micro-batches, the F of stages before the last and
+the c of activations are those of the first half: `Arcs.first_s`.) For a layer l, covered by exactly one
+stage, and for an inner boundary j,
 
-make every family one pattern. For a layer l, covered by exactly one stage, and for a boundary j,
-
-    row_l = e E_l + e' E_L + d D_l + d' D_L + sum of cover over the arcs that cover l,
-    row_j = e' E_L + d' D_L + sum of ending over arcs that stop at j + sum of starting over arcs that start at j.
+    row_l = e E_l + e' E_L + d D_l + d' D_L + sum of cost over the arcs that cover l,
+    row_j = e' E_L + d' D_L + sum of ending over arcs that stop at j + sum of cost over arcs that start at j.
 
 No big-M is needed: exactly one stage covers a layer. A row of a boundary that is not cut reduces
 to the end of its first micro-batch's round trip, which no plan beats either.
@@ -25,7 +24,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule, pair_loops
-from stagecut.planner.network.queues import Queues, build_queues
+from stagecut.planner.network.allreduce_queues import AllReduceQueues, build_queues
 from stagecut.planner.network.stage_network import StageNetwork
 
 SHARED_FAMILIES = ("busy", "fill", "sync")
@@ -36,6 +35,10 @@ class Family:
     """One family of rows: coefficients of the prefixes, and extra cost per arc."""
 
     name: str
+    cost_s: Floats
+    """Per arc, in the row of every layer it covers or, in a family of boundaries, of the one where it starts."""
+    ending_s: Floats | None = None
+    """Per arc, in the row of the boundary where it stops; None in a family of layers."""
     target: int = 0
     """0: the iteration time; 1 and 2: the forward and the backward half of a flush."""
     round_trip_before: int = 0
@@ -46,39 +49,39 @@ class Family:
     """Coefficient of D_l."""
     forward_total: int = 0
     """Coefficient of D_L."""
-    cover: Floats | None = None
-    """Per arc, in the rows of the layers it covers; None in a family of boundaries."""
-    ending: Floats | None = None
-    """Per arc, in the row of the boundary where it stops."""
-    starting: Floats | None = None
-    """Per arc, in the row of the boundary where it starts."""
 
     @property
     def of_layers(self) -> bool:
         """Whether the rows belong to layers (else to inner boundaries)."""
-        return self.cover is not None
+        return self.ending_s is None
+
+    def indices(self, num_layers: int) -> slice:
+        """The layers, or the inner boundaries, that have a row."""
+        return slice(0, num_layers) if self.of_layers else slice(1, num_layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """All families over one network.
-
-    Rows of a family are indexed 0 .. L; a layer family uses 0 .. L - 1, a boundary family 1 .. L - 1.
-    """
+    """All families over one network. Rows of a family are indexed 0 .. L; see :meth:`Family.indices`."""
 
     network: StageNetwork
     round_trip: Floats
-    """Share of each arc in E, shape (A,)."""
+    """Share of each arc in E, in seconds, shape (A,)."""
     forward: Floats
-    """Share of each arc in D, shape (A,)."""
+    """Share of each arc in D, in seconds, shape (A,)."""
     families: tuple[Family, ...]
-    queues: Queues | None = None
-    """All-reduces in line; known to labels only."""
+    queues: AllReduceQueues | None = None
+    """All-reduces that queue; only labels and arc fixing use them."""
 
     @property
     def num_targets(self) -> int:
-        """1, or 3 where forward and backward are bounded apart."""
+        """1, or 3 where forward and backward are bounded separately."""
         return 1 + max((family.target for family in self.families), default=0)
+
+    @property
+    def costs_s(self) -> dict[str, Floats]:
+        """`cost_s` of every family by name."""
+        return {family.name: family.cost_s for family in self.families}
 
     def arc_costs(self, multipliers: Floats) -> Floats:
         """Cost of every arc when each row is charged with its multiplier, shape (A,).
@@ -93,50 +96,47 @@ class Rows:
         for family, weights in zip(self.families, multipliers, strict=True):
             if not weights.any():
                 continue
+            # An arc that stops at j counts in E_l, and so in row l, for every l >= j.
             before_index = np.concatenate(([0.0], np.cumsum(weights)))
             total = before_index[-1]
-            at_or_after = total - before_index
-            reach = at_or_after[arcs.stop]
+            reach = (total - before_index)[arcs.stop]
             cost += self.round_trip * (family.round_trip_before * reach + family.round_trip_total * total)
             cost += self.forward * (family.forward_before * reach + family.forward_total * total)
-            if family.cover is not None:
-                cost += family.cover * (before_index[arcs.stop] - before_index[arcs.start])
-            if family.ending is not None:
-                cost += family.ending * weights[arcs.stop]
-            if family.starting is not None:
-                cost += family.starting * weights[arcs.start]
+            if family.ending_s is None:
+                cost += family.cost_s * (before_index[arcs.stop] - before_index[arcs.start])
+            else:
+                cost += family.ending_s * weights[arcs.stop]
+                cost += family.cost_s * weights[arcs.start]
         return cost
 
     def value(self, path: Ints) -> float:
         """Largest row of a path: the lower bound on that plan's iteration time; infinite for no path."""
-        arcs = self.network.arcs
+        arcs, num_layers = self.network.arcs, self.network.num_layers
         halves = np.full(self.num_targets, -np.inf)
-        size = self.network.num_layers + 1
         if len(path) == 0:
             return math.inf
         for family in self.families:
-            rows = np.zeros(size)
+            rows = np.zeros(num_layers + 1)
             for arc in path:
                 start, stop = arcs.start[arc], arcs.stop[arc]
                 round_trip, forward = self.round_trip[arc], self.forward[arc]
                 rows += family.round_trip_total * round_trip + family.forward_total * forward
                 rows[stop:] += family.round_trip_before * round_trip + family.forward_before * forward
-                if family.cover is not None:
-                    rows[start:stop] += family.cover[arc]
-                if family.ending is not None:
-                    rows[stop] += family.ending[arc]
-                if family.starting is not None:
-                    rows[start] += family.starting[arc]
-            used = slice(0, size - 1) if family.of_layers else slice(1, size - 1)
-            halves[family.target] = max(halves[family.target], rows[used].max(initial=-np.inf))
+                if family.ending_s is None:
+                    rows[start:stop] += family.cost_s[arc]
+                else:
+                    rows[stop] += family.ending_s[arc]
+                    rows[start] += family.cost_s[arc]
+            largest = rows[family.indices(num_layers)].max(initial=-np.inf)
+            halves[family.target] = max(halves[family.target], largest)
         return float(max(halves[0], halves[1:].sum() if len(halves) > 1 else -np.inf))
 
     def with_floor(self, bottleneck_s: float) -> "Rows":
         """The rows of plans whose slowest stage adds at least that much to the total: all their fill rows do."""
         stages = self.network.arcs.is_stage
         families = tuple(
-            replace(family, cover=np.where(stages, np.maximum(family.cover, bottleneck_s), 0.0))
-            if family.name == "fill" and family.cover is not None
+            replace(family, cost_s=np.where(stages, np.maximum(family.cost_s, bottleneck_s), 0.0))
+            if family.name == "fill"
             else family
             for family in self.families
         )
@@ -145,23 +145,22 @@ class Rows:
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":
         """The rows over a network that holds the `kept` arcs of this one."""
         queues = None if self.queues is None else self.queues.take(kept)
-        return replace(self._mapped(network, lambda values: values[kept]), queues=queues)
+        return replace(self._mapped(lambda values: values[kept]), network=network, queues=queues)
 
     def scaled(self, factor: float) -> "Rows":
-        """All times multiplied by `factor`."""
-        return self._mapped(self.network, lambda values: values * factor)
+        """All times multiplied by `factor`, without queues."""
+        return replace(self._mapped(lambda values: values * factor), queues=None)
 
-    def _mapped(self, network: StageNetwork, change: Callable[[Floats], Floats]) -> "Rows":
-        def of(values: Floats | None) -> Floats | None:
-            return None if values is None else change(values)
-
+    def _mapped(self, change: Callable[[Floats], Floats]) -> "Rows":
         families = tuple(
-            replace(family, cover=of(family.cover), ending=of(family.ending), starting=of(family.starting))
+            replace(
+                family,
+                cost_s=change(family.cost_s),
+                ending_s=None if family.ending_s is None else change(family.ending_s),
+            )
             for family in self.families
         )
-        return Rows(
-            network=network, round_trip=change(self.round_trip), forward=change(self.forward), families=families
-        )
+        return replace(self, round_trip=change(self.round_trip), forward=change(self.forward), families=families)
 
 
 def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
@@ -174,13 +173,12 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
     work_s = arcs.forward_s + arcs.backward_s
     later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (arcs.largest_depth - 1) * arcs.forward_s, 0.0)
     families = [
-        Family(name="busy", round_trip_before=1, cover=micro_batches * work_s + first_tail_s),
-        Family(name="fill", round_trip_total=1, cover=later_s),
-        Family(name="sync", forward_before=1, cover=micro_batches * work_s + arcs.tail_s),
+        Family(name="busy", round_trip_before=1, cost_s=micro_batches * work_s + first_tail_s),
+        Family(name="fill", round_trip_total=1, cost_s=later_s),
+        Family(name="sync", forward_before=1, cost_s=micro_batches * work_s + arcs.tail_s),
     ]
     if not shared_only:
-        families.append(_drain(arcs.tail_s - first_tail_s + later_s))
-        families.append(_link(network))
+        families += [_drain(arcs.tail_s - first_tail_s + later_s), _link(network)]
         if network.variant.schedule is Schedule.GPIPE:
             families.extend(_flush(network))
         elif network.has_positions:
@@ -194,14 +192,15 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
     )
 
 
-def _drain(cover: Floats) -> Family:
-    """Total - PB_s = D_l + (E_L - E_l) - (F + B of the stage itself is counted by neither prefix)."""
-    return Family(name="drain", forward_before=1, round_trip_before=-1, round_trip_total=1, cover=cover)
+def _drain(cost_s: Floats) -> Family:
+    """D_l + (E_L - E_l) + cost; neither prefix counts the F + B of the stage itself."""
+    return Family(name="drain", forward_before=1, round_trip_before=-1, round_trip_total=1, cost_s=cost_s)
 
 
 def _link(network: StageNetwork) -> Family:
-    extra = (network.variant.num_microbatches - 1) * network.arcs.transfer_s
-    return Family(name="link", round_trip_total=1, starting=extra, ending=np.zeros_like(extra))
+    """E_L + (M - 1) c of the transfer."""
+    extra_s = (network.variant.num_microbatches - 1) * network.arcs.transfer_s
+    return Family(name="link", round_trip_total=1, cost_s=extra_s, ending_s=np.zeros_like(extra_s))
 
 
 def _pair(network: StageNetwork) -> Family:
@@ -211,27 +210,28 @@ def _pair(network: StageNetwork) -> Family:
     work_s = arcs.forward_s + arcs.backward_s
     per_loop, loops = pair_loops(depth, network.depths[np.maximum(arcs.position - 1, 0)], micro_batches)
     left = micro_batches - per_loop * loops
-    as_earlier = loops * work_s + (left - 1) * arcs.backward_s + np.maximum(0, left - depth) * arcs.forward_s
+    as_earlier_s = loops * work_s + (left - 1) * arcs.backward_s + np.maximum(0, left - depth) * arcs.forward_s
     _, loops_before = pair_loops(network.depths[arcs.position + 1], depth, micro_batches)
-    as_later = loops_before * (work_s + 2 * arcs.transfer_s)
+    as_later_s = loops_before * (work_s + 2 * arcs.transfer_s)
     return Family(
         name="pair",
         round_trip_total=1,
-        ending=np.where(arcs.is_stage & (arcs.position > 1), as_earlier, 0.0),
-        starting=np.where(arcs.start > 0, as_later, 0.0),
+        cost_s=np.where(arcs.start > 0, as_later_s, 0.0),
+        ending_s=np.where(arcs.is_stage & (arcs.position > 1), as_earlier_s, 0.0),
     )
 
 
 def _flush(network: StageNetwork) -> list[Family]:
     """T >= forward half + backward half, each its own total + (M - 1) x its slowest stage or link."""
     arcs, more = network.arcs, network.variant.num_microbatches - 1
-    crossing = more * arcs.transfer_s
-    none = np.zeros_like(crossing)
+    link_s, none = more * arcs.transfer_s, np.zeros(len(arcs))
+    forward = Family(name="flush forward", target=1, forward_total=1, cost_s=more * arcs.forward_s)
+    backward = Family(
+        name="flush backward", target=2, round_trip_total=1, forward_total=-1, cost_s=more * arcs.backward_s
+    )
     return [
-        Family(name="flush forward", target=1, forward_total=1, cover=more * arcs.forward_s),
-        Family(name="flush forward link", target=1, forward_total=1, starting=crossing, ending=none),
-        Family(name="flush backward", target=2, round_trip_total=1, forward_total=-1, cover=more * arcs.backward_s),
-        Family(
-            name="flush backward link", target=2, round_trip_total=1, forward_total=-1, starting=crossing, ending=none
-        ),
+        forward,
+        replace(forward, name="flush forward link", cost_s=link_s, ending_s=none),
+        backward,
+        replace(backward, name="flush backward link", cost_s=link_s, ending_s=none),
     ]

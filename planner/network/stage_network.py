@@ -5,27 +5,26 @@ number of stages still to come. Stage arcs lead from an entry at j to an exit at
 arcs from an exit to an entry at the same j, and may open hosts. A path from source to sink that
 opens no more hosts of a class than there are is a plan, and every plan of the search space is one.
 
-Without positions the network is many times smaller. An arc then has the range of positions, and so
-of warm-up depths, that paths through it may give it, and the costs of the smallest: paths cost no
-more than their plans. What is ruled out there need not be built with positions.
+Without positions the network is many times smaller. An arc then has a range of positions, and so of
+warm-up depths, and the costs of the smallest depth: paths cost no more than their plans. What is
+ruled out there need not be built with positions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import half_transfer_s
 from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs, transfer_arcs
+from stagecut.planner.network.fitted_stages import fit_arcs, quick_intervals
 from stagecut.planner.network.graph import LayeredGraph
-from stagecut.planner.network.intervals import fit_arcs, quick_intervals
-from stagecut.planner.network.places import Places, build_places
+from stagecut.planner.network.host_states import HostStates, build_host_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,24 +33,24 @@ class StageNetwork:
 
     variant: Variant
     costs: CostModel
-    """Of the variant's share."""
+    """Cost model of the variant's share."""
     num_layers: int
     depths: Ints
     """Warm-up depth by position, shape (max_stages + 2,); entry 0 is unused."""
-    places: Places
+    host_states: HostStates
     arcs: Arcs
     graph: LayeredGraph
     has_positions: bool
     lengths: tuple[int, int]
-    """Fewest and most stages of the plans that are meant."""
+    """Fewest and most stages of the plans considered."""
 
     @property
     def cluster(self) -> Cluster:
-        """What one pipeline has."""
+        """The part of the cluster that one pipeline has."""
         return self.costs.cluster
 
     def restricted(self, chosen: Bools) -> tuple["StageNetwork", Ints]:
-        """The same network with the chosen arcs only, less those then on no path, and which arcs are kept."""
+        """The network of the chosen arcs, less those then on no path, and which arcs are kept."""
         graph = self.graph.restricted(chosen)
         kept = np.flatnonzero(chosen)
         alive = np.isfinite(graph.through(np.zeros(len(kept))))
@@ -59,10 +58,6 @@ class StageNetwork:
             kept, graph = kept[alive], graph.restricted(alive)
         arcs = replace(self.arcs.take(kept), tail=graph.tail, head=graph.head)
         return replace(self, arcs=arcs, graph=graph), kept
-
-    def placement(self, arc: int) -> Placement:
-        """Where the stage of a stage arc runs."""
-        return self.places.options[int(self.arcs.option[arc])].placement
 
     def stages_to_come(self) -> tuple[Ints, Ints]:
         """Fewest and most stages on the way from each node to the sink, shape (nodes,)."""
@@ -76,17 +71,17 @@ class StageNetwork:
 
     @property
     def limits(self) -> Floats:
-        """Hosts there are of each class, and minus the fewest stages: what paths use is at most that."""
+        """Number of hosts of each class, and minus the fewest stages: what a path may use at most."""
         counts = [server.count for server in self.cluster.servers]
         return np.array([*counts, -self.lengths[0]], dtype=float)
 
     def of_lengths(self, shortest: int, longest: int) -> "StageNetwork":
-        """The same network, meant for plans of so many stages only."""
+        """The same network, for plans of that many stages only."""
         return replace(self, lengths=(shortest, longest))
 
 
 ARC_BYTES = 600
-"""Held at most for every arc while a network is built: measured as 480 to 570."""
+"""Upper limit of the memory per arc while a network is built: measured as 480 to 570."""
 
 
 def build_network(
@@ -97,30 +92,35 @@ def build_network(
     Raises
     ------
     MemoryError
-        If it takes more than `room_bytes` to build, before any of that is taken.
+        If building it would take more than `room_bytes`; raised before any of that is allocated.
     """
     costs = costs.of(variant.share)
-    places = build_places(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
+    states = build_host_states(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
     numbering = _Numbering(
-        num_layers=costs.problem.model.num_layers, num_exits=len(places.exits), num_entries=len(places.entries)
+        num_layers=costs.problem.model.num_layers, num_exits=len(states.exits), num_entries=len(states.entries)
     )
-    placements = dict.fromkeys(option.placement for option in places.options)
-    intervals = {place: quick_intervals(costs, variant, place, longest_s=longest_s) for place in placements}
-    if ARC_BYTES * sum(len(intervals[option.placement][0]) for option in places.options) > room_bytes:
+    placements = [option.placement for option in states.options]
+    intervals = {
+        placement: quick_intervals(costs, variant, placement, longest_s=longest_s)
+        for placement in dict.fromkeys(placements)
+    }
+    of_options = [intervals[placement] for placement in placements]
+    if ARC_BYTES * sum(len(start) for start, _ in of_options) > room_bytes:
         raise MemoryError
-    arcs = join_arcs([*_stages(places, numbering, intervals), *_transfers(costs, variant, places, numbering)])
+    arcs = join_arcs([*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)])
     network = StageNetwork(
         variant=variant,
         costs=costs,
         num_layers=numbering.num_layers,
         depths=depths_by_position(variant, costs.max_stages),
-        places=places,
+        host_states=states,
         arcs=arcs,
         graph=LayeredGraph(tail=arcs.tail, head=arcs.head, level=numbering.levels()),
         has_positions=False,
         lengths=(1, costs.max_stages),
     )
     network, _ = network.restricted(np.ones(len(arcs), dtype=bool))
+    # The depths of the first round leave out stages, which narrows the depths of the second.
     for _ in range(2):
         network, _ = with_depths(network, network.stages_to_come(), longest_s=longest_s)
     return network
@@ -131,12 +131,12 @@ Ranges = tuple[Ints, Ints]
 
 
 def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> tuple[StageNetwork, Ints]:
-    """The network without positions with the warm-up depths that the ranges leave, and the costs of the smallest.
+    """The network without positions, restricted to the warm-up depths that the ranges allow.
 
     Returns
     -------
     network, kept
-        Without the stages that do not fit then, and which arcs are kept.
+        The network without the stages that no longer fit, and which arcs are kept.
     """
     if len(network.arcs) == 0:
         return network, np.empty(0, dtype=np.int64)
@@ -146,24 +146,24 @@ def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> t
         least_depth=network.depths[np.clip(low, 0, network.costs.max_stages)],
         largest_depth=network.depths[np.clip(high, 0, network.costs.max_stages)],
     )
-    placements = [option.placement for option in network.places.options]
+    placements = [option.placement for option in network.host_states.options]
     ranged, kept = fit_arcs(network.costs, network.variant, placements, ranged, longest_s=longest_s)
     return replace(network, arcs=ranged).restricted(kept & (low <= high))
 
 
 def num_with_positions(network: StageNetwork, ranges: Ranges) -> int:
-    """Arcs that the network would have with positions, memory aside."""
+    """Number of arcs that the network would have with positions, memory aside."""
     low, high = _arc_ranges(network, ranges)
     return int(np.maximum(0, high - low + 1).sum())
 
 
 def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longest_s: float = np.inf) -> StageNetwork:
-    """The same plans with every node once for each number of stages to come.
+    """The same plans, with a copy of every node for each number of stages to come.
 
     Parameters
     ----------
     ranges
-        Numbers of stages to come that matter; all by default.
+        Numbers of stages to come that are considered; all by default.
     """
     if len(network.arcs) == 0:
         return replace(network, has_positions=True)
@@ -173,6 +173,7 @@ def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longe
     copies = np.maximum(0, high - low + 1)
     chosen = np.repeat(np.arange(len(arcs)), copies)
     position = low[chosen] + np.arange(len(chosen)) - np.repeat(np.cumsum(copies) - copies, copies)
+    # Node v becomes nodes first[v], first[v] + 1, ... for fewest[v], fewest[v] + 1, ... stages to come; the source one.
     fewest, most = ranges[0].copy(), ranges[1].copy()
     fewest[0] = most[0] = 0
     widths = np.maximum(0, most - fewest) + 1
@@ -187,7 +188,7 @@ def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longe
         least_depth=depth,
         largest_depth=depth,
     )
-    placements = [option.placement for option in network.places.options]
+    placements = [option.placement for option in network.host_states.options]
     expanded, kept = fit_arcs(network.costs, network.variant, placements, expanded, longest_s=longest_s)
     whole = replace(
         network,
@@ -240,10 +241,9 @@ class _Numbering:
         return np.concatenate(([0], inner, [2 * self.num_layers + 1]))
 
 
-def _stages(places: Places, numbering: _Numbering, intervals: Mapping[Placement, tuple[Ints, Ints]]) -> Iterator[Arcs]:
-    """Per option, every stage that is short enough; costs and depths are still to be filled in."""
-    for index, option in enumerate(places.options):
-        start, stop = intervals[option.placement]
+def _stages(states: HostStates, numbering: _Numbering, intervals: list[tuple[Ints, Ints]]) -> Iterator[Arcs]:
+    """Per option, every stage that is short enough, without its costs and depths."""
+    for index, (option, (start, stop)) in enumerate(zip(states.options, intervals, strict=True)):
         yield replace(
             arcs_over(start, stop),
             tail=numbering.entries(start, option.entry),
@@ -252,12 +252,12 @@ def _stages(places: Places, numbering: _Numbering, intervals: Mapping[Placement,
         )
 
 
-def _transfers(costs: CostModel, variant: Variant, places: Places, numbering: _Numbering) -> Iterator[Arcs]:
+def _transfers(costs: CostModel, variant: Variant, states: HostStates, numbering: _Numbering) -> Iterator[Arcs]:
     """Per crossing, a transfer at every inner boundary; from the source, the opening of the first hosts."""
     boundary_bytes = costs.problem.model.boundary_bytes()
     may_slice = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
-    for crossing in places.crossings:
-        entry = places.entries[crossing.entry]
+    for crossing in states.crossings:
+        entry = states.entries[crossing.entry]
         if crossing.exit is None or crossing.link is None:
             at = tail = np.zeros(1, dtype=np.int64)
             transfer_s = first_s = np.zeros(1)

@@ -63,10 +63,9 @@ def test_no_arc_of_a_plan_below_the_limit_is_impossible(problem, seed):
         assume(bounds)
         rows, limit_s = build_rows(chosen), random.choice(list(bounds.values())) * SLACK
         decision = Decision(rows)
-        path = decision.path_below(limit_s)
-        possible = decision.possible
-        floored = rows.with_floor(decision.bottleneck_floor(limit_s, 0.0, decision.bottleneck_of(path)))
+        found = decision.path_below(limit_s)
+        floored = rows.with_floor(decision.bottleneck_floor(limit_s, 0.0, decision.bottleneck_of(found.path)))
         for plan, arcs in paths_by_plan(chosen).items():
             if bounds[plan] <= limit_s:
-                assert possible[arcs].all()
+                assert found.possible[arcs].all()
                 assert floored.value(arcs) <= bounds[plan] * SLACK

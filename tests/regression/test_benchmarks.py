@@ -22,7 +22,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.result import HistoryPoint, Result, Status
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import Block, assemble
+from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.solvers.registry import SOLVERS, run
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -103,10 +103,10 @@ def test_answers_come_back_from_json(qualities):
 
 
 def test_steps_and_sizes_of_the_smoke_spec_come_from_its_counts(speeds):
-    """A network that is built has arcs, and the sieve leaves no more."""
+    """A network that is built has arcs, and arc fixing leaves no more."""
     found = solver_steps.tables(speeds)
-    built, sieved = (int(_cells(found["sizes"], row=row)[1].replace(",", "")) for row in (1, 2))
-    assert 0 <= sieved <= built
+    built, fixed = (int(_cells(found["sizes"], row=row)[1].replace(",", "")) for row in (1, 2))
+    assert 0 <= fixed <= built
     assert built > 0
     assert _cells(found["threads"], row=0)[-1] == "yes"
     assert _cells(found["seconds"], row=0)[0] == "greedy"
@@ -215,7 +215,7 @@ def test_whole_blocks_take_as_long_as_their_parts():
     for problem, cut in ((blocks, 3), (parts, 5)):
         costs, device = CostModel(problem), Placement(server_class=0, island=0)
         layout = tuple(
-            Block(stop=stop, placement=device, opens=stop == cut) for stop in (cut, problem.model.num_layers)
+            PlacedStage(stop=stop, placement=device, opens=stop == cut) for stop in (cut, problem.model.num_layers)
         )
         plan = assemble(costs, problem.variants[0], layout)
         numbers = costs.plan(plan)

@@ -5,14 +5,14 @@ import click
 from stagecut.planner.core.job import Job
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.share import cluster_share
-from stagecut.planner.network.places import build_places
+from stagecut.planner.network.host_states import build_host_states
 from stagecut.planner.report.labels import count_label, share_label
 
 
 def num_groups(problem: Problem, variant: Variant) -> int:
     """Device groups that a stage may have, alike ones counted once."""
     own = cluster_share(problem.cluster, variant.share)
-    places = build_places(problem, own, micro_batch=variant.micro_batch)
+    places = build_host_states(problem, own, micro_batch=variant.micro_batch)
     return len({option.placement for option in places.options})
 
 

@@ -11,9 +11,9 @@ from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.counted_paths import CountedPaths, Criteria
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.rows import Rows, build_rows
+from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
-from stagecut.planner.solvers.exact.stage_program import path_of, stage_program
+from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.search.highs import Outcome, solve_integer
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
@@ -73,8 +73,9 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
         return None
     rows = replace(build_rows(network, shared_only=True), families=())
     if CountedPaths.fit(network):
-        path = CountedPaths(network).cheapest(_no_limits(rows), np.ones(len(network.arcs), dtype=bool))
-        return None if path is None else decode_path(network, path)
+        criteria = Criteria.without_limits(rows.round_trip, rows.forward)
+        found = CountedPaths(network).cheapest(criteria, np.ones(len(network.arcs), dtype=bool))
+        return None if found is None else decode_path(network, found.path)
     program, _ = stage_program(rows, integer=True, missing_penalty=None)
     answer = solve_integer(
         program, time_limit_s=math.inf, stop=stop, on_solution=lambda columns: None, threads=1, seed=0, gap=math.inf
@@ -82,18 +83,3 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
     if answer.columns is None and answer.outcome is Outcome.STOPPED:
         raise UndecidedError
     return None if answer.columns is None else decode_path(network, path_of(network, answer.columns))
-
-
-def _no_limits(rows: Rows) -> Criteria:
-    unlimited = np.full(len(rows.network.arcs), np.inf)
-    return Criteria(
-        round_trip=rows.round_trip,
-        forward=rows.forward,
-        latest_round_trip=unlimited,
-        latest_forward=unlimited,
-        latest_end=unlimited,
-        latest_drain=unlimited,
-        loop=-unlimited,
-        latest_turn=unlimited,
-        latest_late=unlimited,
-    )

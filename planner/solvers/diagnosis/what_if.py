@@ -10,7 +10,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import is_share_of
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.network.layout import assemble, layout_of
+from stagecut.planner.network.arrangement import arrangement_of, assemble
 
 MORE_MEMORY = 1.1
 FASTER_LINKS = 2.0
@@ -64,7 +64,7 @@ def plan_in(what_if: Problem, problem: Problem, plan: Plan) -> Plan | None:
         return None
     if plan.chunks > 1:
         return None if faults(others, plan) else plan
-    return assemble(others.of(plan.share), plan.variant, layout_of(costs.of(plan.share), plan))
+    return assemble(others.of(plan.share), plan.variant, arrangement_of(costs.of(plan.share), plan))
 
 
 def with_one_more_server(cluster: Cluster, index: int) -> Cluster:

@@ -1,7 +1,7 @@
-"""Leaves out the arcs that no plan with all rows at or below T uses; often none is left, which is a proof.
+"""Arc fixing: leaves out the arcs that no plan with all rows at or below T uses; often none is left, a proof.
 
 Arcs left out make the ways through the others longer, and better prices of hosts can be found for
-what is left, so both are repeated while that pays.
+what remains, so both are repeated while that pays.
 """
 
 import numpy as np
@@ -13,39 +13,40 @@ from stagecut.planner.solvers.exact.host_prices import find_host_prices
 from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
-"""Share of the arcs that a round must leave out for another one to follow: less than this are left."""
+"""A round that leaves more than this share of the arcs is the last one."""
 COMPACT = 0.7
-"""Share of the arcs below which the others are taken out of the arrays at once."""
+"""Below this share of usable arcs the others are taken out of the arrays at once."""
 
 
-class Sieve:
-    """Remembers the prices of hosts from one question to the next."""
+class ArcFixing:
+    """Remembers the prices of hosts from one question to the next.
+
+    Attributes
+    ----------
+    prices
+        The latest prices of hosts and of a stage, shape (server classes + 1,).
+    """
 
     def __init__(self, num_classes: int, stop: StopCheck) -> None:
-        self._prices = np.zeros(num_classes + 1)
+        self.prices: Floats = np.zeros(num_classes + 1)
         self._stop = stop
 
-    @property
-    def prices(self) -> Floats:
-        """The latest prices of hosts and of a stage, shape (server classes + 1,)."""
-        return self._prices
-
-    def survivors(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
+    def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""
-        left = _Left(rows)
-        for prices in (self._prices, np.zeros_like(self._prices)):
+        left = _Remaining(rows)
+        for prices in (self.prices, np.zeros_like(self.prices)):
             left.leave_out(prices, limit_s)
         while left.count and not self._stop():
             before = left.count
-            self._prices = find_host_prices(left.rows, self._prices, usable=left.usable, stop=self._stop)
-            left.leave_out(self._prices, limit_s)
+            self.prices = find_host_prices(left.rows, self.prices, usable=left.usable, stop=self._stop)
+            left.leave_out(self.prices, limit_s)
             if left.count > WORTHWHILE * before:
                 break
         left.compact()
         return left.rows, left.kept
 
 
-class _Left:
+class _Remaining:
     """The arcs not ruled out so far: marked first, taken out of the arrays where that pays."""
 
     def __init__(self, rows: Rows) -> None:

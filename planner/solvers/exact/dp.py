@@ -1,6 +1,6 @@
-"""Dynamic programme over the stage network, exact for the shared rows (busy, fill and sync).
+"""Dynamic program over the stage network, exact for the shared rows (busy, fill and sync).
 
-The optimum of the rows by bisection over T; :mod:`planner.solvers.exact.decision` answers for each T.
+It finds the optimum of the rows by bisection over T; :mod:`planner.solvers.exact.decision` answers for each T.
 Labels are (node, hosts opened per class): exponential in the number of classes. Bisection without
 positions comes first: what it proves leaves few arcs to be built with positions.
 """
@@ -22,21 +22,21 @@ from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
-from stagecut.planner.solvers.exact.arc_fixing import Sieve
+from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.search.search import Search
 
 NARROW = 1e-3
-"""Relative width of the interval from which the best value is worth trying to beat outright."""
+"""Relative width of the interval below which beating the best value outright is tried."""
 FIRST_STEP, STEP_GROWTH = 4e-3, 4.0
-"""How far above what is proven without positions to look first, relative, and further each time."""
+"""How far above the bound without positions to look first, relative, and the factor to look further each time."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
     """Best plan of the shared rows over all variants; the value of its rows is the bound.
 
-    Where the labels would not fit in memory, or the budget ends, the bound is what was proven by then.
+    Where the labels do not fit in memory, or the budget ends, the bound is what was proven by then.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     if Schedule.INTERLEAVED in problem.job.schedules:
         raise UnsupportedError(
-            f"solver 'dp': its labels know no schedule {Schedule.INTERLEAVED}; leave that schedule out, or use 'milp'"
+            f"solver 'dp' does not support schedule {Schedule.INTERLEAVED}: leave that schedule out, or use 'milp'"
         )
     greedy.solve(problem, search)
     optimum = RowOptimum(search)
@@ -62,13 +62,13 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 def promising_first(problem: Problem, search: Search) -> list[Variant]:
-    """The variants, the one of the best plan known first: it makes the others easy to rule out."""
+    """The variants, that of the best plan known first: it makes the others easy to rule out."""
     best = None if search.best_plan is None else search.best_plan.variant
     return sorted(problem.variants, key=lambda variant: variant != best)
 
 
 class RowOptimum:
-    """Least value of the shared rows met so far, over the variants tried so far."""
+    """Least value of the shared rows found so far, over the variants tried so far."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -82,7 +82,7 @@ class RowOptimum:
         Returns
         -------
         float
-            No plan of the variant has smaller rows, save those found.
+            No plan of the variant has smaller rows, except those found.
         """
         bisection = _Bisection(self._search, self)
         with self._search.surviving(), suppress(TooManyLabelsError):
@@ -101,16 +101,16 @@ class _Bisection:
     Attributes
     ----------
     low_s
-        No plan of the variant has smaller rows, save those met.
+        No plan of the variant has smaller rows, except those found.
     """
 
     def __init__(self, search: Search, optimum: RowOptimum) -> None:
         self.low_s = 0.0
         self._search, self._optimum = search, optimum
-        self._sieve = Sieve(len(search.problem.cluster.servers), lambda: search.out_of_budget)
+        self._fixing = ArcFixing(len(search.problem.cluster.servers), lambda: search.out_of_budget)
 
     def run(self, variant: Variant) -> None:
-        """Raise `low_s` to the best value met, as far as budget and memory go.
+        """Raise `low_s` to the best value found, as far as budget and memory allow.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class _Bisection:
         network = build_network(
             self._search.costs, variant, longest_s=self._optimum.value_s, room_bytes=self._search.room_bytes
         )
-        rows, _ = self._sieve.survivors(build_rows(network, shared_only=True), self._optimum.value_s)
+        rows, _ = self._fixing.remaining(build_rows(network, shared_only=True), self._optimum.value_s)
         self._bisect_without_positions(rows)
         step_s = FIRST_STEP * self.low_s
         while self._may_improve:
@@ -135,7 +135,7 @@ class _Bisection:
         return self.low_s < self._optimum.value_s * (1 - EQUAL_TIMES) and not self._search.out_of_budget
 
     def _bisect_without_positions(self, rows: Rows) -> None:
-        """Halve the interval until it is narrow; where labels do not fit in memory, single arcs are the only proof."""
+        """Halve the interval until it is narrow; where labels do not fit in memory, only arc fixing proves anything."""
         high_s = self._optimum.value_s
         if math.isinf(high_s):
             high_s = rows.value(rows.network.graph.shortest_path(rows.round_trip))
@@ -149,7 +149,7 @@ class _Bisection:
                 high_s = min(middle_s, rows.value(path))
 
     def _bisect(self, rows: Rows, target_s: float) -> None:
-        """Ask at the upper end first, then halve the interval; near its end do both in turn."""
+        """Ask at the upper end first, then halve the interval; once it is narrow, do both in turn."""
         rows, outright = self._with_positions(rows, target_s), True
         while self.low_s < target_s and self._may_improve:
             high_s = min(target_s, self._optimum.value_s * (1 - EQUAL_TIMES))
@@ -163,17 +163,17 @@ class _Bisection:
 
     def _with_positions(self, rows: Rows, target_s: float) -> Rows:
         """The rows of plans below a target."""
-        rows, kept = self._sieve.survivors(rows, target_s)
+        rows, kept = self._fixing.remaining(rows, target_s)
         if len(kept) == 0:
             return rows
-        ranges = position_ranges(rows, self._sieve.prices, target_s)
+        ranges = position_ranges(rows, self._fixing.prices, target_s)
         network = with_positions(rows.network, ranges=ranges, longest_s=target_s)
         self._search.count("arcs with positions", len(network.arcs))
         return build_rows(network, shared_only=True)
 
     def _below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> tuple[Rows, Ints] | None:
-        """The rows over the arcs that plans below the limit may use, and a path over them, which is tried."""
-        rows, kept = self._sieve.survivors(rows, limit_s)
+        """The rows over the arcs that plans below the limit may use, and a path over them, which is simulated."""
+        rows, kept = self._fixing.remaining(rows, limit_s)
         if len(kept) == 0:
             return None
         path = self._path_below(rows, limit_s, must_fit=must_fit)
@@ -188,7 +188,8 @@ class _Bisection:
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
         self._search.count("decisions")
         if CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
-            return Decision(rows).path_below(limit_s)
+            found = Decision(rows).path_below(limit_s)
+            return None if found is None else found.path
         if must_fit:
             raise TooManyLabelsError
-        return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._sieve.prices))
+        return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))

@@ -1,10 +1,10 @@
-"""Prices of hosts that make the shortest way through a network long: a Lagrangian dual, by cutting planes.
+"""Prices of hosts that make the shortest path through a network long: a Lagrangian dual, by cutting planes.
 
     max over mu >= 0 of g(mu),   g(mu) = min over paths of (round trip + mu x hosts opened) - mu N,
 
-and alike for a fewest number of stages, the last of the prices, is concave and piecewise linear. Each
-shortest path found is a cut of a small linear program whose optimum says where to look next, half
-way from the best prices so far.
+with a reward for every stage as the last of the prices, is concave and piecewise linear. Each shortest
+path found is a cut of a small linear program; the next prices are half way from the best ones so far
+to its optimum.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from stagecut.planner.solvers.search.options import StopCheck
 
 MAX_ROUNDS = 12
 ENOUGH = 1e-3
-"""Relative gain still possible at which the search ends."""
+"""The search ends when the relative gain still possible is no more than this."""
 HIGHEST = 4.0
 """The highest price of a host, in shortest round trips without prices."""
 
@@ -34,9 +34,8 @@ def find_host_prices(rows: Rows, start: Floats, *, usable: Bools, stop: StopChec
     """
     limits = rows.network.limits
     lengths, slopes = [], []
-    best, best_value = start, -np.inf
+    prices, best, best_value = start, start, -np.inf
     length_s = np.where(usable, rows.round_trip, np.inf)
-    prices = start
     for _ in range(MAX_ROUNDS):
         path = rows.network.graph.shortest_path(length_s + arc_prices(rows, prices))
         if len(path) == 0:
@@ -56,7 +55,7 @@ def find_host_prices(rows: Rows, start: Floats, *, usable: Bools, stop: StopChec
 
 
 def _used(rows: Rows, path: Ints) -> Floats:
-    """Hosts that a path opens of each class, and minus its stages."""
+    """Number of hosts of each class that a path opens, and minus the number of its stages."""
     arcs = rows.network.arcs
     used = np.zeros(len(rows.network.limits))
     opening = path[arcs.opened_hosts[path] > 0]

@@ -1,37 +1,56 @@
-"""The mixed-integer program over the stage network, on the arcs that no bound rules out.
+"""The default solver: bound, branch, fix, solve a mixed-integer program, exclude.
 
 From the plan of `greedy`, always the variant (schedule, micro-batch size, share of the cluster) with
-the lowest bound next:
+the lowest bound next; the phases of its proof are the methods of :class:`VariantProof`, in order:
 
-1. build the stage network without positions, and sieve it: arcs that no plan below the limit uses
-   are left out, by labels with prices on hosts;
-2. raise the bound by labels that count hosts, divide the plans by their number of stages, give the
-   network positions where few enough arcs are left, and branch on stages;
-3. once a few thousand arcs are left, find multipliers on the bound rows and fix arcs by them;
-4. solve the MIP on the rest with HiGHS: either no plan's rows stay below the cutoff, or the best
-   such plan is simulated and excluded;
-5. go on until the bound of every variant meets the best simulated time within the gap asked for.
+1. **bound**: build the stage network without positions and fix arcs: those that no plan below the
+   limit uses are left out, with prices on hosts; then raise the bound by labels that count hosts;
+2. **branch**: on the number of stages, into networks with positions, and on stages;
+3. **fix**: once a few thousand arcs are left, find multipliers on the bound rows and fix arcs by them;
+4. **MIP** over the rest with HiGHS: either no plan's rows stay below the cutoff, or
+5. **exclude**: the best such plan is simulated and excluded from the next MIP.
 
-The limit is the best simulated time, less the gap, so each improvement makes all that follows easier.
+The limit is the best simulated time less the gap asked for, so every better plan makes all that
+follows easier. The search ends when the bound of every variant meets it.
 
-The mathematics: rows in :mod:`planner.simulator.bounds`, the sieve in :mod:`planner.network.pruning`,
+The mathematics: rows in :mod:`planner.simulator.bounds`, arc fixing in :mod:`planner.network.pruning`,
 labels in :mod:`planner.solvers.exact.decision`, multipliers in :mod:`planner.network.lagrangian`, the MIP in
-:mod:`planner.network.program`.
+:mod:`planner.solvers.exact.mixed_integer_program`.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
+from stagecut.planner.network.lagrangian import price, single_family
+from stagecut.planner.network.pruning import position_ranges
+from stagecut.planner.network.rows import Rows, build_rows
+from stagecut.planner.network.stage_network import build_network, num_with_positions, with_positions
+from stagecut.planner.solvers.exact import mip_rounds
+from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
+from stagecut.planner.solvers.exact.branch_and_bound import BranchAndBound
 from stagecut.planner.solvers.exact.dp import promising_first
-from stagecut.planner.solvers.exact.variant_proof import VariantProof
+from stagecut.planner.solvers.exact.mip_rounds import MipRounds, simulate_path
+from stagecut.planner.solvers.exact.multipliers import improve_multipliers
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
-Proof = VariantProof | InterleavedProof
+FIRST_SHARES = (0.9, 0.6)
+"""Shares of the limit to try to prove at the start."""
+LABEL_STEPS = 4
+"""Decisions and branchings of the labels in one step."""
+PRICED_ARCS = 3000
+"""With no more arcs than this multipliers are looked for; with more, labels branch."""
+LARGEST_NETWORK = 100_000
+"""Arcs with positions up to which the network is built to see how many are left."""
+MULTIPLIER_GAP = 2e-4
+"""How near the multipliers come to the linear relaxation, relative."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -49,7 +68,7 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result("milp", proves=True, exhausted=exhausted, row_bound_s=_row_bound(proofs))
 
 
-def _advance(search: Search, proofs: list[Proof]) -> None:
+def _advance(search: Search, proofs: list["Proof"]) -> None:
     """Take the next step of the weakest proof, until the bound is good enough or the budget is spent."""
     for proof in proofs:
         if not search.out_of_budget:
@@ -60,6 +79,161 @@ def _advance(search: Search, proofs: list[Proof]) -> None:
         if weakest.stalled or _enough(search, weakest):
             break
         weakest.advance()
+
+
+Phase = Callable[[], "Phase"]
+"""Takes one step of the proof of a variant; returns what comes next."""
+
+
+class VariantProof:
+    """The bound of one variant.
+
+    Attributes
+    ----------
+    bound_s
+        No plan of the variant is faster, except those already simulated.
+    row_bound_s
+        Least value of the rows over all plans of the variant, once solved to optimality.
+    stalled
+        Whether the last MIP ended without an answer; another try would end the same way.
+    """
+
+    def __init__(self, search: Search, variant: Variant) -> None:
+        self.variant = variant
+        self.bound_s = 0.0
+        self.row_bound_s: float | None = None
+        self.stalled = False
+        self._search = search
+        self._shared = search.options.rows is RowChoice.SHARED
+        self._fixing = ArcFixing(len(search.problem.cluster.servers), lambda: search.out_of_budget)
+        self._next: Phase = self._build
+
+    def advance(self) -> None:
+        """Take the next step, unless no plan of interest is left."""
+        if self._search.best_s == 0:
+            self.row_bound_s = 0.0
+        elif self._is_open:
+            self._next = self._next()
+        if not self._is_open:
+            self._next = self._build  # Never called again; the networks are freed.
+
+    @property
+    def row_floor_s(self) -> float:
+        """No plan of the variant has smaller rows."""
+        return self.bound_s if self.row_bound_s is None else self.row_bound_s
+
+    @property
+    def _is_open(self) -> bool:
+        return self._shared or self.bound_s < self._limit_s
+
+    @property
+    def _limit_s(self) -> float:
+        """Plans whose rows reach this are of no interest: they cannot open the gap again."""
+        search = self._search
+        return search.best_s * (1 + PATH_SUM if self._shared else 1 - search.options.gap)
+
+    def _build(self) -> Phase:
+        """The network without positions, what arc fixing leaves of it, and a first bound."""
+        search = self._search
+        with search.step("network"):
+            network = build_network(search.costs, self.variant, longest_s=search.best_s, room_bytes=search.room_bytes)
+            rows = build_rows(network, shared_only=self._shared)
+        search.count("arcs without positions", len(rows.network.arcs))
+        rows = self._fixed(rows, self._limit_s)
+        search.count("arcs without positions, after arc fixing", len(rows.network.arcs))
+        self._raise(self._first_bound(rows))
+        if self._shared:
+            return partial(self._add_positions, rows, None)
+        labels = BranchAndBound(search, rows, 0.0)
+        # A bound that rests on HiGHS cannot close such a gap.
+        needs_labels = search.options.gap < 10 * MIP_BOUND
+        return self._branch(labels, then=None if needs_labels else partial(self._add_positions, rows, labels))
+
+    def _first_bound(self, rows: Rows) -> float:
+        """A share of the limit that arc fixing alone proves: something to show, and an order for the variants."""
+        if len(rows.network.arcs) == 0:
+            return self._limit_s
+        for share in FIRST_SHARES if math.isfinite(self._limit_s) else ():
+            rows = self._fixed(rows, share * self._limit_s)
+            if len(rows.network.arcs) == 0:
+                return share * self._limit_s
+        return 0.0
+
+    def _branch(self, labels: BranchAndBound, *, then: Phase | None) -> Phase:
+        """Labels: bisection until only branching on stages is left, then that too while there are many arcs.
+
+        Parameters
+        ----------
+        then
+            What comes next once few arcs are left; None: labels go on to the end.
+        """
+
+        def step() -> Phase:
+            labels.raise_to(self._limit_s, may_split=labels.settled, max_steps=LABEL_STEPS)
+            self._raise(labels.bound_s)
+            return then if then is not None and labels.settled and labels.num_arcs <= PRICED_ARCS else step
+
+        return step
+
+    def _add_positions(self, coarse: Rows, labels: BranchAndBound | None) -> Phase:
+        """The network with positions, if it is small enough to be built."""
+        rows = self._fixed(coarse, self._limit_s)
+        if len(rows.network.arcs):
+            with self._search.step("positions"):
+                ranges = position_ranges(rows, self._fixing.prices, self._limit_s)
+                if self._shared or num_with_positions(rows.network, ranges) <= LARGEST_NETWORK:
+                    network = with_positions(rows.network, ranges=ranges, longest_s=self._search.best_s)
+                    rows = self._fixed(build_rows(network, shared_only=self._shared), self._limit_s)
+        if labels is not None and len(rows.network.arcs) > PRICED_ARCS:
+            return self._branch(labels, then=None)
+        return partial(self._fix, rows, labels)
+
+    def _fix(self, rows: Rows, labels: BranchAndBound | None) -> Phase:
+        """Leave out the arcs that good multipliers prove too slow."""
+        search = self._search
+        start = price(rows, single_family(rows, "fill"))
+        first = rows.network.graph.shortest_path(start.costs_s)
+        scale_s = min(search.best_s, rows.value(first)) or float(rows.round_trip.sum()) or 1.0
+        search.count("arcs before fixing", len(rows.network.arcs))
+        with search.step("multipliers"):
+            priced = improve_multipliers(
+                rows,
+                start,
+                scale_s=scale_s,
+                target_gap=MULTIPLIER_GAP,
+                cutoff_s=self._limit_s,
+                time_limit_s=search.seconds_left,
+                stop=lambda: search.out_of_budget,
+            )
+        simulate_path(search, rows.network, rows.network.graph.shortest_path(priced.costs_s))
+        network, kept = rows.network.restricted(priced.through_s < self._limit_s)
+        self._raise(priced.bound_s)
+        search.count("arcs after fixing", len(kept))
+        if labels is not None and len(kept) > mip_rounds.EASY_ARCS:
+            return self._branch(labels, then=None)
+        rounds = MipRounds(search, rows.restricted(network, kept), priced.taking(kept), scale_s)
+        return partial(self._solve, rounds, labels)
+
+    def _solve(self, rounds: MipRounds, labels: BranchAndBound | None) -> Phase:
+        """One MIP; its plan is excluded from the next."""
+        found = rounds.solve_next(self.bound_s, self._limit_s)
+        self.bound_s = max(self.bound_s, found.bound_s)
+        if self.row_bound_s is None:
+            self.row_bound_s = found.row_bound_s
+        if labels is not None and found.gives_up:
+            return self._branch(labels, then=None)
+        self.stalled = found.stopped
+        return partial(self._solve, rounds, labels)
+
+    def _fixed(self, rows: Rows, limit_s: float) -> Rows:
+        with self._search.step("arc fixing"):
+            return self._fixing.remaining(rows, limit_s)[0]
+
+    def _raise(self, bound_s: float) -> None:
+        self.bound_s = max(self.bound_s, min(self._limit_s, bound_s))
+
+
+Proof = VariantProof | InterleavedProof
 
 
 def _proof(search: Search, variant: Variant) -> Proof:

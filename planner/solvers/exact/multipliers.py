@@ -9,11 +9,11 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.lagrangian import Multipliers, Priced, price
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.exact.stage_program import stage_program
+from stagecut.planner.solvers.exact.mixed_integer_program import stage_program
 from stagecut.planner.solvers.search.highs import Outcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
-FIRST_ARCS, MORE_ARCS = 1500, 800
+FIRST_ARCS, MORE_ARCS, MAX_ROUNDS = 1500, 800, 30
 MISSING_PENALTY = 10.0
 """Price of a missing host in the relaxation, in iteration times: far above its worth."""
 
@@ -27,35 +27,32 @@ def improve_multipliers(
     cutoff_s: float,
     time_limit_s: float,
     stop: StopCheck,
-    max_rounds: int = 30,
 ) -> Priced:
     """Column generation on arcs from given multipliers.
 
     Parameters
     ----------
     target_gap
-        Stop when the bound is within this of the small program's value.
+        Stop when the bound is within this of the small program's value, relative.
     cutoff_s
         Stop when the bound reaches it.
 
     Returns
     -------
     Priced
-        The best bound met.
+        The best bound found.
     """
     best = start
     chosen = np.zeros(len(rows.network.arcs), dtype=bool)
     _add_cheapest(chosen, start.through_s, FIRST_ARCS)
-    for _ in range(max_rounds):
+    for _ in range(MAX_ROUNDS):
         if stop() or best.bound_s >= cutoff_s:
             break
         duals, value_s = _solve_small(rows, chosen, scale_s, time_limit_s, stop)
         if duals is None:
             break
         latest = price(rows, duals)
-        for candidate in (latest, price(rows, _blend(best.multipliers, duals, 0.5))):
-            if candidate.bound_s > best.bound_s:
-                best = candidate
+        best = max(best, latest, price(rows, _mean(best.multipliers, duals)), key=lambda priced: priced.bound_s)
         if value_s - best.bound_s <= target_gap * value_s:
             break
         added = _add_cheapest(chosen, latest.through_s, MORE_ARCS // 2)
@@ -82,8 +79,7 @@ def _multipliers(rows: Rows, duals: Floats, slices: list[slice], scale_s: float)
     num_layers = rows.network.num_layers
     of_rows = np.zeros((len(rows.families), num_layers + 1))
     for index, family in enumerate(rows.families):
-        used = slice(0, num_layers) if family.of_layers else slice(1, num_layers)
-        of_rows[index, used] = np.maximum(0.0, duals[slices[index]])
+        of_rows[index, family.indices(num_layers)] = np.maximum(0.0, duals[slices[index]])
     _normalise(of_rows, np.array([family.target for family in rows.families]))
     return Multipliers(of_rows=of_rows, of_hosts=np.maximum(0.0, -duals[slices[-1]]) * scale_s)
 
@@ -95,18 +91,15 @@ def _normalise(of_rows: Floats, targets: Ints) -> None:
         half = (sums[1] + sums[2]) / 2
         of_rows[targets == 1] *= half / sums[1]
         of_rows[targets == 2] *= half / sums[2]
-        sums[1] = half
     else:
+        half = 0.0
         of_rows[targets > 0] = 0.0
-        sums[1] = 0.0
-    total = sums[0] + sums[1]
-    of_rows /= total if total > 0 else 1.0
+    of_rows /= sums[0] + half or 1.0
 
 
-def _blend(old: Multipliers, new: Multipliers, weight: float) -> Multipliers:
+def _mean(one: Multipliers, other: Multipliers) -> Multipliers:
     return Multipliers(
-        of_rows=(1 - weight) * old.of_rows + weight * new.of_rows,
-        of_hosts=(1 - weight) * old.of_hosts + weight * new.of_hosts,
+        of_rows=0.5 * one.of_rows + 0.5 * other.of_rows, of_hosts=0.5 * one.of_hosts + 0.5 * other.of_hosts
     )
 
 

@@ -31,9 +31,8 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.groups import groups_in_host
-from stagecut.planner.network.layout import layout_of
-from stagecut.planner.network.seating import Seat, seat_stages
+from stagecut.planner.network.arrangement import arrangement_of
+from stagecut.planner.network.device_groups import PlacedGroup, name_devices, placements_in_host
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.local_search import seated_layout, simulated
 from stagecut.planner.solvers.heuristic.moves import Run, neighbouring_cuts, neighbouring_runs, runs_of, seats_of
@@ -89,7 +88,7 @@ class Annealer:
         self._tables = StageTables(search.costs)
         self._random = np.random.default_rng(search.options.seed)
         self._changes: tuple[SeatedStages | None, list[tuple[Run, ...]]] = (None, [])
-        self._times: dict[tuple[Variant, tuple[Seat, ...], tuple[int, ...]], float] = {}
+        self._times: dict[tuple[Variant, tuple[PlacedGroup, ...], tuple[int, ...]], float] = {}
 
     def starts(self) -> list[State]:
         """The plan known at the start, if any, and the best random plan of every variant, the fastest first."""
@@ -159,7 +158,7 @@ class Annealer:
         plan = self._search.best_plan
         if plan is None or plan.variant not in self._variants:
             return None
-        layout = layout_of(self._search.costs.of(plan.share), plan)
+        layout = arrangement_of(self._search.costs.of(plan.share), plan)
         seated, stops = seated_layout(self._tables, plan.variant, layout)
         return State(seated=seated, stops=stops, seconds=self._search.best_s)
 
@@ -185,15 +184,15 @@ class Annealer:
         run: Run = ()
         for island, group in enumerate(self._cluster(variant).servers[server_class].islands):
             where = {"server_class": server_class, "island": island, "free": group.count}
-            groups = list(groups_in_host(self._search.problem, **where, micro_batch=variant.micro_batch))
+            groups = list(placements_in_host(self._search.problem, **where, micro_batch=variant.micro_batch))
             if groups:
                 placement = groups[self._random.integers(len(groups))]
                 run += (placement,) * (group.count // placement.devices_per_host)
         return run
 
-    def _on_seats(self, variant: Variant, seats: tuple[Seat, ...]) -> State | None:
+    def _on_seats(self, variant: Variant, seats: tuple[PlacedGroup, ...]) -> State | None:
         """Layers balanced over device groups; None if hosts, devices, layers or memory do not suffice."""
-        if not 0 < len(seats) <= self._tables.num_layers or seat_stages(self._cluster(variant), seats) is None:
+        if not 0 < len(seats) <= self._tables.num_layers or name_devices(self._cluster(variant), seats) is None:
             return None
         seated = SeatedStages(self._tables, variant, seats)
         stops = balanced(seated)

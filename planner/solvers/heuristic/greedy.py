@@ -17,7 +17,7 @@ Nothing is random, and all limits are counts.
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.layout import layout_of
+from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.solvers.heuristic.interleaved_greedy import offer_interleaved
 from stagecut.planner.solvers.heuristic.local_search import move_layers, seated_layout, simulated
 from stagecut.planner.solvers.heuristic.regroup import regroup
@@ -55,7 +55,7 @@ def solve(problem: Problem, search: Search) -> Result:
             move_layers(search, sketch.seated, sketch.stops, start_s)
     best = search.best_plan
     if best is not None and best.schedule is not Schedule.INTERLEAVED:
-        layout = layout_of(search.costs.of(best.share), best)
+        layout = arrangement_of(search.costs.of(best.share), best)
         regroup(search, sketcher.tables, *seated_layout(sketcher.tables, best.variant, layout), search.best_s)
     offer_interleaved(search)
     return search.result("greedy", proves=False)

@@ -13,7 +13,7 @@ from stagecut.planner.core.cluster import Cluster, Link
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts, link_within_host
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
+from stagecut.planner.network.device_groups import placements_in_host, placements_on_hosts
 
 Counts = tuple[int, ...]
 """Hosts taken of every class."""
@@ -132,7 +132,7 @@ class _Builder:
     def add_whole_hosts(self, tail: int, head: int, server_class: int, num_hosts: int) -> None:
         """One stage on several hosts."""
         link = self._link_between_hosts(server_class, num_hosts)
-        for placement in groups_of_hosts(
+        for placement in placements_on_hosts(
             self._problem, self._cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=self._micro_batch
         ):
             size = placement.replicas * placement.tensor_parallel
@@ -155,7 +155,7 @@ class _Builder:
         key = (server_class, island, link)
         if key not in self._groups:
             free = self._cluster.servers[server_class].islands[island].count
-            placements = groups_in_host(
+            placements = placements_in_host(
                 self._problem, server_class=server_class, island=island, free=free, micro_batch=self._micro_batch
             )
             self._groups[key] = [(p.devices_per_host, self._taking(p, link)) for p in placements]

@@ -10,8 +10,8 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.network.layout import Layout, assemble
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import Arrangement, assemble
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
@@ -46,8 +46,8 @@ def descend(seated: SeatedStages, stops: Ints) -> tuple[Ints, float]:
 
 
 def improve(
-    search: Search, variant: Variant, layout: Layout, seconds: float, *, tables: StageTables | None = None
-) -> tuple[Layout, float]:
+    search: Search, variant: Variant, layout: Arrangement, seconds: float, *, tables: StageTables | None = None
+) -> tuple[Arrangement, float]:
     """Move layers between the stages of a layout: see :func:`move_layers`.
 
     Parameters
@@ -60,9 +60,9 @@ def improve(
     return seated.layout(stops), seconds
 
 
-def seated_layout(tables: StageTables, variant: Variant, layout: Layout) -> tuple[SeatedStages, Ints]:
+def seated_layout(tables: StageTables, variant: Variant, layout: Arrangement) -> tuple[SeatedStages, Ints]:
     """The seats of a layout and its cut, shape (S,)."""
-    seats = [Seat(placement=block.placement, opens=block.opens) for block in layout]
+    seats = [PlacedGroup(placement=block.placement, opens=block.opens) for block in layout]
     return SeatedStages(tables, variant, seats), np.array([block.stop for block in layout])
 
 

@@ -9,8 +9,7 @@ from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
 
 LARGE_SHIFTS = (2, 4, 8)
 Run = tuple[Placement, ...]
@@ -44,7 +43,7 @@ def neighbouring_cuts(stops: Ints) -> Ints:
     return rising
 
 
-def runs_of(seats: tuple[Seat, ...]) -> tuple[Run, ...]:
+def runs_of(seats: tuple[PlacedGroup, ...]) -> tuple[Run, ...]:
     """The placements of a pipeline, host by host."""
     runs: list[list[Placement]] = []
     for seat in seats:
@@ -54,9 +53,11 @@ def runs_of(seats: tuple[Seat, ...]) -> tuple[Run, ...]:
     return tuple(tuple(run) for run in runs)
 
 
-def seats_of(runs: tuple[Run, ...]) -> tuple[Seat, ...]:
+def seats_of(runs: tuple[Run, ...]) -> tuple[PlacedGroup, ...]:
     """The seats of runs of placements, each run on hosts of its own."""
-    return tuple(Seat(placement=placement, opens=number == 0) for run in runs for number, placement in enumerate(run))
+    return tuple(
+        PlacedGroup(placement=placement, opens=number == 0) for run in runs for number, placement in enumerate(run)
+    )
 
 
 def neighbouring_runs(
@@ -113,7 +114,7 @@ class _Groups:
                 for placement in self._on_island(index, island, group.count):
                     yield (placement,) * (group.count // placement.devices_per_host)
             for num_hosts in range(2, left + 1):
-                for placement in groups_of_hosts(
+                for placement in placements_on_hosts(
                     self._problem,
                     self._cluster,
                     server_class=index,
@@ -132,6 +133,6 @@ class _Groups:
             yield from ((first, second) for second in self._on_island(*where, count - first.devices_per_host))
 
     def _on_island(self, server_class: int, island: int, free: int) -> Iterator[Placement]:
-        return groups_in_host(
+        return placements_in_host(
             self._problem, server_class=server_class, island=island, free=free, micro_batch=self._micro_batch
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stagecut.planner.core.arrays import Ints
-from stagecut.planner.network.seating import Seat, seat_stages
+from stagecut.planner.network.device_groups import PlacedGroup, name_devices
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.local_search import descend, move_layers, simulated
@@ -53,7 +53,7 @@ def regroup(search: Search, tables: StageTables, seated: SeatedStages, stops: In
 
 
 def _promising(
-    search: Search, tables: StageTables, seated: SeatedStages, tried: set[tuple[Seat, ...]]
+    search: Search, tables: StageTables, seated: SeatedStages, tried: set[tuple[PlacedGroup, ...]]
 ) -> list[SeatedStages]:
     """The neighbours to simulate."""
     found: list[tuple[float, int, SeatedStages]] = []
@@ -66,7 +66,7 @@ def _promising(
 
 
 def _neighbours(
-    search: Search, tables: StageTables, seated: SeatedStages, tried: set[tuple[Seat, ...]]
+    search: Search, tables: StageTables, seated: SeatedStages, tried: set[tuple[PlacedGroup, ...]]
 ) -> Iterator[SeatedStages]:
     """Changed sequences of groups for which there are hosts and devices enough."""
     variant = seated.variant
@@ -74,5 +74,5 @@ def _neighbours(
     runs = runs_of(seated.seats)
     for changed in dict.fromkeys(neighbouring_runs(search.problem, cluster, variant.micro_batch, runs)):
         seats = seats_of(changed)
-        if seats and seats not in tried and len(seats) <= tables.num_layers and seat_stages(cluster, seats):
+        if seats and seats not in tried and len(seats) <= tables.num_layers and name_devices(cluster, seats):
             yield SeatedStages(tables, variant, seats)

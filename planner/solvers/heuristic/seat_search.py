@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.balance import TOLERANCE, work_limits
 from stagecut.planner.solvers.heuristic.host_steps import IDLE, HostSteps, Taking
 from stagecut.planner.solvers.heuristic.stage_tables import Capacity, StageTables
@@ -24,7 +24,7 @@ from stagecut.planner.solvers.heuristic.stage_tables import Capacity, StageTable
 class Sequence:
     """Device groups from the first stage to the last, and a cut that keeps to the limit."""
 
-    seats: tuple[Seat, ...]
+    seats: tuple[PlacedGroup, ...]
     stops: tuple[int, ...]
     limit_s: float
 
@@ -84,7 +84,7 @@ class _SeatSearch:
         done = self._first_layer[between] == 0
         stages, limit = np.nonzero(done.any(axis=0))
         value_s = (self._variant.num_microbatches - 1 + stages) * self._limits_s[limit]
-        found = dict[tuple[Seat, ...], Sequence]()
+        found = dict[tuple[PlacedGroup, ...], Sequence]()
         for index in np.lexsort((stages, value_s)):
             where = stages[index], limit[index]
             sequence = self._trace(int(between[np.argmax(done[:, *where])]), *where)
@@ -100,7 +100,7 @@ class _SeatSearch:
             node, _, taking = self._steps.steps[self._choice[node, stages, limit]]
             if taking != IDLE:
                 stages -= 1
-                seats.append(Seat(placement=self._steps.takings[taking].placement, opens=opens))
+                seats.append(PlacedGroup(placement=self._steps.takings[taking].placement, opens=opens))
                 stops.append(int(self._first_layer[node, stages, limit]))
                 opens = node in self._between
         return Sequence(seats=tuple(seats), stops=tuple(stops), limit_s=float(self._limits_s[limit]))

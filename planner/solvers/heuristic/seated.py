@@ -11,8 +11,8 @@ from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.cost.links import half_transfer_s, link_between_hosts, link_within_host
-from stagecut.planner.network.layout import Layout, layout_on
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import Arrangement, arrange
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 
 
@@ -50,7 +50,7 @@ class SeatedStages:
         Messages per micro-batch that each shared line carries for each boundary, shape (lines, S - 1).
     """
 
-    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[Seat]) -> None:
+    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[PlacedGroup]) -> None:
         self.variant, self.seats, self.num_layers = variant, tuple(seats), tables.num_layers
         columns = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
         depths = warmup_depths(variant.schedule, len(seats), variant.num_microbatches)
@@ -76,9 +76,9 @@ class SeatedStages:
         """S."""
         return len(self.seats)
 
-    def layout(self, stops: Ints) -> Layout:
+    def layout(self, stops: Ints) -> Arrangement:
         """The layout of one cut, stops of shape (S,)."""
-        return layout_on(self.seats, stops)
+        return arrange(self.seats, stops)
 
     def costs(self, stops: Ints) -> CutCosts:
         """Costs of many cuts.
@@ -120,7 +120,7 @@ _Line = tuple[int, str, int]
 """Host, kind and island."""
 
 
-def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -> tuple[Floats, Floats, Floats]:
+def _transfers(tables: StageTables, variant: Variant, seats: tuple[PlacedGroup, ...]) -> tuple[Floats, Floats, Floats]:
     """Seconds over each boundary at any layer, of whole and of half messages, and the lines they share."""
     cluster = tables.costs.of(variant.share).cluster
     message_bytes = variant.micro_batch * tables.boundary_bytes
@@ -144,7 +144,7 @@ def _transfers(tables: StageTables, variant: Variant, seats: tuple[Seat, ...]) -
     return np.array(rows).reshape(shape), np.array(halves).reshape(shape), line_load
 
 
-def _link(tables: StageTables, variant: Variant, sender: Seat, receiver: Seat) -> Link:
+def _link(tables: StageTables, variant: Variant, sender: PlacedGroup, receiver: PlacedGroup) -> Link:
     cluster, first, second = tables.costs.of(variant.share).cluster, sender.placement, receiver.placement
     if receiver.opens:
         return link_between_hosts(

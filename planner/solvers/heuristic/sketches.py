@@ -12,7 +12,7 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.share import Share
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
+from stagecut.planner.network.device_groups import placements_in_host, placements_on_hosts
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.host_steps import (
@@ -175,10 +175,10 @@ def _groups(problem: Problem, cluster: Cluster, micro_batch: int) -> dict[tuple[
     for index, server in enumerate(cluster.servers):
         for island, devices in enumerate(server.islands):
             where = {"server_class": index, "island": island}
-            inside = groups_in_host(problem, **where, free=devices.count, micro_batch=micro_batch)
+            inside = placements_in_host(problem, **where, free=devices.count, micro_batch=micro_batch)
             groups[index, island] = list(inside)
         for num_hosts in range(2, most_whole_hosts(problem, cluster, micro_batch, server_class=index) + 1):
-            groups[index, 0] += groups_of_hosts(
+            groups[index, 0] += placements_on_hosts(
                 problem, cluster, server_class=index, num_hosts=num_hosts, micro_batch=micro_batch
             )
     return {island: placements for island, placements in groups.items() if placements}

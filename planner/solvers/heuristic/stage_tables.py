@@ -16,7 +16,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
 ANY_DEPTH = np.iinfo(np.int32).max
 """Stands for no limit."""

@@ -10,7 +10,7 @@ from stagecut.planner.core.tolerances import MEMORY_ROUNDING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 from stagecut.planner.solvers.interleaved.shapes import Shape
 
 

@@ -12,9 +12,8 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import shared_bytes
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
-from stagecut.planner.network.layout import RECOMPUTE_MODES, Cut, plan_of
-from stagecut.planner.network.seating import Seat, seat_stages
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES, NamedStage, plan_of
+from stagecut.planner.network.device_groups import PlacedGroup, name_devices, placements_in_host, placements_on_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +43,11 @@ class Shape:
         )
 
     @property
-    def seats(self) -> tuple[Seat, ...]:
+    def seats(self) -> tuple[PlacedGroup, ...]:
         """Of the device groups; hosts are filled one after the other."""
         return tuple(
-            Seat(placement=self.placement, opens=group % self.groups_per_host == 0) for group in range(self.num_groups)
+            PlacedGroup(placement=self.placement, opens=group % self.groups_per_host == 0)
+            for group in range(self.num_groups)
         )
 
     @property
@@ -126,11 +126,11 @@ def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Seque
 
 
 def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> Plan:
-    names = seat_stages(costs.cluster, shape.seats)
+    names = name_devices(costs.cluster, shape.seats)
     assert names is not None
     groups = itertools.cycle(zip(names, recompute, strict=True))
     cuts = [
-        Cut(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
+        NamedStage(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
         for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
     ]
     return plan_of(costs, shape.variant, cuts)
@@ -141,13 +141,13 @@ def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placemen
     problem, cluster = costs.problem, costs.cluster
     for index, server in enumerate(cluster.servers):
         for island, devices in enumerate(server.islands):
-            for placement in groups_in_host(
+            for placement in placements_in_host(
                 problem, server_class=index, island=island, free=devices.count, micro_batch=micro_batch
             ):
                 per_host = devices.count // placement.devices_per_host
                 yield placement, per_host, per_host * server.count
         for num_hosts in range(2, server.count + 1):
-            for placement in groups_of_hosts(
+            for placement in placements_on_hosts(
                 problem, cluster, server_class=index, num_hosts=num_hosts, micro_batch=micro_batch
             ):
                 yield placement, 1, server.count // num_hosts

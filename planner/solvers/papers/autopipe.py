@@ -37,7 +37,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 from stagecut.planner.solvers.papers.autopipe_steps.partition import balanced_stops, partition
 from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
 from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants

@@ -31,7 +31,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.layout import assemble, layout_on
+from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, uniform_variants
 from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices
 from stagecut.planner.solvers.search.refusals import require_single_devices
@@ -111,6 +111,6 @@ def _plans(uniform: UniformCluster, variant: Variant, params: Floats) -> Iterato
     for seats in seats_over_all_devices(uniform, variant.micro_batch, degrees=(1,)):
         if len(seats) > len(params):
             continue
-        plan = assemble(uniform.costs, variant, layout_on(seats, balanced_stops(params, len(seats))))
+        plan = assemble(uniform.costs, variant, arrange(seats, balanced_stops(params, len(seats))))
         if plan is not None:
             yield plan

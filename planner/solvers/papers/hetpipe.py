@@ -59,8 +59,8 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
-from stagecut.planner.network.layout import assemble
-from stagecut.planner.network.seating import Seat, seats_host_by_host
+from stagecut.planner.network.arrangement import assemble
+from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.search.pulp_highs import highs
@@ -109,7 +109,7 @@ class Worker:
         Only its share and micro-batch size matter for the times.
     """
 
-    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[Seat]) -> None:
+    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[PlacedGroup]) -> None:
         self.seated = SeatedStages(tables, variant, seats)
         self._tables = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
         nothing = np.zeros((1, self.seated.num_layers + 1))
@@ -297,7 +297,7 @@ def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[
     cluster = search.costs.of(variant.share).cluster
     if cluster.num_devices <= tables.num_layers:
         for order in itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS):
-            yield Worker(tables, variant, seats_host_by_host(cluster, order))
+            yield Worker(tables, variant, groups_host_by_host(cluster, order))
 
 
 def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:

@@ -27,7 +27,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.layout import assemble, layout_on
+from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.solvers.interleaved.shapes import interleaved_plan, shapes_of
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, uniform_variants
 from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices
@@ -77,7 +77,7 @@ def _plain_plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int
     for seats in seats_over_all_devices(uniform, variant.micro_batch, degrees=degrees):
         if len(seats) <= len(starts):
             stops = _even_stops(costs.problem.model, starts, len(seats))
-            yield assemble(costs, variant, layout_on(seats, stops))
+            yield assemble(costs, variant, arrange(seats, stops))
 
 
 def _interleaved_plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> Iterator[Plan | None]:

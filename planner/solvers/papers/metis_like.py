@@ -39,8 +39,8 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
-from stagecut.planner.network.layout import assemble
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import assemble
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
@@ -92,7 +92,7 @@ class DeviceGroup:
     opens: bool
     """Whether the stage before is on other hosts."""
 
-    def seat(self, tensor_parallel: int) -> Seat:
+    def seat(self, tensor_parallel: int) -> PlacedGroup:
         """All devices at work, with that degree of tensor parallelism."""
         placement = Placement(
             server_class=self.server_class,
@@ -101,7 +101,7 @@ class DeviceGroup:
             replicas=self.num_devices // tensor_parallel,
             tensor_parallel=tensor_parallel,
         )
-        return Seat(placement=placement, opens=self.opens)
+        return PlacedGroup(placement=placement, opens=self.opens)
 
 
 Grouping = tuple[DeviceGroup, ...]

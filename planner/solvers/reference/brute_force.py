@@ -1,7 +1,7 @@
 """Every plan of the search space, simulated: the oracle for the other solvers.
 
 The enumeration follows the words of docs/search_space.md, share by share, host by host and device by
-device, and shares nothing with the places and networks that the exact solvers search.
+device, and shares nothing with the host states and networks that the exact solvers search.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import RECOMPUTE_MODES, Cut, assemble, layout_on, plan_of
-from stagecut.planner.network.seating import Seat, seat_stages
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES, NamedStage, arrange, assemble, plan_of
+from stagecut.planner.network.device_groups import PlacedGroup, name_devices
 from stagecut.planner.solvers.search.search import Search
 
 MAX_LAYERS = 8
@@ -26,7 +26,7 @@ MAX_LAYOUTS = 200_000
 BATCH = 512
 """Plans simulated in one call."""
 
-Seats = tuple[Seat, ...]
+Seats = tuple[PlacedGroup, ...]
 """Of every device group of a pipeline, in order."""
 
 
@@ -75,12 +75,12 @@ def _refuse_if_large(problem: Problem, costs: CostModel) -> None:
 
 def _apart(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
     """A plan whose stages have devices of their own; None if it does not fit."""
-    return assemble(costs, variant, layout_on(seats, stops))
+    return assemble(costs, variant, arrange(seats, stops))
 
 
 def _interleaved(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
     """A plan whose stages take turns on the device groups; None if it does not fit."""
-    names = seat_stages(costs.cluster, seats)
+    names = name_devices(costs.cluster, seats)
     assert names is not None
     modes = RECOMPUTE_MODES[costs.problem.job.recompute]
 
@@ -91,7 +91,7 @@ def _interleaved(costs: CostModel, variant: Variant, seats: Seats, stops: Sequen
             costs,
             variant,
             [
-                Cut(start=start, stop=stop, placement=seat.placement, devices=devices, recompute=again)
+                NamedStage(start=start, stop=stop, placement=seat.placement, devices=devices, recompute=again)
                 for (start, stop), (seat, devices, again) in zip(intervals, groups, strict=False)
             ],
         )
@@ -143,7 +143,9 @@ class _Walk:
         """Up to so many equal device groups, on hosts of one class filled one after the other."""
         for placement, per_host, room in self._equal_groups():
             for num_groups in range(1, min(most, room) + 1):
-                yield tuple(Seat(placement=placement, opens=index % per_host == 0) for index in range(num_groups))
+                yield tuple(
+                    PlacedGroup(placement=placement, opens=index % per_host == 0) for index in range(num_groups)
+                )
 
     def _equal_groups(self) -> Iterator[tuple[Placement, int, int]]:
         """Every device group, with how many of its kind a host and the whole class have room for."""
@@ -170,23 +172,25 @@ class _Walk:
                 remaining = (*unopened[:index], left - seat.placement.num_hosts, *unopened[index + 1 :])
                 yield from self.extensions((*seats, seat), remaining, after)
 
-    def _in_host(self, host: _OpenHost) -> Iterator[tuple[Seat, _OpenHost]]:
+    def _in_host(self, host: _OpenHost) -> Iterator[tuple[PlacedGroup, _OpenHost]]:
         for island, group in enumerate(self.cluster.servers[host.server_class].islands):
             if island == host.island:
                 yield from self._in_island(host, island, host.free, opens=False)
             elif island not in host.entered:
                 yield from self._in_island(host, island, group.count, opens=False)
 
-    def _in_new_hosts(self, server_class: int, left: int) -> Iterator[tuple[Seat, _OpenHost | None]]:
+    def _in_new_hosts(self, server_class: int, left: int) -> Iterator[tuple[PlacedGroup, _OpenHost | None]]:
         if left == 0:
             return
         for island, group in enumerate(self.cluster.servers[server_class].islands):
             fresh = _OpenHost(server_class=server_class, island=island, entered=frozenset(), free=group.count)
             yield from self._in_island(fresh, island, group.count, opens=True)
         for whole in self._whole_hosts(server_class, left):
-            yield Seat(placement=whole, opens=True), None
+            yield PlacedGroup(placement=whole, opens=True), None
 
-    def _in_island(self, host: _OpenHost, island: int, free: int, *, opens: bool) -> Iterator[tuple[Seat, _OpenHost]]:
+    def _in_island(
+        self, host: _OpenHost, island: int, free: int, *, opens: bool
+    ) -> Iterator[tuple[PlacedGroup, _OpenHost]]:
         for replicas, degree in self._splits(range(1, free + 1)):
             placement = Placement(
                 server_class=host.server_class, island=island, replicas=replicas, tensor_parallel=degree
@@ -197,7 +201,7 @@ class _Walk:
                 entered=host.entered | {island},
                 free=free - replicas * degree,
             )
-            yield Seat(placement=placement, opens=opens), after
+            yield PlacedGroup(placement=placement, opens=opens), after
 
     def _whole_hosts(self, server_class: int, most: int) -> Iterator[Placement]:
         """All devices of two hosts or more, up to so many; a replica stays on one host."""

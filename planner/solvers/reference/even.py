@@ -21,9 +21,9 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule, warmup_depths
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.intervals import fit_stages
-from stagecut.planner.network.layout import Layout, assemble, layout_on
-from stagecut.planner.network.seating import Seat, seats_host_by_host
+from stagecut.planner.network.arrangement import Arrangement, arrange, assemble
+from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
+from stagecut.planner.network.fitted_stages import fit_stages
 from stagecut.planner.solvers.interleaved.shapes import Shape, interleaved_plan, shapes_of
 from stagecut.planner.solvers.search.search import Search
 
@@ -82,9 +82,9 @@ def _easiest(variants: Sequence[Variant]) -> list[Variant]:
     return sorted(of_share.values(), key=lambda variant: -variant.share.num_pipelines)
 
 
-def even_layout(num_layers: int, seats: tuple[Seat, ...]) -> Layout:
+def even_layout(num_layers: int, seats: tuple[PlacedGroup, ...]) -> Arrangement:
     """One stage per seat, layer counts equal up to one."""
-    return layout_on(seats, _even_stops(num_layers, len(seats)))
+    return arrange(seats, _even_stops(num_layers, len(seats)))
 
 
 def _even_stops(num_layers: int, num_stages: int) -> list[int]:
@@ -99,7 +99,7 @@ def _even_split(search: Search, variant: Variant) -> _Split | None:
         for replicas in range(1, variant.micro_batch + 1)
         for degree in sorted(problem.tensor_parallel_degrees)
         if problem.job.allows_replicas(replicas, variant.micro_batch)
-        and (seats := seats_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
+        and (seats := groups_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
     ]
     most = num_layers
     while most > 0 and not search.out_of_budget:
@@ -112,7 +112,7 @@ def _even_split(search: Search, variant: Variant) -> _Split | None:
     return None
 
 
-def _floor_s(costs: CostModel, variant: Variant, seats: tuple[Seat, ...]) -> float | None:
+def _floor_s(costs: CostModel, variant: Variant, seats: tuple[PlacedGroup, ...]) -> float | None:
     """The largest busy row of the even split on these seats, transfers aside; None if a stage does not fit.
 
     Before its first micro-batch and after its last one, a stage waits for those before it: sum of their F and B.

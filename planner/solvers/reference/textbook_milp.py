@@ -18,7 +18,7 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import FEASIBILITY
-from stagecut.planner.network.layout import Block, assemble
+from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.reference.textbook_model import TextbookModel
@@ -177,7 +177,7 @@ def _decode(model: TextbookModel) -> Plan | None:
         return None
     positions = sorted(stop_of, reverse=True)
     layout = tuple(
-        Block(
+        PlacedStage(
             stop=stop_of[position],
             placement=option_of[position].placement,
             opens=before is None or not option_of[position].shares_host(option_of[before]),

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network import counted_paths, pareto_paths
-from stagecut.planner.network.counted_paths import CountedPaths, Criteria
+from stagecut.planner.network.counted_paths import CountedPaths, Criteria, num_labels, num_states
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from tests.catalogue import CATALOGUE, chain, job, kinds
@@ -24,23 +25,19 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def criteria(num_arcs, random=None, *, limits=()):
-    """Whole numbers as lengths, so that sums are exact; no limits but the named ones."""
+    """Whole numbers as lengths, so that sums are exact; no limits but those on the named lengths themselves."""
     random = random or np.random.default_rng(0)
-    late = {name: np.full(num_arcs, math.inf) for name in Criteria.__slots__ if name.startswith("latest_")}
-    late |= {name: random.integers(0, 25, num_arcs).astype(float) for name in limits}
-    return Criteria(
-        round_trip=random.integers(0, 8, num_arcs).astype(float),
-        forward=random.integers(0, 8, num_arcs).astype(float),
-        loop=np.full(num_arcs, -math.inf),
-        **late,
-    )
+    late = [random.integers(0, 25, num_arcs).astype(float) for _ in limits]
+    chosen = Criteria.without_limits(*(random.integers(0, 8, num_arcs).astype(float) for _ in range(2)))
+    limited = {name: getattr(chosen, name)._replace(alone=latest) for name, latest in zip(limits, late, strict=True)}
+    return replace(chosen, **limited)
 
 
 def in_time(path, chosen):
     """Whether each arc is taken before its latest round trip and forward part."""
     for lengths, latest in (
-        (chosen.round_trip, chosen.latest_round_trip),
-        (chosen.forward, chosen.latest_forward),
+        (chosen.round_trip, chosen.round_trip_limits.alone),
+        (chosen.forward, chosen.forward_limits.alone),
     ):
         before = np.cumsum(lengths[path]) - lengths[path]
         if (before > latest[path]).any():
@@ -56,6 +53,10 @@ def least(network, chosen, usable):
     return min(lengths, default=math.inf)
 
 
+def path_of(found):
+    return None if found is None else found.path
+
+
 def length_of(path, chosen):
     return math.inf if path is None else chosen.round_trip[path].sum()
 
@@ -68,7 +69,7 @@ def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
     usable = random.random(len(network.arcs)) < 0.9
     chosen = criteria(len(network.arcs), random)
     assume(len(network.arcs) > 0)
-    path = CountedPaths(network).cheapest(chosen, usable)
+    path = path_of(CountedPaths(network).cheapest(chosen, usable))
     assert length_of(path, chosen) == least(network, chosen, usable)
     assert path is None or decode_path(network, path) is not None
 
@@ -78,15 +79,15 @@ def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
 def test_limits_on_the_round_trip_are_kept_exactly(problem, seed):
     """The least round trip of a label dominates all others."""
     network = positioned_network(problem)
-    chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=("latest_round_trip",))
+    chosen = criteria(len(network.arcs), np.random.default_rng(seed), limits=("round_trip_limits",))
     usable = np.ones(len(network.arcs), dtype=bool)
     assume(len(network.arcs) > 0)
-    path = CountedPaths(network).cheapest(chosen, usable)
+    path = path_of(CountedPaths(network).cheapest(chosen, usable))
     assert length_of(path, chosen) == least(network, chosen, usable)
     assert path is None or in_time(path, chosen)
 
 
-BOTH_LIMITS = ("latest_round_trip", "latest_forward")
+BOTH_LIMITS = ("round_trip_limits", "forward_limits")
 
 
 @LAWS
@@ -101,7 +102,7 @@ def test_pareto_labels_keep_limits_on_both_lengths_exactly(problem, seed):
     path = pareto_path(network, chosen, usable)
     assert length_of(path, chosen) == exact_s
     assert path is None or (in_time(path, chosen) and decode_path(network, path) is not None)
-    assert length_of(CountedPaths(network).cheapest(chosen, usable), chosen) <= exact_s
+    assert length_of(path_of(CountedPaths(network).cheapest(chosen, usable)), chosen) <= exact_s
 
 
 @pytest.fixture
@@ -115,8 +116,8 @@ def pair_of_hosts():
 def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
     """0, 1 or 2 hosts opened at each node that an arc touches."""
     nodes = np.union1d(pair_of_hosts.arcs.tail, pair_of_hosts.arcs.head)
-    assert CountedPaths(pair_of_hosts).num_states == 3
-    assert CountedPaths.size(pair_of_hosts) == 3 * len(nodes)
+    assert num_states(pair_of_hosts) == 3
+    assert num_labels(pair_of_hosts) == 3 * len(nodes)
 
 
 def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
@@ -162,5 +163,5 @@ def test_labels_too_many_for_memory_do_not_fit(monkeypatch):
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
     network = positioned_network(problem)
     assert CountedPaths.fit(network)
-    monkeypatch.setattr(counted_paths, "MAX_LABELS", CountedPaths.size(network) - 1)
+    monkeypatch.setattr(counted_paths, "MAX_LABELS", num_labels(network) - 1)
     assert not CountedPaths.fit(network)

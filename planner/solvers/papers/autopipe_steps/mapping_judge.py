@@ -8,8 +8,8 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.network.layout import Layout, assemble
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import Arrangement, assemble
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
@@ -36,11 +36,11 @@ class Judge:
         self.best: Plan | None = None
         self.best_s = float("inf")
 
-    def seated(self, variant: Variant, seats: Sequence[Seat]) -> SeatedStages:
+    def seated(self, variant: Variant, seats: Sequence[PlacedGroup]) -> SeatedStages:
         """Costs of stages on these seats."""
         return SeatedStages(self.tables, variant, seats)
 
-    def plan(self, variant: Variant, layout: Layout) -> Plan | None:
+    def plan(self, variant: Variant, layout: Arrangement) -> Plan | None:
         """The plan of a layout; None if it does not fit."""
         return assemble(self.costs.of(variant.share), variant, layout)
 

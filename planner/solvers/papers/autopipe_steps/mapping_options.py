@@ -13,7 +13,7 @@ from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.collectives import crosses_hosts
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_within_host
-from stagecut.planner.network.layout import recompute_choice
+from stagecut.planner.network.arrangement import recompute_choice
 from stagecut.planner.solvers.papers.autopipe_steps.mapping_shapes import HostRun, Mapping, host_runs
 
 End = tuple[int, int]

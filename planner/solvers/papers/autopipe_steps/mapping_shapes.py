@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
 
 MOST_ORDERS = 24
 """All orders of hosts are looked at where there are no more; else blocks of whole classes only."""
@@ -51,10 +50,12 @@ Mapping = tuple[HostRun, ...]
 """First stages first."""
 
 
-def seats_of(mapping: Mapping) -> tuple[Seat, ...]:
+def seats_of(mapping: Mapping) -> tuple[PlacedGroup, ...]:
     """Seats of the stages."""
     return tuple(
-        Seat(placement=placement, opens=index == 0) for run in mapping for index, placement in enumerate(run.placements)
+        PlacedGroup(placement=placement, opens=index == 0)
+        for run in mapping
+        for index, placement in enumerate(run.placements)
     )
 
 
@@ -75,7 +76,7 @@ def host_runs(problem: Problem, cluster: Cluster, server_class: int, micro_batch
         for islands in itertools.permutations(range(len(server.islands)), size):
             runs += _runs_on(problem, cluster, server_class, islands, micro_batch)
     for num_hosts in range(2, server.count + 1):
-        groups = groups_of_hosts(
+        groups = placements_on_hosts(
             problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
         )
         runs += [HostRun(placements=(placement,)) for placement in groups]
@@ -143,7 +144,7 @@ def _runs_on(
     problem: Problem, cluster: Cluster, server_class: int, islands: tuple[int, ...], micro_batch: int
 ) -> Iterator[HostRun]:
     counts = [cluster.servers[server_class].islands[island].count for island in islands]
-    groups = groups_in_host(
+    groups = placements_in_host(
         problem, server_class=server_class, island=islands[0], free=max(counts), micro_batch=micro_batch
     )
     for group in groups:

@@ -20,8 +20,8 @@ from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
-from stagecut.planner.network.layout import RECOMPUTE_MODES, assemble, layout_on
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES, arrange, assemble
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.papers.uniform.equal_servers import equal_servers, equal_share
 from stagecut.planner.solvers.papers.uniform.intervals import Intervals
 from stagecut.planner.solvers.search.refusals import require_schedules
@@ -123,7 +123,7 @@ class UniformCluster:
         """How many replicas of one device each a stage may have."""
         return tuple(group.replicas for group in self.groups(micro_batch) if group.tensor_parallel == 1)
 
-    def seats(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[Seat, ...] | None:
+    def seats(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[PlacedGroup, ...] | None:
         """Seats of consecutive groups, server after server; None if the servers do not suffice.
 
         A group that does not fit on what is left of a server begins the next one, and a group of
@@ -135,7 +135,7 @@ class UniformCluster:
             For every group, whether to begin a server even where the one before has devices left;
             by default none does.
         """
-        seats, server, used = list[Seat](), 0, 0
+        seats, server, used = list[PlacedGroup](), 0, 0
         for group, fresh in zip(groups, opens or (False,) * len(groups), strict=True):
             if used and (fresh or used + group.num_devices > self.devices_per_server):
                 server, used = server + 1, 0
@@ -145,7 +145,7 @@ class UniformCluster:
                 if server + width > self.num_servers:
                     return None
             starts_host = used == 0 and not self._is_same_host(server - 1, server)
-            seats.append(Seat(placement=self._placement(group, self.slots[server]), opens=starts_host))
+            seats.append(PlacedGroup(placement=self._placement(group, self.slots[server]), opens=starts_host))
             server, used = server + width - 1, min(used + group.num_devices, self.devices_per_server)
         return tuple(seats)
 
@@ -172,7 +172,7 @@ class UniformCluster:
         seats = self.seats(groups, opens=opens)
         if seats is None:
             return None
-        return assemble(self.costs, variant, layout_on(seats, stops))
+        return assemble(self.costs, variant, arrange(seats, stops))
 
     def _placement(self, group: Group, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)

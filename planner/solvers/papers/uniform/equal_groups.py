@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster
 
 
 def seats_over_all_devices(
     uniform: UniformCluster, micro_batch: int, *, degrees: Sequence[int]
-) -> Iterator[tuple[Seat, ...]]:
+) -> Iterator[tuple[PlacedGroup, ...]]:
     """Every way to make all devices of a pipeline into equal groups, one for each stage.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Parts of the plans of a variant: what they prove, and what dividing them keeps."""
+"""Nodes of the branch and bound over the plans of a variant: what they prove, and what their children keep."""
 
 import math
 
@@ -9,7 +9,7 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.exact import branch_and_bound
-from stagecut.planner.solvers.exact.branch_and_bound import Part
+from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, fast_and_slow
@@ -22,29 +22,29 @@ MOST_STEPS = 60
 
 
 def whole(problem):
-    """All plans of the first variant as one part, with their times and bounds."""
+    """All plans of the first variant as the root node, with their times and bounds."""
     search = Search(problem, SolveOptions(time_limit_s=None))
     rows = build_rows(coarse_network(problem))
     plans = list(paths_by_plan(rows.network))
     numbers = [search.costs.plan(plan) for plan in plans]
     times = dict(zip(plans, iteration_times(numbers) if plans else (), strict=True))
     bounds = dict(zip(plans, map(lower_bound, numbers), strict=True))
-    return search, Part(search, rows, 0.0), times, bounds
+    return search, Node(search, rows, 0.0), times, bounds
 
 
-def advance(part, limit_s):
-    """Until it is time to divide the part, or nothing is left below the limit."""
+def bisect_fully(node, limit_s):
+    """Until it is time to branch, or nothing is left below the limit."""
     for _ in range(MOST_STEPS):
-        if part.ready or part.low_s >= limit_s:
+        if node.ready_to_branch or node.low_s >= limit_s:
             break
-        part.advance(limit_s)
+        node.bisect(limit_s)
 
 
-def check_division(search, part, plans, times, limit_s):
-    """Every plan wanted is in one of the smaller parts, or was simulated."""
-    smaller = list(part.divided(limit_s))
+def check_children(search, node, plans, times, limit_s):
+    """Every plan wanted is in one of the children, or was simulated."""
+    smaller = list(node.children(limit_s))
     found = [paths_by_plan(small.rows.network).keys() for small in smaller]
-    assert all(small.low_s == part.low_s for small in smaller)
+    assert all(small.low_s == node.low_s for small in smaller)
     for plan in plans:
         assert any(plan in kept for kept in found) or search.best_s <= times[plan]
     return smaller
@@ -53,33 +53,33 @@ def check_division(search, part, plans, times, limit_s):
 @settings(max_examples=50)
 @given(SMALL)
 def test_bound_is_never_above_a_plan_that_was_not_simulated(problem):
-    search, part, times, _ = whole(problem)
+    search, node, times, _ = whole(problem)
     assume(times)
     best_s = min(times.values())
     for _ in range(8):
-        part.advance(2 * best_s)
-        assert min(part.low_s, search.best_s) <= best_s * SLACK
+        node.bisect(2 * best_s)
+        assert min(node.low_s, search.best_s) <= best_s * SLACK
 
 
 @pytest.mark.parametrize("many_arcs", [0, branch_and_bound.MANY_ARCS])
 @settings(max_examples=30)
 @given(problem=SMALL)
-def test_dividing_keeps_every_plan_below_the_limit(many_arcs, problem):
+def test_children_keep_every_plan_below_the_limit(many_arcs, problem):
     """Three times over, by the number of stages first or into a network with positions at once."""
-    search, part, times, bounds = whole(problem)
+    search, node, times, bounds = whole(problem)
     assume(times and min(times.values()) > 0)
     limit_s = 1.5 * min(times.values())
-    waiting = [part]
+    waiting = [node]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(branch_and_bound, "MANY_ARCS", many_arcs)
         for _ in range(3):
-            part = waiting.pop()
-            advance(part, limit_s)
-            if part.low_s >= limit_s:
+            node = waiting.pop()
+            bisect_fully(node, limit_s)
+            if node.low_s >= limit_s:
                 break
-            network = part.rows.network
+            network = node.rows.network
             wanted = {plan for plan in paths_by_plan(network) if bounds[plan] <= limit_s}
-            waiting += check_division(search, part, wanted, times, limit_s)
+            waiting += check_children(search, node, wanted, times, limit_s)
             if not waiting:
                 break
 
@@ -88,36 +88,36 @@ def test_dividing_keeps_every_plan_below_the_limit(many_arcs, problem):
 @given(SMALL)
 def test_what_is_left_for_a_limit_holds_every_plan_below_it(problem):
     """Asked at the limit itself: depths and arcs are narrowed down in turn."""
-    _, part, times, bounds = whole(problem)
+    _, node, times, bounds = whole(problem)
     assume(times and min(times.values()) > 0)
     limit_s = 1.2 * min(times.values())
-    part.advance(limit_s)
-    left = paths_by_plan(part.rows.network)
-    assert part.low_s < limit_s
+    node.bisect(limit_s)
+    left = paths_by_plan(node.rows.network)
+    assert node.low_s < limit_s
     assert {plan for plan, bound_s in bounds.items() if bound_s <= limit_s} <= left.keys()
 
 
 def test_narrow_interval_ends_the_bisection():
     """One device of each kind, and memory for one layer: the best of two plans takes 4 s, and so do its rows."""
-    _, part, _, _ = whole(fast_and_slow())
-    advance(part, 8.0)
-    assert part.narrow
-    assert part.low_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
+    _, node, _, _ = whole(fast_and_slow())
+    bisect_fully(node, 8.0)
+    assert node.narrow
+    assert node.low_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
 
 
 def test_limit_that_nothing_stays_below_is_a_bound():
-    _, part, _, _ = whole(fast_and_slow())
-    part.advance(3.9)
-    assert part.low_s == 3.9
-    assert not part.narrow
+    _, node, _, _ = whole(fast_and_slow())
+    node.bisect(3.9)
+    assert node.low_s == 3.9
+    assert not node.narrow
 
 
-def test_part_of_a_single_plan_has_no_smaller_ones():
+def test_node_of_a_single_plan_has_no_children():
     """A single device: the whole model is one stage."""
-    _, part, times, _ = whole(CATALOGUE[0].problem)
+    _, node, times, _ = whole(CATALOGUE[0].problem)
     (seconds,) = times.values()
-    advance(part, math.inf)
-    (alone,) = part.divided(2 * seconds)
-    advance(alone, 2 * seconds)
+    bisect_fully(node, math.inf)
+    (alone,) = node.children(2 * seconds)
+    bisect_fully(alone, 2 * seconds)
     assert alone.is_single
-    assert list(alone.divided(2 * seconds)) == []
+    assert list(alone.children(2 * seconds)) == []

@@ -106,5 +106,5 @@ def test_variant_of_the_best_plan_comes_first():
 
 
 def test_interleaved_plans_are_refused():
-    with pytest.raises(UnsupportedError, match="solver 'dp': its labels know no schedule interleaved"):
+    with pytest.raises(UnsupportedError, match="solver 'dp' does not support schedule interleaved"):
         run(INTERLEAVED.problem, "dp", UNLIMITED_TIME)

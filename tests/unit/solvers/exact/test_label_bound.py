@@ -9,7 +9,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.exact import branch_and_bound
-from stagecut.planner.solvers.exact.label_bound import LabelBound
+from stagecut.planner.solvers.exact.branch_and_bound import BranchAndBound
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -24,7 +24,7 @@ PLENTY = 10_000
 def labels_of(problem, *, cancelled=None):
     search = Search(problem, SolveOptions(time_limit_s=None), cancelled=cancelled)
     rows = build_rows(coarse_network(problem))
-    return search, LabelBound(search, rows, 0.0), rows
+    return search, BranchAndBound(search, rows, 0.0), rows
 
 
 def least_time(problem):

@@ -13,8 +13,8 @@ from stagecut.planner.network import counted_paths
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.exact import variant_proof
-from stagecut.planner.solvers.exact.variant_proof import VariantProof
+from stagecut.planner.solvers.exact import mip_rounds
+from stagecut.planner.solvers.exact.milp import VariantProof
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
@@ -54,7 +54,7 @@ def test_bound_of_the_shared_rows_only_rises_and_ends_at_their_least_value(probl
         assert proof.row_bound_s == pytest.approx(least_s, rel=ROUNDING, abs=0.0)
 
 
-@pytest.mark.parametrize("easy_arcs", [0, variant_proof.EASY_ARCS])
+@pytest.mark.parametrize("easy_arcs", [0, mip_rounds.EASY_ARCS])
 @settings(max_examples=25)
 @given(problem=SMALL, gap=st.sampled_from((0.0, 1e-3, 0.1)))
 def test_bound_of_all_rows_only_rises_and_never_above_a_plan_not_simulated(easy_arcs, problem, gap):
@@ -62,7 +62,7 @@ def test_bound_of_all_rows_only_rises_and_never_above_a_plan_not_simulated(easy_
     times = iteration_times(costs) if (costs := plan_costs(problem)) else ()
     search, before_s = Search(problem, SolveOptions(gap=gap, time_limit_s=None)), 0.0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(variant_proof, "EASY_ARCS", easy_arcs)
+        patch.setattr(mip_rounds, "EASY_ARCS", easy_arcs)
         for bound_s in steps(VariantProof(search, problem.variants[-1])):
             assert before_s <= bound_s
             assert min(bound_s, search.best_s) <= min(times, default=math.inf) * (1 + ROUNDING)
@@ -74,7 +74,7 @@ def test_bound_of_all_rows_only_rises_and_never_above_a_plan_not_simulated(easy_
 def test_probing_alone_finds_the_least_shared_rows(problem):
     """No network counts as easy: cutoffs are probed one after the other."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(variant_proof, "EASY_ARCS", 0)
+        patch.setattr(mip_rounds, "EASY_ARCS", 0)
         probed = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=None, rows=RowChoice.SHARED))
     labels = run(problem, "dp", SolveOptions(time_limit_s=None))
     assert (probed.status is Status.INFEASIBLE) == (labels.status is Status.INFEASIBLE)
@@ -98,4 +98,4 @@ def test_without_labels_the_gap_is_reached_all_the_same(problem, gap):
 
 
 def test_probes_rise():
-    assert all(low < high for low, high in itertools.pairwise(variant_proof.PROBES))
+    assert all(low < high for low, high in itertools.pairwise(mip_rounds.PROBES))

@@ -10,7 +10,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.balance import balanced, work_limits
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
@@ -19,7 +19,7 @@ from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_device_per_serv
 
 def _balanced_counts(problem, *classes):
     """Layers of each stage over single-device servers of the given classes."""
-    seats = [Seat(placement=Placement(server_class=index, island=0), opens=True) for index in classes]
+    seats = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in classes]
     stops = balanced(SeatedStages(StageTables(CostModel(problem)), problem.variants[0], seats))
     return None if stops is None else np.diff(stops, prepend=0).tolist()
 

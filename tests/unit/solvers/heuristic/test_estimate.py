@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import assemble, layout_of
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import arrangement_of, assemble
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
@@ -29,7 +29,7 @@ def test_estimates_lie_between_the_lower_bound_and_the_simulated_time(problem):
     plan = run(problem, "greedy", SolveOptions(time_limit_s=None)).plan
     assume(plan is not None)
     costs = CostModel(problem).of(plan.share)
-    seated, stops = seated_layout(StageTables(costs), plan.variant, layout_of(costs, plan))
+    seated, stops = seated_layout(StageTables(costs), plan.variant, arrangement_of(costs, plan))
     cuts = np.concatenate([stops[None], neighbouring_cuts(stops)])
     for cut, estimate_s in zip(cuts, estimated_times(seated, cuts), strict=True):
         other = assemble(costs, plan.variant, seated.layout(cut))
@@ -47,7 +47,7 @@ def test_estimates_hold_for_any_number_of_halves(problem):
     plan = run(problem, "even", SolveOptions(time_limit_s=None)).plan
     assume(plan is not None)
     costs = CostModel(problem).of(plan.share)
-    seated, stops = seated_layout(StageTables(costs), plan.variant, layout_of(costs, plan))
+    seated, stops = seated_layout(StageTables(costs), plan.variant, arrangement_of(costs, plan))
     (estimate_s,) = estimated_times(seated, stops[None])
     numbers = costs.plan(plan)
     assert estimate_s >= lower_bound(numbers, any_slicing=True) * (1 - 1e-9)
@@ -62,7 +62,7 @@ def test_empty_stages_and_those_over_memory_are_infinite():
         cluster=one_device_per_server("gpu", "gpu", memory_bytes=3.0),
         job=job(1, optimizer=WEIGHTS_ONLY),
     )
-    seats = [Seat(placement=Placement(server_class=index, island=0), opens=True) for index in (0, 1)]
+    seats = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in (0, 1)]
     seated = SeatedStages(StageTables(CostModel(problem)), problem.variants[0], seats)
     times_s = estimated_times(seated, np.array([[0, 4], [1, 4], [2, 4], [4, 4]]))
     assert times_s.tolist() == [np.inf, pytest.approx(4.0), pytest.approx(4.0), np.inf]
@@ -70,6 +70,6 @@ def test_empty_stages_and_those_over_memory_are_infinite():
 
 def test_no_cuts_have_no_estimates():
     problem = Problem(model=chain(1, {"gpu": 1.0}), cluster=one_device_per_server("gpu"), job=job(1))
-    seat = Seat(placement=Placement(server_class=0, island=0), opens=True)
+    seat = PlacedGroup(placement=Placement(server_class=0, island=0), opens=True)
     seated = SeatedStages(StageTables(CostModel(problem)), problem.variants[0], [seat])
     assert len(estimated_times(seated, np.zeros((0, 1), dtype=np.int64))) == 0

@@ -12,7 +12,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.network.layout import recompute_choice
+from stagecut.planner.network.arrangement import recompute_choice
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, layer, one_device_per_server, one_server

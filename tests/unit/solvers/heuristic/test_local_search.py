@@ -5,8 +5,8 @@ import numpy as np
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.layout import Block
-from stagecut.planner.network.seating import Seat
+from stagecut.planner.network.arrangement import PlacedStage
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.local_search import descend, improve, seated_layout, simulated
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts, neighbouring_runs, runs_of, seats_of
 from stagecut.planner.solvers.heuristic.regroup import regroup
@@ -19,7 +19,7 @@ FIRST, SECOND, THIRD = (Placement(server_class=index, island=0) for index in ran
 
 
 def _layout(*stops_and_placements):
-    return tuple(Block(stop=stop, placement=placement, opens=True) for stop, placement in stops_and_placements)
+    return tuple(PlacedStage(stop=stop, placement=placement, opens=True) for stop, placement in stops_and_placements)
 
 
 def _search(problem):
@@ -91,9 +91,9 @@ def test_groups_are_added_where_they_help():
 
 def test_runs_and_seats_are_inverse():
     seats = (
-        Seat(placement=FIRST, opens=True),
-        Seat(placement=FIRST, opens=False),
-        Seat(placement=SECOND, opens=True),
+        PlacedGroup(placement=FIRST, opens=True),
+        PlacedGroup(placement=FIRST, opens=False),
+        PlacedGroup(placement=SECOND, opens=True),
     )
     assert runs_of(seats) == ((FIRST, FIRST), (SECOND,))
     assert seats_of(runs_of(seats)) == seats

@@ -8,7 +8,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.seating import seat_stages
+from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.solvers.heuristic.host_steps import all_counts, chains, host_steps, most_whole_hosts
 from stagecut.planner.solvers.heuristic.seat_search import seat_sequences
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
@@ -71,7 +71,7 @@ def test_islands_are_taken_in_either_order_and_every_sequence_can_be_seated():
     islands = [tuple(seat.placement.island for seat in sequence.seats) for sequence in found]
     assert (0, 1) in islands or (1, 0) in islands
     assert (0,) in islands
-    assert all(seat_stages(cluster, sequence.seats) for sequence in found)
+    assert all(name_devices(cluster, sequence.seats) for sequence in found)
 
 
 def test_as_many_stages_as_the_limit_asks_for():

@@ -15,7 +15,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.network.seating import seats_host_by_host
+from stagecut.planner.network.device_groups import groups_host_by_host
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.papers.hetpipe import GAP, PRECISION, Worker, best_stops, bracket, on_a_way
 from stagecut.planner.solvers.registry import run
@@ -64,7 +64,7 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
     search, variant = Search(problem, OPTIONS), problem.variants[0]
     cluster = search.costs.of(variant.share).cluster
     assume(problem.job.allows_replicas(1, variant.micro_batch) and cluster.num_devices <= problem.model.num_layers)
-    worker = Worker(StageTables(search.costs), variant, seats_host_by_host(cluster, range(len(cluster.servers))))
+    worker = Worker(StageTables(search.costs), variant, groups_host_by_host(cluster, range(len(cluster.servers))))
     stages, layers = worker.num_stages, problem.model.num_layers
     for in_flight in ([1] * stages, [min(2, stages - stage) for stage in range(stages)]):
         cuts = [(*inner, layers) for inner in itertools.combinations(range(1, layers), stages - 1)]

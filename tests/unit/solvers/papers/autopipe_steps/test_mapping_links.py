@@ -14,7 +14,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import Block, assemble
+from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import (
     TiedSum,
@@ -132,7 +132,7 @@ def test_a_tied_embedding_is_summed_between_its_first_and_last_owner():
     (pair,) = tied_weights(costs)
     assert (pair.owner, pair.copy, pair.gradient_bytes) == (0, model.num_layers - 1, 50257 * 1024 * 2)
     halves = [
-        Block(stop=stop, placement=Placement(server_class=index, island=0), opens=True)
+        PlacedStage(stop=stop, placement=Placement(server_class=index, island=0), opens=True)
         for index, stop in enumerate((model.num_layers // 2, model.num_layers))
     ]
     plan = assemble(costs, problem.variants[0], tuple(halves))
@@ -145,7 +145,7 @@ def test_no_sum_is_needed_where_one_stage_has_both():
     """Nor where nothing is tied."""
     problem = _gpt2()
     problem = replace(problem, cluster=build_cluster("h100-8"))
-    whole = Block(stop=problem.model.num_layers, placement=Placement(server_class=0, island=0), opens=True)
+    whole = PlacedStage(stop=problem.model.num_layers, placement=Placement(server_class=0, island=0), opens=True)
     costs = CostModel(problem)
     assert tied_sums(costs, assemble(costs, problem.variants[0], (whole,))) == ()
     untied = tuple(replace(layer, shared_params_bytes=0.0) for layer in problem.model.layers)

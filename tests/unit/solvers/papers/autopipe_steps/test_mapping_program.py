@@ -11,7 +11,7 @@ from stagecut.planner.core.cluster import UNLIMITED, Cluster, Island, Link, Serv
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import assemble, layout_on
+from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
@@ -32,7 +32,7 @@ NO_LIMIT = SolveOptions(time_limit_s=None)
 
 def _value(costs, variant, mapping, stops, *, loads):
     """The largest row of a mapping from the costs of its plan; infinite where it does not fit."""
-    plan = assemble(costs, variant, layout_on(seats_of(mapping), stops))
+    plan = assemble(costs, variant, arrange(seats_of(mapping), stops))
     if plan is None:
         return float("inf")
     numbers = costs.plan(plan)

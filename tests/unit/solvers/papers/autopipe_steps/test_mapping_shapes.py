@@ -6,7 +6,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.seating import seat_stages
+from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.solvers.papers.autopipe_steps.mapping_shapes import (
     MOST_ORDERS,
     HostRun,
@@ -106,4 +106,4 @@ def test_all_mappings_have_seats_in_the_cluster(problem):
         near = [n for start in starts[:1] for n in neighbours(problem, cluster, start, variant.micro_batch)]
         for mapping in (*starts, *near):
             assert 1 <= num_stages(mapping) <= problem.model.num_layers
-            assert seat_stages(cluster, seats_of(mapping)) is not None
+            assert name_devices(cluster, seats_of(mapping)) is not None

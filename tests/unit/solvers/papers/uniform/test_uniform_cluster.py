@@ -15,7 +15,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.seating import seat_stages
+from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster, uniform_variants
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -58,7 +58,7 @@ def _all_layers(uniform, group, **choices):
 
 def _names(uniform, groups, **choices):
     seats = uniform.seats([Group(replicas=number) for number in groups], **choices)
-    return None if seats is None else [list(names) for names in seat_stages(uniform.costs.cluster, seats)]
+    return None if seats is None else [list(names) for names in name_devices(uniform.costs.cluster, seats)]
 
 
 def test_every_device_is_as_slow_as_the_slowest_and_has_the_least_memory():

@@ -1,15 +1,16 @@
-"""Stages of one placement: which layers they may hold, whether they fit, and what they cost."""
+"""Stages of one placement: which layers they may hold, whether they fit in memory, and what they cost."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.tolerances import PREFIX_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arcs import Arcs
-from stagecut.planner.network.layout import RECOMPUTE_MODES
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
 
 def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float) -> tuple[Ints, Ints]:
@@ -18,8 +19,8 @@ def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *,
     zero, stops = np.zeros(num_layers + 1, dtype=np.int64), np.arange(num_layers + 1)
     prefix = costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=False, start=zero, stop=stops)
     work_s = (prefix.forward_s + prefix.backward_s) * variant.num_microbatches
-    # The prefix sums round: a stage that takes exactly the limit must not be lost.
-    furthest = np.searchsorted(work_s, (work_s[:-1] + longest_s) * (1 + 1e-9), side="right") - 1
+    # work_s is non-decreasing, so the stops that each start may have are a range.
+    furthest = np.searchsorted(work_s, (work_s[:-1] + longest_s) * (1 + PREFIX_SUM), side="right") - 1
     starts = np.arange(num_layers)
     lengths = np.minimum(furthest, num_layers) - starts
     start = np.repeat(starts, lengths)
@@ -28,7 +29,7 @@ def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
+class FittedStages:
     """Costs of n stages in the first recompute mode of the job in which they fit in memory, each of shape (n,)."""
 
     fits: Bools
@@ -43,8 +44,8 @@ class Fitting:
 
 def fit_stages(
     costs: CostModel, variant: Variant, placement: Placement, start: Ints, stop: Ints, depth: Ints
-) -> Fitting:
-    """Whether stages with that warm-up depth fit, and how."""
+) -> FittedStages:
+    """Whether stages with these warm-up depths fit, and how."""
     limit_bytes = costs.stages.device_type(placement).memory_bytes
     forward_s, backward_s, tail_s, sync_s = (np.zeros(len(start)) for _ in range(4))
     fits, recompute = np.zeros(len(start), dtype=bool), np.zeros(len(start), dtype=bool)
@@ -59,7 +60,7 @@ def fit_stages(
         fits |= fresh
         if fits.all():
             break
-    return Fitting(
+    return FittedStages(
         fits=fits,
         recompute=recompute,
         forward_s=forward_s,
@@ -73,7 +74,7 @@ def fit_stages(
 def _first_parts(
     costs: CostModel, variant: Variant, placement: Placement, start: Ints, stop: Ints, forward_s: Floats
 ) -> Floats:
-    """Least seconds of the first part of a forward: half of it where the job may slice, save on the last stage."""
+    """Least seconds of the first part of a forward: half of it where the job may slice, except on the last stage."""
     if not costs.problem.job.may_slice(variant.schedule, variant.micro_batch):
         return forward_s
     half_s = costs.stages.half_forward_s(placement, micro_batch=variant.micro_batch, start=start, stop=stop)
@@ -89,27 +90,26 @@ def fit_arcs(
     Parameters
     ----------
     placements
-        Of every option.
+        Placement of every option.
 
     Returns
     -------
     arcs, kept
         The same arcs, and which are transfers, or stages that fit with M (F + B) at most `longest_s`.
     """
-    columns = {
-        name: getattr(arcs, name).copy()
-        for name in ("recompute", "forward_s", "first_s", "backward_s", "tail_s", "sync_s")
-    }
+    names = [field.name for field in fields(FittedStages) if field.name != "fits"]
+    columns = {name: getattr(arcs, name).copy() for name in names}
     kept = ~arcs.is_stage
+    # Options of equal placement have equal costs: one call for all of them. The leading -1 stands for transfers.
     options = np.array([-1, *(placements.index(placement) for placement in placements)])
     first_option = options[np.maximum(arcs.option, -1) + 1]
     for option in np.unique(first_option[arcs.is_stage]):
         chosen = np.flatnonzero(first_option == option)
-        fitting = fit_stages(
+        fitted = fit_stages(
             costs, variant, placements[option], arcs.start[chosen], arcs.stop[chosen], arcs.least_depth[chosen]
         )
         for name, column in columns.items():
-            column[chosen] = getattr(fitting, name)
-        work_s = variant.num_microbatches * (fitting.forward_s + fitting.backward_s)
-        kept[chosen] = fitting.fits & (work_s <= longest_s)
+            column[chosen] = getattr(fitted, name)
+        work_s = variant.num_microbatches * (fitted.forward_s + fitted.backward_s)
+        kept[chosen] = fitted.fits & (work_s <= longest_s)
     return replace(arcs, **columns), kept

@@ -12,9 +12,9 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.intervals import fit_stages, quick_intervals
-from stagecut.planner.network.layout import recompute_choice
-from stagecut.planner.network.places import build_places
+from stagecut.planner.network.arrangement import recompute_choice
+from stagecut.planner.network.fitted_stages import fit_stages, quick_intervals
+from stagecut.planner.network.host_states import build_host_states
 from tests.catalogue import chain, job, one_server
 from tests.property.strategies import problems
 
@@ -51,7 +51,7 @@ def test_no_stage_within_the_limit_is_lost(problem, longest_s):
     for variant in problem.variants:
         part = costs.of(variant.share)
         start, stop = every_interval(problem.model.num_layers)
-        for option in build_places(problem, part.cluster, micro_batch=variant.micro_batch).options:
+        for option in build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options:
             stages = part.stages.stages(
                 option.placement, micro_batch=variant.micro_batch, recompute=False, start=start, stop=stop
             )
@@ -68,7 +68,7 @@ def test_stages_fit_as_they_do_one_by_one(problem, depth):
     variant = problem.variants[-1]
     part = costs.of(variant.share)
     start, stop = every_interval(problem.model.num_layers)
-    for option in build_places(problem, part.cluster, micro_batch=variant.micro_batch).options[:4]:
+    for option in build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options[:4]:
         fitting = fit_stages(part, variant, option.placement, start, stop, np.full(len(start), depth))
         for index, (i, j) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
             mode = recompute_choice(part, variant, option.placement, i, j, depth)

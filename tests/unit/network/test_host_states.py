@@ -10,7 +10,7 @@ import pytest
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.places import Entry, Exit, build_places
+from stagecut.planner.network.host_states import Entry, Exit, build_host_states
 from tests.catalogue import chain, job, kinds
 
 CLUSTER = Cluster(
@@ -40,7 +40,7 @@ def leave(server_class, island, visited, used, *, num_hosts=1):
 def places(micro_batch=4, *, shareable=False, **choices):
     model = chain(1, {"gpu": 1.0}, tensor_parallel_bytes=0.0 if shareable else None)
     problem = Problem(model=model, cluster=CLUSTER, job=job(1, micro_batch=micro_batch, **choices))
-    return build_places(problem, CLUSTER, micro_batch=micro_batch)
+    return build_host_states(problem, CLUSTER, micro_batch=micro_batch)
 
 
 OPEN_ONE_A, OPEN_TWO_A, OPEN_B = (

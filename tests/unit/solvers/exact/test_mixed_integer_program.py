@@ -14,8 +14,8 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network import program
 from stagecut.planner.network.rows import build_rows
+from stagecut.planner.solvers.exact import mixed_integer_program as program
 from tests.catalogue import chain, job, kinds
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import all_paths, plan_paths, positioned_network
@@ -57,7 +57,7 @@ def blocks(rows):
         "forward": program.prefix(rows, columns, columns.forward, rows.forward),
         "hosts": program.hosts(rows, columns),
         "flush halves": program.flush(columns),
-        **{family.name: program.family_rows(rows, columns, family) for family in rows.families},
+        **{family.name: program.bound_rows(rows, columns, family) for family in rows.families},
     }
 
 
@@ -158,7 +158,7 @@ def test_rows_limit_the_time_from_below():
 def test_layer_families_have_a_row_per_layer_and_others_per_inner_boundary():
     rows = pair_of_hosts()
     sizes = {
-        family.name: program.family_rows(rows, program.columns_of(rows), family).num_rows for family in rows.families
+        family.name: program.bound_rows(rows, program.columns_of(rows), family).num_rows for family in rows.families
     }
     assert sizes == {"busy": 2, "fill": 2, "sync": 2, "drain": 2, "link": 1, "pair": 1}
 

@@ -10,7 +10,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.queues import build_queues
+from stagecut.planner.network.allreduce_queues import build_queues
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import bound_rows

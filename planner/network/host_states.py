@@ -1,8 +1,8 @@
-"""Where the next stage may run, given where the last one ended.
+"""Host states: which devices of the current host are taken, before and after a stage.
 
 A server hosts one contiguous run of stages; inside it each island hosts one contiguous run. Hosts
-of a class are alike, and so are devices of an island, so only counts matter: *entries* say what a
-stage starts from, *exits* what it leaves behind, and neither names a host.
+of a class are alike, and so are devices of an island, so only counts matter: an *entry* is what a
+stage starts from, an *exit* what it leaves behind, and neither names a host.
 """
 
 from collections.abc import Iterator
@@ -12,31 +12,31 @@ from stagecut.planner.core.cluster import Cluster, Link
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts, link_within_host
-from stagecut.planner.network.groups import groups_in_host, groups_of_hosts
+from stagecut.planner.network.device_groups import placements_in_host, placements_on_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """State of the current host (or whole hosts) once a stage has taken its devices."""
+    """State of the current host (or whole hosts) after a stage has taken its devices."""
 
     server_class: int
     num_hosts: int
     island: int
     visited: frozenset[int]
-    """Islands of the host used so far, the current one included."""
+    """Islands of the host used so far, including the current one."""
     used: int
     """Devices of the current island taken so far, on each host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a stage about to start finds: the current host as `before`, or newly opened hosts."""
+    """State that a stage starts from: the current host as `before`, or newly opened hosts."""
 
     server_class: int
     opened_hosts: int
     """Hosts opened for this stage; 0 inside the current host."""
     island: int | None
-    """The island to go on in; None on a host just opened."""
+    """The island to continue in; None on a host just opened."""
     before: Exit | None
 
 
@@ -59,7 +59,7 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class HostStates:
     """All entries and exits, and how they follow one another."""
 
     entries: tuple[Entry, ...]
@@ -68,13 +68,13 @@ class Places:
     crossings: tuple[Crossing, ...]
 
 
-def build_places(problem: Problem, cluster: Cluster, *, micro_batch: int) -> Places:
+def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -> HostStates:
     """Enumerate entries, exits, options and crossings for one micro-batch size.
 
     Parameters
     ----------
     cluster
-        What one pipeline has.
+        The part of the cluster that one pipeline has.
     """
     openings = [entry for entry in _openings(cluster) if any(_options(problem, cluster, entry, micro_batch))]
     entries: dict[Entry, int] = {entry: index for index, entry in enumerate(openings)}
@@ -94,11 +94,11 @@ def build_places(problem: Problem, cluster: Cluster, *, micro_batch: int) -> Pla
     for after, index in exits.items():
         for entry in (*openings, *_stays(cluster, after)):
             crossings.append(Crossing(exit=index, entry=entries[entry], link=_link(cluster, after, entry)))
-    return Places(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
+    return HostStates(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
 
 
 def _openings(cluster: Cluster) -> Iterator[Entry]:
-    """One host of a class, or several whole ones at once where a class has a single island."""
+    """Open one host of a class or, where the class has a single island, several whole ones at once."""
     for index, server in enumerate(cluster.servers):
         most = server.count if len(server.islands) == 1 else 1
         for num_hosts in range(1, most + 1):
@@ -106,13 +106,11 @@ def _openings(cluster: Cluster) -> Iterator[Entry]:
 
 
 def _stays(cluster: Cluster, after: Exit) -> Iterator[Entry]:
-    """Go on in the same island while devices are left, or in an island not visited yet."""
+    """Continue in the same island while devices are left, or in an island not visited yet."""
     if after.num_hosts > 1:
         return
     for island, group in enumerate(cluster.servers[after.server_class].islands):
-        left = group.count - after.used if island == after.island else group.count
-        fresh = island not in after.visited
-        if left > 0 and (fresh or island == after.island):
+        if after.used < group.count if island == after.island else island not in after.visited:
             yield Entry(server_class=after.server_class, opened_hosts=0, island=island, before=after)
 
 
@@ -141,10 +139,10 @@ def _groups(
 ) -> Iterator[Placement]:
     server_class, num_hosts = entry.server_class, entry.opened_hosts
     if num_hosts > 1:
-        return groups_of_hosts(
+        return placements_on_hosts(
             problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
         )
-    return groups_in_host(problem, server_class=server_class, island=island, free=free, micro_batch=micro_batch)
+    return placements_in_host(problem, server_class=server_class, island=island, free=free, micro_batch=micro_batch)
 
 
 def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:

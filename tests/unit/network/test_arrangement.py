@@ -7,7 +7,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.layout import Block, assemble, layout_of, recompute_choice
+from stagecut.planner.network.arrangement import PlacedStage, arrangement_of, assemble, recompute_choice
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.catalogue import chain, job, one_server
 from tests.property.strategies import problems
@@ -23,7 +23,7 @@ def test_assembling_the_layout_of_a_plan_gives_the_plan(problem):
     assume(plans)
     for plan in plans:
         part = costs.of(plan.share)
-        layout = layout_of(part, plan)
+        layout = arrangement_of(part, plan)
         assert assemble(part, plan.variant, layout) == plan
 
 
@@ -35,7 +35,7 @@ def costs_of(memory_bytes, recompute=Recompute.AUTO):
 
 
 def blocks(*stops):
-    return tuple(Block(stop=stop, placement=SINGLE, opens=index == 0) for index, stop in enumerate(stops))
+    return tuple(PlacedStage(stop=stop, placement=SINGLE, opens=index == 0) for index, stop in enumerate(stops))
 
 
 def test_stages_get_the_depth_of_their_position_and_recompute_where_they_must():

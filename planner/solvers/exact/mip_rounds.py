@@ -1,0 +1,119 @@
+"""MIPs below a cutoff, one after the other; the plan of each is simulated and excluded from the next."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
+from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.lagrangian import Priced
+from stagecut.planner.network.rows import Rows
+from stagecut.planner.network.stage_network import StageNetwork
+from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
+from stagecut.planner.solvers.search.highs import IntegerAnswer, Outcome, solve_integer
+from stagecut.planner.solvers.search.options import RowChoice
+from stagecut.planner.solvers.search.search import Search
+
+PROBES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
+"""Cutoffs to try in turn above the bound, relative, while no plan stays below the last one."""
+SMALLEST_STEP = 1e-2
+"""Least base of a probe, relative to the time of a plan: for bounds that start near zero."""
+EASY_ARCS = 1000
+"""With no more arcs than this the cutoff is the limit itself."""
+MOST_PROGRAMS = 10
+"""After this many MIPs that found plans, none of them fast enough, give up."""
+MAX_NODES = 5000
+"""Limit of the tree of one MIP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one MIP has shown."""
+
+    bound_s: float
+    """No plan is faster, except those excluded."""
+    row_bound_s: float | None = None
+    """Value of the rows of the plan found, if that is proven to be the least."""
+    stopped: bool = False
+    """Whether HiGHS ended without an answer."""
+    gives_up: bool = False
+    """Whether another round is not worth while."""
+
+
+class MipRounds:
+    """The MIPs over one network.
+
+    Parameters
+    ----------
+    priced
+        Bounds on the arcs of the rows.
+    scale_s
+        Some iteration time near the bound.
+    """
+
+    def __init__(self, search: Search, rows: Rows, priced: Priced, scale_s: float) -> None:
+        self._search, self._rows, self._priced, self._scale_s = search, rows, priced, scale_s
+        self._shared = search.options.rows is RowChoice.SHARED
+        # The value of the shared rows is compared with other solvers', not proven.
+        self._margin = PATH_SUM if self._shared else MIP_BOUND
+        self._mip_gap = 0.0 if self._shared else search.options.gap / 2
+        self._excluded: list[Ints] = []
+        self._probe = 0
+
+    def solve_next(self, bound_s: float, limit_s: float) -> Round:
+        """One MIP over the arcs whose bound is within a cutoff."""
+        cutoff_s = self._cutoff(bound_s, limit_s)
+        network, kept = self._rows.network.restricted(self._priced.through_s <= cutoff_s)
+        if len(kept) == 0:
+            return self._nothing_below(cutoff_s)
+        answer = self._solve(self._rows.restricted(network, kept).scaled(1 / cutoff_s), kept)
+        if answer.outcome is Outcome.INFEASIBLE:
+            return self._nothing_below(cutoff_s)
+        stopped = answer.outcome is Outcome.STOPPED
+        gives_up = stopped or len(self._excluded) >= MOST_PROGRAMS
+        proven_s, row_bound_s = answer.bound * cutoff_s * (1 - self._margin), None
+        if answer.columns is not None:
+            path = path_of(network, answer.columns)
+            if answer.outcome is Outcome.OPTIMAL and self._mip_gap == 0:
+                proven_s = row_bound_s = self._rows.value(kept[path])
+            simulate_path(self._search, network, path)
+            self._excluded.append(kept[path[network.arcs.is_stage[path]]])
+        return Round(bound_s=min(cutoff_s, proven_s), row_bound_s=row_bound_s, stopped=stopped, gives_up=gives_up)
+
+    def _cutoff(self, bound_s: float, limit_s: float) -> float:
+        # What it proves is rounded down, and must still reach the limit.
+        most_s = limit_s / (1 - self._margin)
+        if np.count_nonzero(self._priced.through_s <= limit_s) <= EASY_ARCS and math.isfinite(most_s):
+            return most_s
+        step = PROBES[min(self._probe, len(PROBES) - 1)]
+        return min(most_s, bound_s + step * max(bound_s, SMALLEST_STEP * self._scale_s))
+
+    def _nothing_below(self, cutoff_s: float) -> Round:
+        self._probe += 1
+        return Round(bound_s=cutoff_s * (1 - self._margin))
+
+    def _solve(self, small: Rows, kept: Ints) -> IntegerAnswer:
+        search = self._search
+        excluded = [np.searchsorted(kept, arcs) for arcs in self._excluded if np.isin(arcs, kept).all()]
+        program, _ = stage_program(small, integer=True, missing_penalty=None, excluded=excluded, longest=1.0)
+        search.count("MIPs solved")
+        with search.step("MIP"):
+            return solve_integer(
+                program,
+                time_limit_s=search.seconds_left,
+                stop=lambda: search.out_of_budget,
+                on_solution=lambda columns: simulate_path(search, small.network, path_of(small.network, columns)),
+                threads=search.options.threads,
+                seed=search.options.seed,
+                gap=self._mip_gap,
+                max_nodes=None if self._shared else MAX_NODES,
+            )
+
+
+def simulate_path(search: Search, network: StageNetwork, path: Ints) -> None:
+    """Simulate the plan of a path, if there is one."""
+    plan = decode_path(network, path) if len(path) else None
+    if plan is not None:
+        search.offer([plan])
