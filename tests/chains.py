@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes
 from tests.pipelines import pipeline_costs
 
 

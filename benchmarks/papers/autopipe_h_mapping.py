@@ -22,7 +22,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.solvers.papers.autopipe_h import contention_blind, solve
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import link_loads
+from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import link_loads
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 

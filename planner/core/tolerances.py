@@ -48,3 +48,21 @@ ALMOST_NO_TIME_S = 1e-300
 """Replaces a time of 0 where it divides; large enough for a sum of its inverses to be finite."""
 
 # --- planners of papers ---
+
+AUTOPIPE_H_LEAST_GAIN = 1e-4
+"""Part of the iteration time that a step of the search for a device mapping must save: the search stops
+among mappings that no measurement could tell apart."""
+EQUAL_TIMES = 1e-9
+"""AutoPipe and HetPipe take times that differ by less to be equal: the same terms in other orders of a few thousand
+additions differ by some 1e-13, and no two distinct measurements agree to nine digits."""
+EQUAL_WEIGHTS = 1e-12
+"""Two sums of the parameters of the same layers, as part of those of the model: only the order of additions differs."""
+ALPA_LATENCY = 1e-4
+"""Alpa's epsilon: latencies closer than this part of the best are not told apart, which keeps the programs few."""
+PIPER_LOAD = 1e-6
+"""The bisection of Piper's load ends this near to the least: about 20 programs, below any difference that counts."""
+HETPIPE_BRACKET = 1e-3
+"""Width at which HetPipe's bisection hands over to its program, and the least gain for which another order of
+devices counts: small enough that few runs of layers stay in the program."""
+HETPIPE_GAP = 1e-4
+"""Relative gap at which HetPipe's program is solved: the default of CPLEX."""

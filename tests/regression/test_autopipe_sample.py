@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stagecut.planner.solvers.papers.autopipe_steps.partition import balanced_stops, partition
-from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
+from stagecut.planner.solvers.papers.autopipe_partition.partition import balanced_partition, partition
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
 from tests.chains import alike, all_stops, simulated
 
 CHAINS = 300
@@ -51,7 +51,7 @@ def _compared(times: StageTimes, num_microbatches: int) -> Compared:
     every = all_stops(times.num_layers, num_stages)
     modelled_s, exact_s = timings(times, every, num_microbatches).seconds, simulated(times, every, num_microbatches)
     found = partition(times, num_microbatches)
-    stops = np.array([found.stops, balanced_stops(times), partition(times, 2 * num_stages).stops])
+    stops = np.array([found.stops, balanced_partition(times), partition(times, 2 * num_stages).stops])
     found_s, balanced_s, kept_s = simulated(times, stops, num_microbatches)
     errors = modelled_s / exact_s - 1
     return Compared(

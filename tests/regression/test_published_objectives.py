@@ -13,8 +13,8 @@ from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.io.files.profile import read_profile
-from stagecut.planner.solvers.papers.piper import TOLERANCE
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import WEIGHTS_ONLY, job, kinds
@@ -148,4 +148,4 @@ def test_piper_finds_what_its_program_finds(tmp_path, gibibytes, per_s, load_s):
     holds = Optimizer(name="weights and gradients", weight_bytes=4.0, gradient_bytes=4.0, state_bytes=0.0)
     choices = job(480, micro_batch=8, pipelines=(1, 2, 4, 8), optimizer=holds, precision=Precision.FP32)
     result = run(Problem(model=model, cluster=cluster, job=choices), "piper", SolveOptions())
-    assert result.own_objective.value * 8 == pytest.approx(load_s, rel=2 * TOLERANCE)
+    assert result.own_objective.value * 8 == pytest.approx(load_s, rel=2 * PIPER_LOAD)

@@ -1,7 +1,7 @@
 """Alpa: stages on submeshes for the least latency of a pipeline, by a limit on the slowest stage.
 
 Zheng et al.: *Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*,
-OSDI 2022. Here its inter-operator program, the outer one, after the authors' published code.
+OSDI 2022. This is its outer, inter-operator program, after the authors' published code.
 
 **Objective.** With t_i the seconds of one micro-batch on stage i, forward and backward, and B
 micro-batches per iteration:
@@ -16,8 +16,8 @@ stage, under the best intra-operator plan that fits in memory with s micro-batch
 
     F(s, i, d) = min over j, mesh with t(i, j, mesh, s) <= limit of t(i, j, mesh, s) + F(s - 1, j, d - |mesh|),
 
-and T = min over limits of min over s, d of F(s, 0, d) + (B - 1) limit. Alpa goes through the times of
-all stages as limits, upwards, until the limit alone makes T larger than the best one, and skips those
+and T = min over limits of min over s, d of F(s, 0, d) + (B - 1) limit. Alpa tries the times of all stages
+as limits in increasing order until the limit alone makes T larger than the best one, and skips those
 closer than epsilon to the one before. As F(s, 0, d) never rises with the limit, F at the upper end and
 (B - 1) times the lower end bound T from below in an interval of limits. Here the interval with the
 least bound is halved next, until no bound is below the best T by more than epsilon: the same T, with
@@ -28,15 +28,15 @@ Approximated here:
 - Equal servers, see :mod:`planner.solvers.papers.uniform.cluster`.
 - The intra-operator plan is the fastest choice of replicas and tensor parallelism that our costs have
   for the devices of the submesh, in place of an integer program over sharded operators. Gradients are
-  summed once per iteration; t_i has that time divided by B. Recomputation follows the job.
+  summed once per iteration; t_i includes that time divided by B. Recomputation follows the job.
 - T has no transfers between stages, as in the code.
-- The layers are those of the model's chain. Alpa makes fewer and larger ones of the operators first.
-- Alpa uses all devices, and gives them to the largest submeshes first. Here servers are filled in the
+- The layers are those of the model's chain. Alpa first merges operators into fewer and larger ones.
+- Alpa uses all devices, and assigns the largest submeshes first. Here servers are filled in the
   order of the pipeline, as a server holds a contiguous run of stages, and devices may stay idle, as
   not every number of replicas divides a micro-batch. Several whole servers are a submesh only where
   all servers are alike.
-- Every micro-batch size and number of identical pipelines is planned for by itself, and the simulator
-  picks among these plans. Alpa is given a micro-batch, and has replicas inside of stages only.
+- Every micro-batch size and number of identical pipelines is planned for separately, and the simulator
+  picks among these plans. Alpa is given a micro-batch, and replicates only inside stages.
 - Schedule: 1F1B.
 """
 
@@ -48,21 +48,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
-from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.tolerances import ALPA_LATENCY
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "alpa"
 OBJECTIVE = "latency, s"
-EPSILON = 1e-4
-"""Latencies closer than this, relative to the best one, are not told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """Stages of one pipeline."""
+    """The stages of one pipeline."""
 
     stops: tuple[int, ...]
     groups: tuple[Group, ...]
@@ -72,12 +72,12 @@ class Division:
 
     @property
     def sum_s(self) -> float:
-        """Of one micro-batch through all stages."""
+        """Seconds of one micro-batch through all stages."""
         return sum(self.stage_s)
 
     @property
     def max_s(self) -> float:
-        """Of the slowest stage."""
+        """Seconds of the slowest stage."""
         return max(self.stage_s)
 
     @property
@@ -94,14 +94,14 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
-        if search.out_of_budget:
-            break
-        division = Alpa(variant, uniform).divide(search)
-        plan = None if division is None else uniform.plan(variant, division.stops, division.groups)
-        if division is not None and plan is not None:
-            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=division.latency_s))
+    offer_each(search, uniform_variants(search, NAME), _best_plan, OBJECTIVE)
     return search.result(NAME, proves=False)
+
+
+def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
+    division = Alpa(variant, uniform).divide(search)
+    plan = None if division is None else uniform.plan(variant, division.stops, division.groups)
+    return None if division is None or plan is None else (plan, division.latency_s)
 
 
 class Alpa:
@@ -116,14 +116,14 @@ class Alpa:
         self._meshes = [mesh for mesh in meshes if mesh.groups]
 
     def divide(self, search: Search) -> Division | None:
-        """The stages with the least latency, within epsilon; None if none fit. Out of budget, the best ones so far."""
+        """The stages with the least latency, within epsilon, or the best so far if out of budget; None if none fit."""
         best, tie = self.within(math.inf, search), itertools.count()
         if best is None:
             return None
         open_limits = [(0.0, next(tie), self._slowest_layer_s(), best)]
         while open_limits and not search.out_of_budget:
             bound_s, _, low_s, upper = heapq.heappop(open_limits)
-            if bound_s >= best.latency_s * (1 - EPSILON):
+            if bound_s >= best.latency_s * (1 - ALPA_LATENCY):
                 break
             middle_s = (low_s + upper.max_s) / 2
             for start_s, found in ((low_s, self.within(middle_s, search)), (middle_s, upper)):
@@ -134,9 +134,9 @@ class Alpa:
         return best
 
     def within(self, limit_s: float, search: Search) -> Division | None:
-        """Stages with the least sum, none slower than a limit; None if there are none, or out of budget.
+        """Stages with the least sum, none slower than a limit; None if there are none, or if out of budget.
 
-        `least[s, i, d]` is F.
+        `least_s[s, i, d]` is F.
         """
         shape = (self._most_stages + 1, self._num_layers + 1, self._num_devices + 1)
         least_s = np.full(shape, np.inf)
@@ -153,7 +153,10 @@ class Alpa:
         return None if np.isinf(least_s[position, 0, used]) else self._division(least_s, position, used, limit_s)
 
     def _put_before(self, mesh: "Submesh", position: int, limit_s: float, *, rest_s: Floats, total_s: Floats) -> None:
-        """Lower F by stages on a submesh that stand before what is known of the position after; both (L + 1, D + 1)."""
+        """Lower F of a position, `total_s`, with stages on a submesh before those of F of the next, `rest_s`.
+
+        Both have shape (L + 1, D + 1).
+        """
         quick = mesh.times_s(position) <= limit_s
         starts, stops = np.nonzero(quick)
         free_s = np.where(mesh.can_begin, rest_s, np.inf)[:, : self._num_devices + 1 - mesh.size]
@@ -165,12 +168,12 @@ class Alpa:
             np.minimum(own_s, times_s.diagonal(length)[:, None] + free_s[length:], out=own_s)
 
     def _close_servers(self, total_s: Floats) -> None:
-        """Devices left over in a server may stay idle: where servers end, the least of any number used in the last."""
+        """Let devices left over in a server stay idle: a whole last server is as good as any used part of it."""
         for last in range(self._per_server, self._num_devices + 1, self._per_server):
             total_s[:, last] = total_s[:, last - self._per_server + 1 : last + 1].min(axis=1)
 
     def _division(self, least_s: Floats, position: int, used: int, limit_s: float) -> Division:
-        """The stages behind a value of F, first stage first."""
+        """The stages that attain a value of F, first stage first."""
         stops, groups, stage_s, start = list[int](), list[Group](), list[float](), 0
         while position > 0:
             mesh, stop, before = self._first_stage(least_s, position, used, start, limit_s)
@@ -188,7 +191,7 @@ class Alpa:
     def _first_stage(
         self, least_s: Floats, position: int, used: int, start: int, limit_s: float
     ) -> tuple["Submesh", int, int]:
-        """The submesh, the stop, and the devices used by the stages after it."""
+        """Submesh and stop of the first stage, and the devices used by the stages after it."""
         total_s = least_s[position, start, used]
         idle = self._per_server if used % self._per_server == 0 else 1
         for mesh, end in itertools.product(self._meshes, range(used, used - idle, -1)):
@@ -201,27 +204,27 @@ class Alpa:
         raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
 
     def _slowest_layer_s(self) -> float:
-        """No plan has a smaller maximum than the time of any layer by itself."""
+        """A lower limit of the slowest stage: the time of any layer by itself."""
         alone_s = [mesh.times_s(1).diagonal(1) for mesh in self._meshes]
         return float(np.min(alone_s, axis=0).max())
 
 
 class Submesh:
-    """So many devices for a stage, with the times of all stages on them."""
+    """A number of devices for a stage, with the times of all stages on them."""
 
     def __init__(self, variant: Variant, uniform: UniformCluster, size: int) -> None:
         self.size = size
         groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices == size)
         self.groups = sorted(groups, key=lambda group: group.tensor_parallel)
-        """Every way to use all of them, most replicas first; none if the job allows none."""
+        """Every allowed way to use all devices, most replicas first."""
         self.can_begin = self._beginnings(uniform)
-        """For every number of devices used by the stages after it, whether the next ones can be these; (D + 1,)."""
+        """Whether it can come next, for every number of devices used by the stages after it, shape (D + 1,)."""
         self._num_microbatches = variant.num_microbatches
         self._intervals = {group: uniform.intervals(variant, group) for group in self.groups}
         self._times: dict[int, Floats] = {}
 
     def times_s(self, position: int) -> Floats:
-        """Of every stage [start, stop) in a position under its fastest group: t, shape (L + 1, L + 1); or infinity."""
+        """T of every stage [start, stop) in a position, under its fastest group, or infinity; shape (L + 1, L + 1)."""
         depth = min(position, self._num_microbatches)
         if depth not in self._times:
             self._times[depth] = np.min([self._group_times_s(group, depth) for group in self.groups], axis=0)
@@ -233,8 +236,8 @@ class Submesh:
         return min(self.groups, key=lambda group: self._group_times_s(group, depth)[start, stop])
 
     def _group_times_s(self, group: Group, depth: int) -> Floats:
-        fitting = self._intervals[group].fitting(depth)
-        return fitting.forward_s + fitting.backward_s + fitting.sync_s / self._num_microbatches
+        times = self._intervals[group].fitting(depth)
+        return times.work_s + times.sync_s / self._num_microbatches
 
     def _beginnings(self, uniform: UniformCluster) -> Bools:
         used_in_server = np.arange(uniform.num_devices + 1) % uniform.devices_per_server

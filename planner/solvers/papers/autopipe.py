@@ -4,58 +4,51 @@ W. Liu, Z. Lai, S. Li, Y. Duan, K. Ge, D. Li, "AutoPipe: A Fast Pipeline Paralle
 Partitioning and Micro-batch Slicing", CLUSTER 2022; the partitioner of AutoPipe-H (IEEE TC 74(4), 2025)
 is the same as far as it is known. The details are those of the planner that the authors published.
 
-Given are the forward and backward seconds of each layer (the paper's sub-blocks) and the number of
-stages p, each one device, all alike. Wanted are p runs of layers with the least time of one 1F1B
-iteration until the last backward of the first stage. How that time is counted, and which stage is
-critical: :mod:`planner.solvers.papers.autopipe_steps.time`. The two steps of the search:
-:mod:`planner.solvers.papers.autopipe_steps.partition`. Neither memory nor gradient synchronisation is part of it.
+Given the forward and backward seconds of each layer (the paper's sub-blocks) and a number of stages p, each
+on one device, all alike, find p runs of layers with the least time of one 1F1B iteration until the last
+backward of the first stage. :mod:`planner.solvers.papers.autopipe_partition.time` defines that time and the
+critical stage, :mod:`planner.solvers.papers.autopipe_partition.partition` has the two steps of the search.
+Neither includes memory or gradient synchronisation.
 
 Approximated here:
 
-- The published planner fixes M = 2p micro-batches and a transfer time of 0 that is the same for all
-  boundaries. Here M is that of the job, and a message takes what the slowest links take for the bytes
-  of its boundary: between devices of a server or between servers, as the stages are laid out.
-- AutoPipe is told p. Here every number of stages that devices and layers allow is balanced, the three
-  of them that are fastest then, and fit, are searched, and what is least in AutoPipe's own time is kept.
-  A stage is one device; where the job allows no such stages, or nothing fits, the fewest replicas and
-  the smallest degree of tensor parallelism with which something does.
+- The published planner fixes M = 2p micro-batches and a transfer time of 0 for all boundaries. Here M is that
+  of the job, and a message takes what the slowest links take for the bytes of its boundary: between devices
+  of a server or between servers, as the stages are laid out.
+- AutoPipe is given p. Here every number of stages that devices and layers allow is balanced, the three
+  that are fastest then, and fit, are searched, and the one with the least time in AutoPipe's model is kept.
+  A stage is one device; where the job allows no such stages, or nothing fits, it is the fewest replicas and
+  the smallest tensor parallel degree with which something fits.
 - Data parallelism means identical pipelines. Every allowed number of them, and every micro-batch size, is
-  planned for by itself, and the simulator picks among these plans: more than AutoPipe does.
-- Memory is looked at once a partition is found. With `auto` the layers are first timed without
-  recomputation; if a stage of the partition does not fit so, they are timed with it, and exactly the
-  stages recompute that have to. What does not fit then is passed over.
-- Micro-batch slicing, the other half of the paper, is a matter of the schedule, not of this solver.
-- Devices are taken to be as slow as the slowest: :mod:`planner.solvers.papers.uniform.cluster`. The planner for
-  servers that differ is `autopipe-h`.
+  planned for separately, and the simulator picks among these plans: more than AutoPipe does.
+- Memory is checked once a partition is found. With `auto` the layers are first timed without
+  recomputation; if a stage of the partition does not fit then, they are timed with it, and exactly the
+  stages that have to recompute do. A number of stages that does not fit then either is skipped.
+- Micro-batch slicing, the other half of the paper, belongs to the schedule, not to this solver.
+- Every device is taken to be as slow as the slowest: :mod:`planner.solvers.papers.uniform.cluster`. The planner
+  for unlike servers is `autopipe-h`.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
-from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.result import Result
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
-from stagecut.planner.solvers.papers.autopipe_steps.partition import balanced_stops, partition
-from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
+from stagecut.planner.solvers.papers.autopipe_partition.partition import balanced_partition, partition
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "autopipe"
 OBJECTIVE = "iteration without synchronisation, s"
 NUM_SEARCHED = 3
-"""Numbers of stages, among those for which there is a plan, that are searched on each group of devices."""
+"""Numbers of stages that fit and are searched, on each kind of device group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A plan that fits."""
-
-    plan: Plan
-    seconds: float
-    """Of one iteration, in AutoPipe's model."""
+Timed = tuple[Plan, float]
+"""A plan and its iteration time in AutoPipe's model, in seconds."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -66,20 +59,15 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    variants = uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
-    for variant, uniform in sorted(variants, key=lambda pair: _variant_floor_s(*pair)):
-        if search.out_of_budget:
-            break
-        found = _least(search, variant, uniform)
-        if found is not None:
-            search.offer_with(found.plan, OwnObjective(name=OBJECTIVE, value=found.seconds))
+    variants = sorted(uniform_variants(search, NAME), key=lambda pair: _variant_floor_s(*pair))
+    offer_each(search, variants, _best_plan, OBJECTIVE)
     return search.result(NAME, proves=False)
 
 
 def stage_times(
     uniform: UniformCluster, variant: Variant, group: Group, *, num_stages: int, recompute: bool
 ) -> StageTimes:
-    """Times of layers on equal groups of the slowest devices, one for each stage."""
+    """Times of the layers on equal groups of the slowest devices, one group for each stage."""
     stops = np.arange(uniform.costs.problem.model.num_layers + 1)
     cost = uniform.stage_costs(
         group, micro_batch=variant.micro_batch, recompute=recompute, start=np.zeros_like(stops), stop=stops
@@ -95,11 +83,11 @@ def stage_times(
 
 
 def floor_s(work_s: float, *, num_stages: int, num_microbatches: int) -> float:
-    """No pipeline takes less for layers of so many seconds forward and backward together.
+    """Lower bound of the iteration time for layers with so many seconds of forward and backward.
 
     A stage computes M micro-batches, after the first one has passed the stages before it and before the
     last one has returned through them: T >= (w_1 + .. + w_{s-1}) + M w_s. So every stage leaves at least
-    (1 - 1/M) of what T has left after those before it, and T - work >= T (1 - 1/M)^p.
+    (1 - 1/M) of what the stages before it leave of T, and T - work >= T (1 - 1/M)^p.
     """
     return work_s / (1 - (1 - 1 / num_microbatches) ** num_stages)
 
@@ -110,56 +98,49 @@ def _variant_floor_s(variant: Variant, uniform: UniformCluster) -> float:
     return floor_s(float(single.work_s[0, -1]), num_stages=num_stages, num_microbatches=variant.num_microbatches)
 
 
-def _least(search: Search, variant: Variant, uniform: UniformCluster) -> Candidate | None:
-    """The best plan on the smallest device groups for which there is one."""
-    for group in _groups(variant, uniform):
-        best = _least_on(search, variant, uniform, group)
+def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> Timed | None:
+    """The best plan on the smallest device groups that have one: few replicas first, then small degrees."""
+    groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= uniform.devices_per_server)
+    for group in sorted(groups, key=lambda group: (group.replicas, group.tensor_parallel)):
+        best = _best_on(search, variant, uniform, group)
         if best is not None:
             return best
     return None
 
 
-def _groups(variant: Variant, uniform: UniformCluster) -> list[Group]:
-    """Device groups inside a server: few replicas first, then small degrees."""
-    groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= uniform.devices_per_server)
-    return sorted(groups, key=lambda group: (group.replicas, group.tensor_parallel))
-
-
-def _least_on(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> Candidate | None:
-    """The plan with the least time in AutoPipe's model among those with the most promising numbers of stages."""
-    found = list[Candidate]()
+def _best_on(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> Timed | None:
+    """The plan with the least time in AutoPipe's model, of the most promising numbers of stages that fit."""
+    found = list[Timed]()
     for num_stages in _promising(search, variant, uniform, group):
         if search.out_of_budget or len(found) == NUM_SEARCHED:
             break
-        candidate = _planned(search, variant, uniform, group, num_stages)
-        if candidate is not None:
-            found.append(candidate)
-    return min(found, key=lambda candidate: candidate.seconds, default=None)
+        timed = _planned(search, variant, uniform, group, num_stages)
+        if timed is not None:
+            found.append(timed)
+    return min(found, key=lambda timed: timed[1], default=None)
 
 
 def _promising(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> list[int]:
-    """Numbers of stages, first those whose balanced partition takes the least time."""
+    """Numbers of stages, those whose balanced partition takes the least time first."""
     balanced_s = dict[int, float]()
     groups = uniform.devices_per_server // group.num_devices * uniform.num_servers
     for num_stages in range(min(groups, uniform.costs.problem.model.num_layers), 0, -1):
         times = stage_times(uniform, variant, group, num_stages=num_stages, recompute=False)
         if search.out_of_budget and balanced_s:
             break
-        timing = timings(times, balanced_stops(times)[None], variant.num_microbatches)
+        timing = timings(times, balanced_partition(times)[None], variant.num_microbatches)
         balanced_s[num_stages] = float(timing.seconds[0])
     return sorted(balanced_s, key=lambda num_stages: balanced_s[num_stages])
 
 
-def _planned(
-    search: Search, variant: Variant, uniform: UniformCluster, group: Group, num_stages: int
-) -> Candidate | None:
-    """The plan with so many stages; None, and counted, if it does not fit in memory."""
+def _planned(search: Search, variant: Variant, uniform: UniformCluster, group: Group, num_stages: int) -> Timed | None:
+    """The plan with so many stages; None if it does not fit in memory, which is counted."""
     for recompute in RECOMPUTE_MODES[search.problem.job.recompute]:
         times = stage_times(uniform, variant, group, num_stages=num_stages, recompute=recompute)
         found = partition(times, variant.num_microbatches, stopped=lambda: search.out_of_budget)
         search.count("partitions found")
         plan = uniform.plan(variant, found.stops.tolist(), [group] * num_stages)
         if plan is not None and (recompute or not any(stage.recompute for stage in plan.stages)):
-            return Candidate(plan=plan, seconds=found.seconds)
+            return plan, found.seconds
     search.count("numbers of stages over memory")
     return None

@@ -11,16 +11,16 @@ micro-batches, AR_s the gradient all-reduce of stage s, and Q the pivot stage,
     Te = max over s of  AR_s + sum over a = s..Q of B_a  if s <= Q,  AR_s - sum over a = Q..s of B_a  if s > Q.
 
 The pivot is the last stage at first; going to the front, stage s takes its place where
-(M - 1)(F_s + B_s) > (M - 1)(F_Q + B_Q) + sum over s < a < Q of (F_a + B_a). So L can be carried along
-while stages are put in front of a pipeline: that is `_with_stage_in_front`.
+(M - 1)(F_s + B_s) > (M - 1)(F_Q + B_Q) + sum over s < a < Q of (F_a + B_a). So L can be updated
+as stages are put in front of a pipeline: see `_with_stage_in_front`.
 
 **Search**, by the structure of the authors' code: a dynamic program over (layers, devices used, which
 devices) whose value is the slowest stage or transfer,
 
     V(stage + rest) = max( (F + B) of the stage on its replicas, 2 c of the cut, V(rest) ),
 
-where the devices of the new stage are picked in one of a few ways: *fresh first*, devices of a server
-not used yet, or several such servers whole; *append first*, devices left on the server in use; *scatter
+where the devices of the new stage are picked in one of a few ways: *fresh first*, devices of an unused
+server, or several such servers whole; *append first*, the rest of the devices of a server in use; *scatter
 first*, devices of all servers alike. Whole replicated pipelines and straight pipelines compete as well,
 and the latency L picks the winner.
 
@@ -29,16 +29,16 @@ Approximated here:
 - The program goes from the last stage to the first and counts stages, since what a stage keeps in memory
   depends on how many follow it. So there is a plan for every number of stages and occupied set, straight
   pipelines among them, and L picks from all of these.
-- The memory check is ours, parameters and optimizer state plus min(q, M) micro-batches in flight, and not
+- The memory check is ours, parameters and optimizer state plus min(q, M) micro-batches in flight, not
   2 W + (s - i + 1) A; stages that do not fit recompute if the job allows it.
 - An append goes to the server of the neighbouring stage only, since a host has one contiguous run of stages.
-  For the same reason scattering is all or nothing: where all stages do it, it is several identical pipelines, which are
-  tried for every share of the cluster, each with the program above.
-- Links and all-reduces are the cluster's own, the slowest of each kind, not the constants of the code.
+  For the same reason scattering is all or nothing: if all stages scatter, the result is several identical pipelines,
+  which are tried for every share of the cluster, each with the program above.
+- Links and all-reduces are the slowest of each kind in the cluster, not the constants of the code.
 - The micro-batch size is tried, not given. L picks the plan of each size and share, the simulator among these.
 
 Since L only picks, its plan need not have the least L of all: it does in 33 of 40 random cases of up to 5 layers
-and 9 devices; on average L is 1.2 % above the least, at worst 15 % (tests/unit/solvers/test_dapple.py).
+and 9 devices; on average L is 1.2 % above the least, at worst 15 % (tests/unit/solvers/papers/test_dapple.py).
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
-from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_variants
-from stagecut.planner.solvers.papers.uniform.intervals import Fitting, Intervals
+from stagecut.planner.core.result import Result
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.intervals import Intervals, IntervalTimes
+from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
 from stagecut.planner.solvers.search.search import Search
 
@@ -70,33 +71,35 @@ def solve(problem: Problem, search: Search) -> Result:
         If the job does not allow 1F1B or single devices, or servers have unequal numbers of devices.
     """
     require_single_devices(problem, NAME)
-    for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,)):
-        if search.out_of_budget:
-            break
-        for candidate in sorted(candidates(search, terms_of(variant, uniform))):
-            groups = [Group(replicas=number) for number in candidate.replicas]
-            plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
-            if plan is not None:
-                search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=candidate.latency_s))
-                break
+    offer_each(search, uniform_variants(search, NAME), _least_latency, OBJECTIVE)
     return search.result(NAME, proves=False)
 
 
+def _least_latency(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
+    """The plan with the least L, among those that the program finds and that fit, and its L."""
+    for candidate in sorted(candidates(search, terms_of(variant, uniform))):
+        groups = [Group(replicas=number) for number in candidate.replicas]
+        plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
+        if plan is not None:
+            return plan, candidate.latency_s
+    return None
+
+
 class Candidate(NamedTuple):
-    """A pipeline, and what it is sorted by: the latency, then the number of stages."""
+    """A pipeline; candidates sort by latency, then by number of stages."""
 
     latency_s: float
     num_stages: int
     stops: tuple[int, ...]
-    """Layer after the last one of each stage."""
+    """First layer after each stage."""
     replicas: tuple[int, ...]
     opens: tuple[bool, ...]
-    """Whether each stage is on another server than the one before."""
+    """Whether each stage is on another server than the stage before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the program is told of a variant."""
+    """Data of the dynamic program for one variant."""
 
     num_layers: int
     num_microbatches: int
@@ -104,22 +107,22 @@ class Terms:
     devices_per_server: int
     max_stages: int
     replicas: tuple[int, ...]
-    """How many a stage may have; those above the devices of a server take whole servers."""
+    """Allowed replica counts; those above the devices of a server take whole servers."""
     intervals: tuple[Intervals, ...]
-    """Stages with each number of replicas."""
+    """Stages with each replica count."""
     inside_s: Floats
-    """One way over each boundary within a server, nothing at the end, shape (L + 1,)."""
+    """One way over each boundary within a server, 0 at the end, shape (L + 1,)."""
     between_s: Floats
     """The same between servers."""
 
     @property
     def num_opened(self) -> Ints:
-        """Servers that a stage not on that of the stage behind it takes, for each number of replicas."""
+        """Servers that a stage on fresh devices takes, for each replica count."""
         return np.array([max(1, number // self.devices_per_server) for number in self.replicas])
 
 
 def terms_of(variant: Variant, uniform: UniformCluster) -> Terms:
-    """What counts in a variant."""
+    """The data for a variant."""
     replicas, model = uniform.replicas(variant.micro_batch), uniform.costs.problem.model
     message_bytes = variant.micro_batch * model.boundary_bytes()
     crossed = np.arange(model.num_layers + 1) < model.num_layers
@@ -142,30 +145,32 @@ class FirstStages:
 
     stop: Indices
     choice: Indices
-    """Index of its replicas."""
+    """Index of its replica count."""
     used_behind: Indices
-    """Devices in use on the foremost server of the stages behind it."""
+    """Devices in use on the first server of the stages behind it."""
     fresh: Bools
     """Whether it is on another server than the stage behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """The best pipelines of so many stages, for every state (n, u, i), shape (N + 1, D + 1, L + 1).
+    """The best pipelines with a given number of stages, for every state (n, u, i), shape (N + 1, D + 1, L + 1).
 
-    They hold layers [i, L) on n servers, with u devices of the foremost one in use.
+    They hold layers [i, L) on n servers, with u devices of the first one in use.
     """
 
     value_s: Floats
     """V: the slowest stage, or transfer there and back; infinite where there is no such pipeline."""
     latency: Floats
-    """What L is made of, see `_with_stage_in_front`, shape (6, N + 1, D + 1, L + 1)."""
+    """The terms of L, see `_with_stage_in_front`, shape (6, N + 1, D + 1, L + 1)."""
     first: FirstStages
 
 
 def candidates(search: Search, terms: Terms) -> list[Candidate]:
     """The best pipeline for every number of stages and every occupied set."""
-    front, firsts, found = _nothing(terms), list[FirstStages](), list[Candidate]()
+    front, firsts, found = _no_front(terms), list[FirstStages](), list[Candidate]()
+    # No stage holds no layers, on no servers.
+    front.value_s[0, 0, -1] = 0.0
     for position in range(1, terms.max_stages + 1):
         if search.out_of_budget or not terms.replicas:
             break
@@ -185,20 +190,20 @@ def _latency_s(front: Front, num_microbatches: int) -> Floats:
 
 
 def _extend(terms: Terms, before: Front, *, position: int) -> Front:
-    """One stage more in front of the best pipelines so far, which is in that position from the end."""
+    """Put a stage, in that position from the end, in front of the best pipelines so far."""
     after, size = _no_front(terms), terms.devices_per_server
-    fitting = [stages.fitting(min(position, terms.num_microbatches)) for stages in terms.intervals]
+    times = [stages.fitting(min(position, terms.num_microbatches)) for stages in terms.intervals]
     appended_s = np.maximum(before.value_s, 2 * terms.inside_s)
     fresh_s, least_used = np.maximum(before.value_s.min(axis=1), 2 * terms.between_s), before.value_s.argmin(axis=1)
     for choice, number in enumerate(terms.replicas):
-        stage_s = fitting[choice].forward_s + fitting[choice].backward_s
+        stage_s = times[choice].work_s
         for servers in range(terms.num_servers + 1):
             for used in range(1, size - number + 1):
                 _offer(after, (servers, used + number), stage_s, appended_s[servers, used], choice, used)
             state = (servers + int(terms.num_opened[choice]), min(number, size))
             if state[0] <= terms.num_servers:
                 _offer(after, state, stage_s, fresh_s[servers], choice, least_used[servers], fresh=True)
-    _carry_latency(terms, before, after, fitting)
+    _carry_latency(terms, before, after, times)
     return after
 
 
@@ -212,16 +217,16 @@ def _offer(
     *,
     fresh: bool = False,
 ) -> None:
-    """Keep the better of what a state has and stage [i, j) before [j, L), the best j for every i.
+    """Keep the better of the pipelines of a state and stage [i, j) before [j, L), with the best j for every i.
 
     Parameters
     ----------
     stage_s
-        Of [i, j), shape (L + 1, L + 1).
+        Seconds of [i, j), shape (L + 1, L + 1).
     rest_s
-        Of [j, L), the transfer to it included, shape (L + 1,).
+        V of [j, L), including the transfer to it, shape (L + 1,).
     used_behind
-        In the state of the rest: the same for all j, or of shape (L + 1,).
+        u of the rest: the same for all j, or of shape (L + 1,).
     """
     if not np.isfinite(rest_s).any():
         return
@@ -237,8 +242,8 @@ def _offer(
     first.fresh[state][better] = fresh
 
 
-def _carry_latency(terms: Terms, before: Front, after: Front, fitting: list[Fitting]) -> None:
-    """What L is made of, for all pipelines of a front."""
+def _carry_latency(terms: Terms, before: Front, after: Front, times: list[IntervalTimes]) -> None:
+    """Update the terms of L for all pipelines of a front."""
     first, state = after.first, np.nonzero(np.isfinite(after.value_s))
     stop, choice, fresh = first.stop[state], first.choice[state], first.fresh[state]
     servers_behind = state[0] - np.where(fresh, terms.num_opened[choice], 0)
@@ -247,7 +252,7 @@ def _carry_latency(terms: Terms, before: Front, after: Front, fitting: list[Fitt
         transfer_s = np.where(fresh, terms.between_s[stop], terms.inside_s[stop])
         latency = _with_stage_in_front(latency, transfer_s, transfer_s, np.zeros(len(stop)), terms.num_microbatches)
     forward_s, backward_s, sync_s = (
-        np.stack([getattr(stages, name) for stages in fitting])[choice, state[2], stop]
+        np.stack([getattr(stages, name) for stages in times])[choice, state[2], stop]
         for name in ("forward_s", "backward_s", "sync_s")
     )
     after.latency[:, state[0], state[1], state[2]] = _with_stage_in_front(
@@ -256,20 +261,20 @@ def _carry_latency(terms: Terms, before: Front, after: Front, fitting: list[Fitt
 
 
 NO_STAGE = (0.0, 0.0, -np.inf, 0.0, -np.inf, -np.inf)
-"""Of a pipeline without stages: the first one put in front is the pivot, whatever it takes."""
+"""The terms of a pipeline without stages: the first stage put in front is the pivot, whatever it takes."""
 
 
 def _with_stage_in_front(
     latency: Floats, forward_s: Floats, backward_s: Floats, sync_s: Floats, num_microbatches: int
 ) -> Floats:
-    """Carry on Tw, F_Q + B_Q, sum of (F + B) before Q, sum of B up to Q, Te, and max over s of AR_s - sum of B up to s.
+    """Update Tw, F_Q + B_Q, sum of (F + B) before Q, sum of B up to Q, Te, and max over s of AR_s - sum of B up to s.
 
     Parameters
     ----------
     latency
-        These six for n pipelines, shape (6, n).
+        These six terms for n pipelines, shape (6, n).
     forward_s, backward_s, sync_s
-        Of the stages put in front, each of shape (n,).
+        Times of the stages put in front, shape (n,) each.
     """
     ramp_s, pivot_s, before_s, drain_s, end_s, later_s = latency
     work_s, repeats = forward_s + backward_s, num_microbatches - 1
@@ -289,29 +294,18 @@ def _with_stage_in_front(
 
 
 def _no_front(terms: Terms) -> Front:
-    """No pipeline anywhere."""
+    """A front without pipelines."""
     shape = (terms.num_servers + 1, terms.devices_per_server + 1, terms.num_layers + 1)
+    numbers = {name: np.zeros(shape, dtype=np.int16) for name in ("stop", "choice", "used_behind")}
     return Front(
         value_s=np.full(shape, np.inf),
         latency=np.broadcast_to(np.reshape(NO_STAGE, (6, 1, 1, 1)), (6, *shape)).copy(),
-        first=FirstStages(
-            stop=np.zeros(shape, dtype=np.int16),
-            choice=np.zeros(shape, dtype=np.int16),
-            used_behind=np.zeros(shape, dtype=np.int16),
-            fresh=np.zeros(shape, dtype=bool),
-        ),
+        first=FirstStages(**numbers, fresh=np.zeros(shape, dtype=bool)),
     )
 
 
-def _nothing(terms: Terms) -> Front:
-    """No stage yet: no layers on no servers."""
-    front = _no_front(terms)
-    front.value_s[0, 0, -1] = 0.0
-    return front
-
-
 def _candidate(terms: Terms, firsts: list[FirstStages], servers: int, used: int, *, latency_s: float) -> Candidate:
-    """The pipeline of a state with all layers, stage by stage from the front."""
+    """The pipeline of a state with all layers, traced from its first stage."""
     start, stops, replicas, opens = 0, list[int](), list[int](), [True]
     for first in reversed(firsts):
         state = (servers, used, start)

@@ -1,46 +1,43 @@
-"""Stages of equally many parameters: DeepSpeed's pipelines as they come.
+"""Stages with equally many parameters: DeepSpeed's pipelines at their default.
 
 DeepSpeed (Microsoft; `PipelineModule(partition_method="parameters")`, the default) cuts a list of
 layers into p stages by the number w_l of trainable parameters of each,
 
     min over cuts of max over stages of  sum of w_l over the layers of the stage,
 
-and runs 1F1B on p x d devices, d-fold data parallel. Times and memory play no part. Prefix sums W and a
-search over the limit solve it: a limit is enough if stages that are each filled up to it, from the
-first to the last, take all layers:
+and runs 1F1B on p x d devices, with d-fold data parallelism. Times and memory play no part. It is solved with
+prefix sums W and a search for the smallest sufficient limit. A limit suffices if stages that are filled up
+to it one after another take all layers:
 
     stop_1 = the largest j with W[j] <= limit,    stop_{s+1} = the largest j with W[j] - W[stop_s] <= limit
 
-Approximated here: the search goes over the sums of all runs of layers, so that the largest stage is
+Approximated here: the search is over the sums of all runs of layers, so that the largest stage is
 exactly the least possible. (The published code has had two forms: first this one, ending at a limit
 within a tolerance, later a dynamic program on the spread between the largest and the smallest stage.)
-Every stage keeps a layer. A weight that two layers share counts in both, as in DeepSpeed. p, d and
-the micro-batch size are set by hand there: all are tried over all devices
+Every stage keeps a layer. A weight that two layers share counts in both, as in DeepSpeed. There, p, d and
+the micro-batch size are set by hand: here all are tried over all devices
 (:mod:`planner.solvers.papers.uniform.equal_groups`), without tensor parallelism, and the simulator picks. ZeRO-1 and
 recomputation are the job's choice.
 """
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.arrangement import arrange, assemble
-from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, uniform_variants
-from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices
+from stagecut.planner.core.tolerances import EQUAL_WEIGHTS
+from stagecut.planner.solvers.papers.uniform.equal_groups import plans_on_all_devices
+from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes
+from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "deepspeed-parameters"
 OBJECTIVE = "parameters of the largest stage"
-TOLERANCE = 1e-12
-"""Relative to all parameters: sums of the same layers in another order."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -53,8 +50,13 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     require_single_devices(problem, NAME)
     params = layer_params(problem.model)
-    variants = uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
-    plans = (_plans(uniform, variant, params) for variant, uniform in variants if not search.out_of_budget)
+    plans = (
+        plans_on_all_devices(
+            uniform, variant, lambda p: lightest_stops(params, p), most_stages=len(params), degrees=(1,)
+        )
+        for variant, uniform in uniform_variants(search, NAME)
+        if not search.out_of_budget
+    )
 
     def largest_stage(plan: Plan) -> OwnObjective:
         most = max(float(params[stage.start : stage.stop].sum()) for stage in plan.stages)
@@ -66,17 +68,16 @@ def solve(problem: Problem, search: Search) -> Result:
 
 def layer_params(model: ModelProfile) -> Floats:
     """Parameters of every layer, those it shares with another one included, shape (L,)."""
-    held_bytes = [layer.params_bytes + layer.shared_params_bytes for layer in model.layers]
-    return np.array(held_bytes) / model.precision.num_bytes
+    return held_weight_bytes(model) / model.precision.num_bytes
 
 
-def balanced_stops(weights: Floats, num_stages: int) -> list[int]:
-    """Stops of non-empty stages such that the heaviest is as light as possible; equal layers if all weigh nothing.
+def lightest_stops(weights: Floats, num_stages: int) -> list[int]:
+    """Stops of non-empty stages whose heaviest is as light as possible; layers count equally if none has weight.
 
     Parameters
     ----------
     weights
-        Of the layers, none negative, shape (L,).
+        One per layer, not negative, shape (L,).
     num_stages
         At most L.
     """
@@ -95,22 +96,13 @@ def balanced_stops(weights: Floats, num_stages: int) -> list[int]:
 
 
 def _filled(sums: Floats, num_stages: int, limit: float) -> list[int] | None:
-    """Stops of stages filled up to the limit one after another; None if it is too small."""
+    """Stops of stages filled up to the limit one after another; None if the limit is too small."""
     num_layers, stops, start = len(sums) - 1, list[int](), 0
     for left in range(num_stages - 1, -1, -1):
-        stop = int(np.searchsorted(sums, sums[start] + limit + TOLERANCE * sums[-1], side="right")) - 1
+        stop = int(np.searchsorted(sums, sums[start] + limit + EQUAL_WEIGHTS * sums[-1], side="right")) - 1
         stop = min(stop, num_layers - left)
         if stop == start:
             return None
         stops.append(stop)
         start = stop
     return stops if start == num_layers else None
-
-
-def _plans(uniform: UniformCluster, variant: Variant, params: Floats) -> Iterator[Plan]:
-    for seats in seats_over_all_devices(uniform, variant.micro_batch, degrees=(1,)):
-        if len(seats) > len(params):
-            continue
-        plan = assemble(uniform.costs, variant, arrange(seats, balanced_stops(params, len(seats))))
-        if plan is not None:
-            yield plan

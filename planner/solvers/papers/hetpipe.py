@@ -2,12 +2,12 @@
 
 Park et al., "HetPipe", USENIX ATC 2020: a virtual worker (VW) is one pipeline on k GPUs, possibly of
 different types, with N_m minibatches in flight; several VWs train the same model data parallel. How it
-cuts the model is put here as we know it, unchecked against the paper's text: one stage on each GPU; the
+cuts the model is stated here as we know it, unchecked against the paper's text: one stage on each GPU; the
 first stage holds N_m minibatches, the last one only one; of the cuts that fit, the one whose slowest
 stage is the fastest, for N_m = 1, 2, ... while any fits.
 
 Sets
-    q in 1 .. k             stages, each with its GPU, first one first
+    q in 1 .. k             stages, each with its GPU, in order
     (i, j), 0 <= i < j <= L runs of layers [i, j)
 
 Parameters; in the program, times are divided by the largest
@@ -27,17 +27,17 @@ Constraints
     sum of a[q,i,j] x[q,i,j] <= T           for every q
     sum of x[q,.,j] = sum of x[q+1,j,.]     for every q < k and j
 
-The first run begins at layer 0, the last one ends at layer L. To keep the program small, bisection
-finds a limit such that T is not above it, and less than 0.1 % below: runs longer than that, and runs on
-no way from layer 0 to L, are left out beforehand.
+The first run begins at layer 0, the last one ends at layer L. To keep the program small, bisection first
+finds a limit that is at least T and exceeds it by less than 0.1 %. Runs that take longer than the limit, or
+are on no path from layer 0 to L, are left out.
 
 Approximated here: the formulation is ours, solved by HiGHS. The paper's VWs push to a parameter server
 and may run ahead of each other (wave synchronous parallelism); here pipelines flush and all-reduce once
 per iteration, under 1F1B or eager 1F1B. So a minibatch is a micro-batch, a stage holds the smaller of
 N_m and its warm-up depth, and the N_m of a plan that is run is the warm-up depth of its first stage;
 cuts for smaller N_m are offered where they fit as well. Recomputation is the job's choice: a run that
-fits only so takes as much longer. The order of a VW's GPUs is left open: every order of server classes
-is tried, 24 at most, hosts of a class and GPUs of a host side by side.
+only fits with it takes correspondingly longer. The order of a VW's GPUs is left open: every order of server
+classes is tried, 24 at most, with the hosts of a class and the GPUs of a host next to each other.
 
 Of the paper's allocations of four nodes with four GPUs each, *equal distribution* (ED: each VW has a
 GPU of each node) is a share of the cluster among identical pipelines; *node partition* (NP: each VW
@@ -45,24 +45,26 @@ has a node of its own) is one where the nodes are alike. NP on nodes that differ
 (HD: VWs of two kinds), make pipelines that differ, and are left out. k is every size of a share.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pulp
+from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
+from stagecut.planner.core.tolerances import EQUAL_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.papers.class_orders import class_orders
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.refusals import require_schedules, require_single_devices
 from stagecut.planner.solvers.search.search import Search
@@ -70,12 +72,6 @@ from stagecut.planner.solvers.search.search import Search
 NAME = "hetpipe"
 OBJECTIVE = "slowest partition of a virtual worker, s"
 SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
-MOST_ORDERS = 24
-"""Of server classes: all of them up to four classes."""
-TOLERANCE = 1e-9
-"""Relative: sums of the same stages count as equal."""
-PRECISION, GAP = 1e-3, 1e-4
-"""Relative: of the limits known before a program is solved, and at which it is solved (the default of CPLEX)."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -88,7 +84,7 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     variants = _variants(problem)
     tables = StageTables(search.costs)
-    known: dict[_Key, Partition | None] = {}
+    known: dict[_Key, WorkerPartition | None] = {}
     for variant in variants:
         for partition in _partitions(search, tables, variant, known):
             seated = partition.worker.seated
@@ -117,7 +113,7 @@ class Worker:
 
     @property
     def num_stages(self) -> int:
-        """Of devices and stages, k."""
+        """Number of devices and of stages, k."""
         return self.seated.num_stages
 
     def seconds(self, stage: int, start: Ints, stop: Ints, *, in_flight: int) -> Floats:
@@ -126,7 +122,7 @@ class Worker:
         Parameters
         ----------
         start, stop
-            Of any shapes that broadcast.
+            Any shapes that broadcast.
         in_flight
             Minibatches that the stage holds.
         """
@@ -142,7 +138,7 @@ class Worker:
         return np.where(fits, taken_s, np.inf)
 
     def slowest_s(self, stops: Ints, in_flight: Sequence[int]) -> float:
-        """The slowest stage of a cut, stops of shape (k,); infinite where one does not fit."""
+        """Seconds of the slowest stage of a cut, stops of shape (k,); infinite if a stage does not fit."""
         starts = np.concatenate(([0], stops[:-1]))
         cut = zip(range(self.num_stages), starts, stops, in_flight, strict=True)
         return max(float(self.seconds(q, start, stop, in_flight=held)) for q, start, stop, held in cut)
@@ -154,14 +150,14 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """The best cut for some number of minibatches in flight."""
+class WorkerPartition:
+    """The best cut for a number of minibatches in flight."""
 
     worker: Worker
     stops: Ints
     """Shape (k,)."""
     seconds: float
-    """Of the slowest stage."""
+    """Time of the slowest stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,29 +168,29 @@ class Runs:
     start: Ints
     stop: Ints
     seconds: Floats
-    """Relative to a scale."""
+    """In units of the program."""
 
 
 _Key = tuple[Share, int, tuple[int, ...]]
-"""Share, micro-batch size, minibatches held by each stage."""
+"""Share, micro-batch size, and minibatches that each stage holds."""
 
 
 def bracket(seconds: Floats) -> tuple[float, float]:
-    """Two limits close to each other, only the larger one with a cut whose stages keep to it; infinite if none fits.
+    """Two close limits, of which only the larger one has a cut whose stages stay within it; infinite if none fits.
 
     Parameters
     ----------
     seconds
-        Of every run, shape (k, L + 1, L + 1).
+        Time of every run, shape (k, L + 1, L + 1).
     """
-    if not on_a_way(np.isfinite(seconds)).any():
+    if not on_a_path(np.isfinite(seconds)).any():
         return math.inf, math.inf
-    if on_a_way(seconds <= 0).any():
+    if on_a_path(seconds <= 0).any():
         return 0.0, 0.0
     low_s, high_s = 0.0, float(seconds[np.isfinite(seconds)].max())
-    while high_s - low_s > PRECISION * high_s:
+    while high_s - low_s > HETPIPE_BRACKET * high_s:
         middle_s = (low_s + high_s) / 2
-        if on_a_way(seconds <= middle_s).any():
+        if on_a_path(seconds <= middle_s).any():
             high_s = middle_s
         else:
             low_s = middle_s
@@ -202,27 +198,27 @@ def bracket(seconds: Floats) -> tuple[float, float]:
 
 
 def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> Ints | None:
-    """Stops of a cut whose slowest stage is the fastest, shape (k,); None if the budget does not last.
+    """Stops of the cut whose slowest stage is the fastest, shape (k,); None if the budget runs out.
 
     Parameters
     ----------
     seconds
-        Of every run, shape (k, L + 1, L + 1).
+        Time of every run, shape (k, L + 1, L + 1).
     low_s, high_s
         See :func:`bracket`.
     """
-    stage, start, stop = np.nonzero(on_a_way(seconds <= high_s))
-    scale_s = max(high_s, 1e-300)
+    stage, start, stop = np.nonzero(on_a_path(seconds <= high_s))
+    scale_s = high_s or 1.0
     runs = Runs(stage=stage, start=start, stop=stop, seconds=seconds[stage, start, stop] / scale_s)
     program, choices = _program(len(seconds), runs, least=low_s / scale_s)
-    program.solve(highs(search, search.seconds_left, gap=GAP))
+    program.solve(highs(search, search.seconds_left, gap=HETPIPE_GAP))
     search.count("programs solved")
     taken = np.array([choice.varValue is not None and choice.varValue > 0.5 for choice in choices])
     return stop[taken] if np.count_nonzero(taken) == len(seconds) else None
 
 
-def on_a_way(allowed: Bools) -> Bools:
-    """The runs on a way from layer 0 to layer L with one run of every stage, shape (k, L + 1, L + 1)."""
+def on_a_path(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The runs on a path from layer 0 to layer L with one run of every stage, shape (k, L + 1, L + 1)."""
     num_stages, num_nodes, _ = allowed.shape
     reached, leading = np.zeros((2, num_stages + 1, num_nodes), dtype=bool)
     reached[0, 0] = leading[num_stages, -1] = True
@@ -230,12 +226,12 @@ def on_a_way(allowed: Bools) -> Bools:
         reached[stage + 1] = allowed[stage][reached[stage]].any(axis=0)
         last = num_stages - 1 - stage
         leading[last] = allowed[last][:, leading[last + 1]].any(axis=1)
-    on_way: Bools = allowed & reached[:-1, :, None] & leading[1:, None, :]
-    return on_way
+    on_path: NDArray[np.bool_] = allowed & reached[:-1, :, None] & leading[1:, None, :]
+    return on_path
 
 
 def _variants(problem: Problem) -> list[Variant]:
-    """Those that virtual workers can run."""
+    """The variants that virtual workers can run."""
     require_schedules(problem, NAME, SCHEDULES)
     require_single_devices(problem, NAME)
     variants = [
@@ -245,23 +241,23 @@ def _variants(problem: Problem) -> list[Variant]:
     ]
     if not variants:
         raise UnsupportedError(
-            f"solver {NAME!r}: each of its stages has a single device, and the job asks for more replicas; allow 1"
+            f"solver {NAME!r} places each stage on a single device, and the job asks for more replicas; allow 1"
         )
     return variants
 
 
 def _partitions(
-    search: Search, tables: StageTables, variant: Variant, known: dict[_Key, Partition | None]
-) -> Iterator[Partition]:
-    """The best one for every N_m while any fits; one that stays the best is not repeated."""
+    search: Search, tables: StageTables, variant: Variant, known: dict[_Key, WorkerPartition | None]
+) -> Iterator[WorkerPartition]:
+    """The best partition for every N_m while any fits; one that stays the best is not repeated."""
     workers = list(_workers(search, tables, variant))
     if not workers:
         return
     depths = [int(depth) for depth in workers[0].seated.depth]
-    best: Partition | None = None
+    best: WorkerPartition | None = None
     for num_in_flight in range(1, warmup_depth(variant.schedule, len(depths), variant.num_microbatches) + 1):
         in_flight = tuple(min(num_in_flight, depth) for depth in depths)
-        if best is not None and best.worker.slowest_s(best.stops, in_flight) <= best.seconds * (1 + TOLERANCE):
+        if best is not None and best.worker.slowest_s(best.stops, in_flight) <= best.seconds * (1 + EQUAL_TIMES):
             # More in flight never makes another cut faster.
             continue
         key = (variant.share, variant.micro_batch, in_flight)
@@ -273,35 +269,35 @@ def _partitions(
         yield best
 
 
-def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequence[int]) -> Partition | None:
-    """Over all orders of the devices; one has to be 0.1 % faster to take the place of another."""
+def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequence[int]) -> WorkerPartition | None:
+    """The best over all orders of the devices; one must be 0.1 % faster to replace another."""
     brackets = [
         (*bracket(worker.all_seconds(in_flight)), index)
         for index, worker in enumerate(workers)
         if not search.out_of_budget
     ]
-    best: Partition | None = None
+    best: WorkerPartition | None = None
     for low_s, high_s, index in sorted(brackets):
-        least_s = math.inf if best is None else best.seconds * (1 - PRECISION)
+        least_s = math.inf if best is None else best.seconds * (1 - HETPIPE_BRACKET)
         if low_s >= least_s or search.out_of_budget:
             break
         worker = workers[index]
         stops = best_stops(search, worker.all_seconds(in_flight), low_s, high_s)
         if stops is not None and (seconds := worker.slowest_s(stops, in_flight)) < least_s:
-            best = Partition(worker=worker, stops=stops, seconds=seconds)
+            best = WorkerPartition(worker=worker, stops=stops, seconds=seconds)
     return best
 
 
 def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[Worker]:
-    """The share of one pipeline in every order of its server classes; none with more devices than layers."""
+    """The devices of one pipeline in every order of its server classes; none if they are more than the layers."""
     cluster = search.costs.of(variant.share).cluster
     if cluster.num_devices <= tables.num_layers:
-        for order in itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS):
+        for order in class_orders(cluster):
             yield Worker(tables, variant, groups_host_by_host(cluster, order))
 
 
 def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
-    """The program over runs, and their variables in order; `least` is a lower bound of T."""
+    """The program over these runs, and their variables in order; `least` is a lower bound of T."""
     program = pulp.LpProblem("hetpipe", pulp.LpMinimize)
     slowest = program.add_variable("T", lowBound=least)
     choices = [program.add_variable(f"x_{run}", cat=pulp.LpBinary) for run in range(len(runs.stage))]

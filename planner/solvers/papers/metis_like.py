@@ -4,27 +4,27 @@ Um et al., "Metis: Fast Automatic Distributed Training on Heterogeneous GPUs", U
 not read the paper; what follows is what its published code (SamsungLabs/Metis) does, and everything
 else is ours.
 
-- *Order of devices*: every order of the device types, all devices of a type together.
+- *Order of devices*: every order of the device types, with all devices of a type together.
 - *Device groups*: for every number of stages S, n devices are dealt out in that order in groups of
-  powers of two, each of at least v n / S, the sizes then permuted; v = 0.5 bounds their variance. Equal
-  sizes move together where permutations would be too many.
+  powers of two, each of at least v n / S, and the sizes then permuted; v = 0.5 bounds their variance. Equal
+  sizes move together where there would be too many permutations.
 - *Inside a stage*: all devices are replicas at first (tensor parallelism 1). As long as the layers do
   not fit, one stage at a time halves its replicas and doubles its tensor parallelism.
-- *Layers*: in proportion to the speed of the groups, and less where memory is short.
-- *Estimate* of M micro-batches, W_s = F_s + B_s of stage s, c_s its transfer, g_s its all-reduce and step:
+- *Layers*: in proportion to the speed of the groups, and fewer where memory is short.
+- *Estimate* for M micro-batches, W_s = F_s + B_s of stage s, c_s its transfer, g_s its all-reduce and step:
 
       (M - 1) max W_s + sum W_s + sum of 2 c_s + max g_s
 
   The estimate ranks all of this, over every number of micro-batches.
 
-Approximated here: a group of unlike devices, to which Metis deals out uneven parts of a micro-batch, is
-not in the search space and left out, and so is one that straddles servers without filling them. Sizes
-that are equal always move together; at most six ways to deal out the devices for each S, the most
-even first, and 128 groupings for each variant, evenly from all, are looked at. Layers are cut by
+Approximated here: a group of unlike devices, among which Metis divides a micro-batch unevenly, is not in the
+search space and left out, and so is one that spans servers without filling them. Equal sizes always move
+together; at most six ways to deal out the devices for each S, the most even first, and 128 groupings for
+each variant, evenly spaced among all, are considered. Layers are cut by
 :mod:`planner.solvers.heuristic.balance`, within the memory of the simulated plan; stages on equal groups change
-together, those with the most replicas first. Replicas divide the micro-batch, so more of them are had as identical
-pipelines. The three plans of each variant with the least estimates are simulated, under any schedule
-but interleaved, and the fastest one is returned.
+together, those with the most replicas first. Replicas divide the micro-batch, so further data parallelism comes
+from identical pipelines. The three plans of each variant with the least estimates are simulated, under any
+schedule but interleaved, and the fastest one is returned.
 """
 
 import itertools
@@ -44,6 +44,7 @@ from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.papers.class_orders import class_orders
 from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 
@@ -51,11 +52,11 @@ NAME = "metis-like"
 OBJECTIVE = "estimated iteration time, s"
 SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 VARIANCE = 0.5
-"""Least size of a device group, relative to an equal part of the devices."""
-MOST_ORDERS, MOST_DEALS, MOST_SIZES = 24, 6, 4
-"""Orders of server classes; ways to deal out devices to S stages; sizes in one of them that are permuted."""
+"""v: least size of a device group, relative to an equal part of the devices."""
+MOST_DEALS, MOST_SIZES = 6, 4
+"""Ways to deal out the devices to S stages; different sizes up to which a way is permuted."""
 MOST_GROUPINGS, MOST_STAGES, NUM_SIMULATED = 128, 2500, 3
-"""Of each variant: device groupings, stages of all of these, and plans that are simulated."""
+"""For each variant: device groupings, their stages in total, and plans that are simulated."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -68,7 +69,7 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     require_schedules(problem, NAME, SCHEDULES)
     tables, known = StageTables(search.costs), dict[Share, list[Grouping]]()
-    # Under GPipe the fewest plans fit.
+    # GPipe last: under it the fewest plans fit.
     for variant in sorted(problem.variants, key=lambda variant: variant.schedule is Schedule.GPIPE):
         if search.out_of_budget:
             break
@@ -77,13 +78,16 @@ def solve(problem: Problem, search: Search) -> Result:
                 cluster = search.costs.of(variant.share).cluster
                 known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
             drafts = _drafts(search, tables, variant, known[variant.share])
-            _offer_best(search, sorted(drafts, key=lambda draft: draft.seconds))
+            for draft in sorted(drafts, key=lambda draft: draft.seconds)[:NUM_SIMULATED]:
+                plan = assemble(search.costs.of(variant.share), variant, draft.seated.layout(draft.stops))
+                if plan is not None:
+                    search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))
     return search.result(NAME, proves=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceGroup:
-    """Devices for one stage: of one island, or of whole hosts."""
+    """Devices of one stage: part of an island, or whole hosts."""
 
     server_class: int
     island: int
@@ -92,8 +96,8 @@ class DeviceGroup:
     opens: bool
     """Whether the stage before is on other hosts."""
 
-    def seat(self, tensor_parallel: int) -> PlacedGroup:
-        """All devices at work, with that degree of tensor parallelism."""
+    def placed(self, tensor_parallel: int) -> PlacedGroup:
+        """A stage on all devices, with that tensor parallel degree."""
         placement = Placement(
             server_class=self.server_class,
             island=self.island,
@@ -105,12 +109,12 @@ class DeviceGroup:
 
 
 Grouping = tuple[DeviceGroup, ...]
-"""Groups of all stages, first stage first."""
+"""The groups of all stages in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """Layers on device groups, with the estimate."""
+    """Layers on device groups, with the estimated time."""
 
     seated: SeatedStages
     stops: Ints
@@ -119,13 +123,13 @@ class Draft:
 
 
 def deals(num_devices: int, num_stages: int) -> Iterator[tuple[int, ...]]:
-    """Rising powers of two, each of at least v n / S, one for each stage, n in all; the most even first."""
+    """Non-decreasing powers of two, one of at least v n / S for each stage, n in all; the most even first."""
     return _deals(num_devices, num_stages, VARIANCE * num_devices / num_stages)
 
 
 def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
-    """Device groups over all devices, by number of stages."""
-    orders = list(itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS))
+    """Device groups over all devices, in order of the number of stages."""
+    orders = class_orders(cluster)
     for num_stages in range(1, min(cluster.num_devices, most_stages) + 1):
         for sizes in itertools.islice(deals(cluster.num_devices, num_stages), MOST_DEALS):
             for order, permuted in itertools.product(orders, _permutations(sizes)):
@@ -135,7 +139,7 @@ def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
 
 
 def estimated_s(seated: SeatedStages, stops: Ints) -> float:
-    """Estimate of the iteration time of one cut, stops of shape (S,)."""
+    """Metis's estimate of the iteration time of a cut, stops of shape (S,)."""
     costs = seated.costs(stops[None])
     work_s = costs.forward_s + costs.backward_s
     waiting_s = (seated.variant.num_microbatches - 1) * work_s.max()
@@ -151,14 +155,14 @@ def _deals(left: int, num_stages: int, least: float) -> Iterator[tuple[int, ...]
         if size < least:
             return
         units, rest = divmod(left - size, size)
-        # Later sizes are multiples of this one; so many make up the rest exactly if that is so.
+        # Later sizes are multiples of this one: S - 1 of them can make up the rest exactly under this condition.
         if rest == 0 and units.bit_count() <= num_stages - 1 <= units:
             for later in _deals(left - size, num_stages - 1, size):
                 yield (size, *later)
 
 
 def _permutations(sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Every order of the sizes, equal ones together."""
+    """Every order of the sizes, with equal ones together."""
     runs = [tuple(run) for _, run in itertools.groupby(sizes)]
     if len(runs) > MOST_SIZES:
         return [tuple(sizes)]
@@ -166,7 +170,7 @@ def _permutations(sizes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> Grouping | None:
-    """Groups of these sizes on one device after another; None if one is neither inside an island nor whole hosts."""
+    """Groups of these sizes on consecutive devices; None if one is neither inside an island nor whole hosts."""
     islands = [
         (index, island, group.count)
         for index in order
@@ -190,13 +194,13 @@ def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> G
 
 
 def _thinned(found: list[Grouping]) -> list[Grouping]:
-    """At most so many, evenly from all."""
+    """At most :data:`MOST_GROUPINGS` of them, evenly spaced."""
     num_stages = sum(map(len, found))
     return found[:: max(1, math.ceil(len(found) / MOST_GROUPINGS), math.ceil(num_stages / MOST_STAGES))]
 
 
 def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequence[Grouping]) -> Iterator[Draft]:
-    """On each grouping, for the smallest degrees of tensor parallelism with which the layers fit."""
+    """A draft for each grouping, with the smallest tensor parallel degrees with which the layers fit."""
     for grouping in found:
         if search.out_of_budget:
             return
@@ -209,10 +213,10 @@ def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequen
 def _first_fitting(
     search: Search, tables: StageTables, variant: Variant, grouping: Grouping, strategies: Sequence[Sequence[int]]
 ) -> Draft | None:
-    """The draft for the first degrees with which the layers fit; None too if they do not with the last ones."""
+    """The draft for the first degrees with which the layers fit; None if they fit with none."""
 
     def draft(degrees: Sequence[int]) -> Draft | None:
-        seats = [group.seat(degree) for group, degree in zip(grouping, degrees, strict=True)]
+        seats = [group.placed(degree) for group, degree in zip(grouping, degrees, strict=True)]
         seated = SeatedStages(tables, variant, seats)
         stops = balanced(seated)
         search.count("partitions balanced")
@@ -220,7 +224,7 @@ def _first_fitting(
 
     for number, degrees in enumerate(strategies):
         if number == 1 and draft(strategies[-1]) is None:
-            # The largest degrees need the least memory.
+            # The largest degrees need the least memory: no degrees fit.
             return None
         found = draft(degrees)
         if found is not None:
@@ -229,32 +233,24 @@ def _first_fitting(
 
 
 def _strategies(problem: Problem, micro_batch: int, grouping: Grouping) -> Iterator[list[int]]:
-    """Degrees of tensor parallelism of all stages, smallest first; always the groups with the most replicas go on."""
-    choices = {group.seat(1).placement: _degrees(problem, micro_batch, group) for group in grouping}
+    """Tensor parallel degrees of all stages, smallest first; the groups with the most replicas are raised next."""
+    choices = {group.placed(1).placement: _degrees(problem, micro_batch, group) for group in grouping}
     if not all(choices.values()):
         return
-    taken = {kind: allowed.pop(0) for kind, allowed in choices.items()}
-    yield [taken[group.seat(1).placement] for group in grouping]
+    degree_of = {kind: allowed.pop(0) for kind, allowed in choices.items()}
+    yield [degree_of[group.placed(1).placement] for group in grouping]
     while any(choices.values()):
         movable = [kind for kind, allowed in choices.items() if allowed]
-        kind = max(movable, key=lambda placement: placement.replicas // taken[placement])
-        taken[kind] = choices[kind].pop(0)
-        yield [taken[group.seat(1).placement] for group in grouping]
+        kind = max(movable, key=lambda placement: placement.replicas // degree_of[placement])
+        degree_of[kind] = choices[kind].pop(0)
+        yield [degree_of[group.placed(1).placement] for group in grouping]
 
 
 def _degrees(problem: Problem, micro_batch: int, group: DeviceGroup) -> list[int]:
-    """Those of a stage that uses all devices of a group."""
+    """Tensor parallel degrees of a stage that uses all devices of a group, increasing."""
     return [
         degree
         for degree in sorted(problem.tensor_parallel_degrees)
         if group.num_devices // group.num_hosts % degree == 0
         and problem.job.allows_replicas(group.num_devices // degree, micro_batch)
     ]
-
-
-def _offer_best(search: Search, drafts: Sequence[Draft]) -> None:
-    for draft in drafts[:NUM_SIMULATED]:
-        variant = draft.seated.variant
-        plan = assemble(search.costs.of(variant.share), variant, draft.seated.layout(draft.stops))
-        if plan is not None:
-            search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))

@@ -2,7 +2,7 @@
 
 Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019; formulas as
 in the authors' published program (`optimizer_graph_hierarchical.py`), which differ from the paper's. The
-devices are seen as nested levels: devices in a server, then servers, each level with links of one speed.
+devices form nested levels, devices in a server and then servers, each level with links of one speed.
 
 **Objective**: the time between two minibatches in the steady state, which is that of the slowest stage, or of
 the slowest transfer of activations and gradients. With a_j the activations at boundary j (none at the end of
@@ -15,7 +15,7 @@ bandwidth beta,
 
 where A' is A of the level below on one whole component, n the components of that level, and on a single device A' is
 the forwards and backwards of layers [i, j): m replicas compute m minibatches at once, then sum their gradients. (The
-paper takes the larger of computation and sum in place of both together, 2 (m - 1) |w|, and whole transfers.)
+paper takes the larger of computation and sum instead of their sum, 2 (m - 1) |w|, and whole transfers.)
 
 This is what the program minimises with `--activation_compression_ratio 1`, without which it counts no transfers,
 and `--use_fewer_machines`.
@@ -24,25 +24,25 @@ and `--use_fewer_machines`.
 
 Approximated here:
 
-- Plans run as synchronous `1f1b`, where the paper's pipeline never drains and keeps several versions of the
-  weights. A minibatch is our micro-batch, and m replicas split each; their T is kept, with its 1/m, and with a
-  sum of gradients for every micro-batch, where a synchronous iteration has one in all.
-- A stage of several servers holds one stage on all their devices. The paper could also replicate a pipeline inside a
-  server over some of the servers; here a host has its own run of stages, so this is left out but for the whole
-  plan: several identical pipelines, one on every server, or one on every device. Where the job allows these, they are
-  part of the recursion: for each micro-batch size its minimum over the numbers of pipelines is kept.
+- Plans run as synchronous `1f1b`, whereas the paper's pipeline never drains and keeps several versions of the
+  weights. A minibatch is our micro-batch, which the m replicas split; the program's T is kept, with its 1/m and
+  with a sum of gradients for every micro-batch, though a synchronous iteration has only one.
+- A stage on several servers uses all their devices. The paper could also replicate a pipeline inside a
+  server over some of the servers; here a host has its own run of stages, so this is possible only for the whole
+  plan: several identical pipelines, one on every server, or one on every device. Where the job allows these, they
+  are part of the recursion: for each micro-batch size its minimum over the numbers of pipelines is kept.
 - The model is the chain that it was made, and A is taken over its cuts; in the program a cut may be behind any set
   of nodes that can come first in the graph.
 - Components may stay idle, since the replicas of a stage must divide the micro-batch.
 - Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
   the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits. Stages that do not fit
   recompute if the job allows it.
-- Links are the slowest of the cluster; latencies count nothing.
+- Links are the slowest of the cluster; latencies are ignored.
 - The micro-batch size is tried, not given; the simulator picks among the plans of all sizes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,16 +51,15 @@ from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
-from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.result import Result
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.solvers.papers.uniform.cluster import (
     Group,
     UniformCluster,
-    by_micro_batch,
     uniform_cluster,
-    uniform_variants,
 )
+from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
+from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
 from stagecut.planner.solvers.search.search import Search
 
@@ -74,32 +73,25 @@ def solve(problem: Problem, search: Search) -> Result:
     Raises
     ------
     UnsupportedError
-        If the job allows neither of the known numbers of pipelines, or not 1F1B or single devices, or
-        servers have unequal numbers of devices.
+        If the job allows neither one pipeline nor one on every server or device, or not 1F1B or single devices,
+        or if servers have unequal numbers of devices.
     """
     require_single_devices(problem, NAME)
     whole = uniform_cluster(search.costs.of(WHOLE), NAME)
-    variants = [
-        (variant, uniform)
-        for variant, uniform in uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))
-        if _is_component(uniform, whole)
-    ]
+    variants = [pair for pair in uniform_variants(search, NAME) if _is_component(pair[1], whole)]
     if not variants:
-        raise UnsupportedError(_unknown_pipelines(whole))
-    for alike in by_micro_batch(variants):
-        search.offer_least(_plans(problem, search, whole, alike))
+        known = sorted({1, whole.num_servers, whole.num_devices})
+        raise UnsupportedError(
+            f"solver {NAME!r} plans for one pipeline, or for one on every server or device, and the job allows "
+            f"no such number of pipelines; allow pipelines of {', '.join(map(str, known))}"
+        )
+
+    def planned(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
+        found = _plan_that_fits(variant, uniform)
+        return found and (found[0], _of_all_pipelines(whole, uniform, found[1]) / variant.micro_batch)
+
+    offer_least(search, variants, planned, OBJECTIVE)
     return search.result(NAME, proves=False)
-
-
-def _plans(
-    problem: Problem, search: Search, whole: UniformCluster, variants: Sequence[tuple[Variant, UniformCluster]]
-) -> Iterator[tuple[Plan, OwnObjective]]:
-    for variant, uniform in variants:
-        planned = None if search.out_of_budget else _plan_that_fits(variant, uniform)
-        if planned is not None:
-            plan, slowest_s = planned
-            per_sample_s = _of_all_pipelines(problem, whole, uniform, slowest_s) / variant.micro_batch
-            yield plan, OwnObjective(name=OBJECTIVE, value=per_sample_s)
 
 
 def _is_component(part: UniformCluster, whole: UniformCluster) -> bool:
@@ -109,28 +101,19 @@ def _is_component(part: UniformCluster, whole: UniformCluster) -> bool:
     )
 
 
-def _unknown_pipelines(whole: UniformCluster) -> str:
-    known = sorted({1, whole.num_servers, whole.num_devices})
-    return (
-        f"solver {NAME!r}: it knows one pipeline, or one on every server or device, and the job allows no such number "
-        f"of them; allow pipelines of {', '.join(map(str, known))}"
-    )
-
-
-def _of_all_pipelines(problem: Problem, whole: UniformCluster, part: UniformCluster, slowest_s: float) -> float:
+def _of_all_pipelines(whole: UniformCluster, part: UniformCluster, slowest_s: float) -> float:
     """T of the levels above a pipeline, which is replicated over all their components."""
-    weight_bytes = _weight_bytes(problem)[:1, -1:]
-    seconds = np.full((1, 1), slowest_s)
+    seconds, weight_bytes = np.array([slowest_s]), interval_sums(held_weight_bytes(whole.costs.problem.model))[0, -1:]
     size = whole.devices_per_server
     if part.devices_per_server < size:
         seconds = replicated_s(seconds, weight_bytes, whole.inside, size)
     if part.num_servers < whole.num_servers:
         seconds = replicated_s(seconds, weight_bytes / size, whole.between, whole.num_servers)
-    return float(seconds[0, 0])
+    return float(seconds[0])
 
 
 def _plan_that_fits(variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
-    """The first plan that fits in memory, for 1, 2, 4, ... micro-batches in flight, and its slowest stage."""
+    """The first plan that fits in memory, for 1, 2, 4, ... micro-batches in flight, and A of its slowest stage."""
     most = min(variant.num_microbatches, uniform.costs.max_stages)
     for in_flight in (*(2**power for power in range((most - 1).bit_length())), most):
         server, servers = levels(variant, uniform, in_flight=in_flight)
@@ -146,26 +129,24 @@ def _plan_that_fits(variant: Variant, uniform: UniformCluster) -> tuple[Plan, fl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Layers on components of one level: devices of a server, or servers."""
+class Segment:
+    """Layers on consecutive components of one level: devices of a server, or servers."""
 
     start: int
     stop: int
     num_components: int
     opens: bool = False
-    """Of devices: whether they are on another server than those of the part before."""
+    """For devices: whether they are on another server than those of the segment before."""
 
 
-def _stages(server: "Level", servers: "Level") -> Iterator[Part]:
-    """The stages of the best pipeline in order, with their devices."""
-    size = server.most
-    for part in servers.parts(0, server.best_s.shape[-1] - 1):
-        if part.num_components > 1:
-            yield Part(start=part.start, stop=part.stop, num_components=part.num_components * size, opens=True)
+def _stages(server: "Level", servers: "Level") -> Iterator[Segment]:
+    """The stages of the best pipeline in order, on devices."""
+    for outer in servers.segments(0, server.best_s.shape[-1] - 1):
+        if outer.num_components > 1:
+            yield replace(outer, num_components=outer.num_components * server.most, opens=True)
             continue
-        for inner in server.parts(part.start, part.stop):
-            opens = inner.start == part.start
-            yield Part(start=inner.start, stop=inner.stop, num_components=inner.num_components, opens=opens)
+        for inner in server.segments(outer.start, outer.stop):
+            yield replace(inner, opens=inner.start == outer.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,31 +154,31 @@ class Level:
     """The recursion for components of one level, solved."""
 
     whole_s: Mapping[int, Floats]
-    """Of layers [i, j) uncut by the number of components, shape (L + 1, L + 1); infinite where not allowed."""
+    """Seconds of layers [i, j) uncut, by number of components, shape (L + 1, L + 1); infinite where not allowed."""
     last_s: Mapping[int, Floats]
-    """The same of the part behind a cut: T, or the longer of the transfers at its ends."""
+    """The same for the segment after a cut: T, or the longer of the transfers at its ends."""
     can_span: Callable[[int, int], bool]
-    """Whether one part can take the components [first, last)."""
+    """Whether one segment can take the components [first, last)."""
     best_s: Floats
     """A of layers [i, j) on at most m components, shape (most + 1, starts, L + 1)."""
 
     @property
     def most(self) -> int:
-        """Components there are."""
+        """Number of components."""
         return len(self.best_s) - 1
 
-    def parts(self, start: int, stop: int) -> list[Part]:
-        """The best way to lay layers [start, stop) over all components, in order."""
-        parts, most = list[Part](), self.most
+    def segments(self, start: int, stop: int) -> list[Segment]:
+        """The best way to divide layers [start, stop) over all components, in order."""
+        segments, most = list[Segment](), self.most
         while stop > start:
             most = int(np.argmax(self.best_s[:, start, stop] == self.best_s[most, start, stop]))
-            cut, number = self._last_part(start, stop, most)
-            parts.append(Part(start=cut, stop=stop, num_components=number))
+            cut, number = self._last_segment(start, stop, most)
+            segments.append(Segment(start=cut, stop=stop, num_components=number))
             stop, most = cut, most - number
-        return parts[::-1]
+        return segments[::-1]
 
-    def _last_part(self, start: int, stop: int, most: int) -> tuple[int, int]:
-        """First layer and number of components of the last part, where all `most` components are needed."""
+    def _last_segment(self, start: int, stop: int, most: int) -> tuple[int, int]:
+        """First layer and number of components of the last segment, if all `most` components are needed."""
         best_s = self.best_s[most, start, stop]
         for number, last_s in self.last_s.items():
             if number > most or not self.can_span(most - number, most):
@@ -208,7 +189,7 @@ class Level:
             cuts = np.flatnonzero(np.maximum(before_s, last_s[:, stop]) == best_s)
             if len(cuts):
                 return int(cuts[0]), number
-        raise AssertionError("no part attains the best value")
+        raise AssertionError("no segment attains the best value")
 
 
 def solved_level(
@@ -225,15 +206,15 @@ def solved_level(
     for used in range(1, most + 1):
         table_s = best_s[used]
         table_s[:] = best_s[used - 1]
-        for number, part_s in last_s.items():
+        for number, segment_s in last_s.items():
             if number <= used and can_span(used - number, used):
                 np.minimum(table_s, whole_s[number][:starts], out=table_s)
-                _cut_once_more(table_s, best_s[used - number], part_s)
+                _cut_once_more(table_s, best_s[used - number], segment_s)
     return Level(whole_s=whole_s, last_s=last_s, can_span=can_span, best_s=best_s)
 
 
 def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
-    """Lower `table_s` to the best of layers [i, s) as before and one part [s, j), for every cut s."""
+    """Lower `table_s` to the best of layers [i, s) as before and one segment [s, j), for every cut s."""
     for cut in range(1, len(last_s) - 1):
         front_s = before_s[:cut, cut]
         if np.isfinite(front_s).any():
@@ -242,19 +223,19 @@ def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
 
 
 def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tuple[Level, Level]:
-    """The devices of a server, and the servers, for stages that fit with so many micro-batches in flight."""
+    """The levels of devices and of servers, for stages that fit with so many micro-batches in flight."""
     problem, size = uniform.costs.problem, uniform.devices_per_server
     num_layers = problem.model.num_layers
-    weight_bytes = _weight_bytes(problem)
+    weight_bytes = interval_sums(held_weight_bytes(problem.model))
     message_bytes = variant.micro_batch * problem.model.boundary_bytes()
     inner_s = _compute_s(variant, uniform, in_flight=in_flight)
     within_s = {
         number: replicated_s(seconds, weight_bytes, uniform.inside, min(number, size))
         for number, seconds in inner_s.items()
     }
-    parts_s = {number: seconds for number, seconds in within_s.items() if number <= size}
-    inner_cut_s = _behind_a_cut(parts_s, uniform.inside, message_bytes)
-    server = solved_level(parts_s, inner_cut_s, size, starts=num_layers, num_layers=num_layers)
+    inside_s = {number: seconds for number, seconds in within_s.items() if number <= size}
+    inner_cut_s = _after_a_cut(inside_s, uniform.inside, message_bytes)
+    server = solved_level(inside_s, inner_cut_s, size, starts=num_layers, num_layers=num_layers)
     one_s = np.vstack([server.best_s[-1], np.full(len(message_bytes), np.inf)])
     each_s = {1: one_s} | {number // size: seconds for number, seconds in within_s.items() if number > size}
     whole_s, cut_s = (
@@ -263,7 +244,7 @@ def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tupl
     )
     servers = solved_level(
         whole_s,
-        _behind_a_cut(cut_s, uniform.between, message_bytes),
+        _after_a_cut(cut_s, uniform.between, message_bytes),
         uniform.num_servers,
         starts=1,
         num_layers=num_layers,
@@ -279,17 +260,17 @@ def replicated_s(inner_s: Floats, weight_bytes: Floats, link: Link, num_replicas
     return seconds
 
 
-def _behind_a_cut(part_s: Mapping[int, Floats], link: Link, message_bytes: Floats) -> dict[int, Floats]:
-    """Parts that receive over their first boundary and send over their last one, there and back, on all components."""
+def _after_a_cut(segments_s: Mapping[int, Floats], link: Link, message_bytes: Floats) -> dict[int, Floats]:
+    """The longer of a segment and its transfers over both boundaries, there and back, from all components."""
     found = dict[int, Floats]()
-    for number, seconds in part_s.items():
+    for number, seconds in segments_s.items():
         transfer_s = 2 * message_bytes / (link.large_message_bytes_per_s * number)
         found[number] = np.maximum(seconds, np.maximum.outer(transfer_s, transfer_s))
     return found
 
 
 def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> dict[int, Floats]:
-    """Forward and backward of a whole micro-batch on one device, by the replicas with which stages must fit.
+    """Forward and backward of a whole micro-batch on one device, by the number of replicas with which stages must fit.
 
     Recomputation is included where stages would not fit otherwise; infinite where they do not fit at all.
     """
@@ -297,18 +278,10 @@ def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> 
     single = uniform.intervals(variant, Group())
     tables = dict[int, Floats]()
     for number in uniform.replicas(variant.micro_batch):
-        fitting = uniform.intervals(variant, Group(replicas=number)).fitting(in_flight)
-        table_s = np.full(fitting.fits.shape, np.inf)
+        stages = uniform.intervals(variant, Group(replicas=number)).fitting(in_flight)
+        table_s = np.full(stages.fits.shape, np.inf)
         for mode, costs in single.modes:
-            chosen = (fitting.fits & (fitting.recompute == mode))[inside]
+            chosen = (stages.fits & (stages.recompute == mode))[inside]
             table_s[inside[0][chosen], inside[1][chosen]] = (costs.forward_s + costs.backward_s)[chosen]
         tables[number] = table_s
     return tables
-
-
-def _weight_bytes(problem: Problem) -> Floats:
-    """|w| of layers [i, j), shape (L + 1, L + 1)."""
-    sizes = [layer.params_bytes + layer.shared_params_bytes for layer in problem.model.layers]
-    prefix = np.concatenate(([0.0], np.cumsum(sizes)))
-    weight_bytes: Floats = np.maximum(0.0, prefix[None, :] - prefix[:, None])
-    return weight_bytes

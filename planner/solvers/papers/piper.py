@@ -1,4 +1,4 @@
-"""Piper: the least time per sample by data, tensor and pipeline parallelism and recomputation at once.
+"""Piper: the least time per sample by data, tensor and pipeline parallelism and recomputation together.
 
 Tarnawski, Narayanan, Phanishayee: *Piper: Multidimensional Planner for DNN Parallelization*, NeurIPS
 2021; formulas as in the authors' published code.
@@ -11,14 +11,14 @@ parallelism). With N micro-batches per iteration its load, in seconds per micro-
 
 where w are the bytes of a layer's weights, p its seconds and *bandwidth* is the same between any two
 devices. The time per sample is the largest load of a stage over the samples of a micro-batch. A
-stage keeps y = ceil(s / d) micro-batches, s the replicas of this and all later stages together, and
-the sum over S of a y + b must fit in memory. Edges are those with exactly one end in S, and a tensor has one to
-each layer that uses it, as if it were sent to each; what passes a stage by costs it nothing. b has what a layer
-needs while it runs, so that adds up over the layers too, as if all ran at once.
+stage keeps y = ceil(s / d) micro-batches, where s counts the replicas of this and all later stages, and
+the sum over S of a y + b must fit in memory. Cut edges have exactly one end in S. A tensor has an edge to
+each layer that uses it, as if it were sent to each; a tensor that only passes through a stage costs it
+nothing. b includes what a layer needs while it runs, which adds up over the layers too, as if all ran at once.
 
 **Inner choice.** Each layer has configurations with different p, a and b, here with and without
-recomputation. The fastest one is taken everywhere; then the layers that free most of their a y + b for each
-second they lose are swapped, one after another, until the stage fits.
+recomputation. The fastest one is taken everywhere; then the layers that free the most of their a y + b for
+each second they lose are swapped, one after another, until the stage fits.
 
 **Recursion** over the downsets D of the model's graph, which in a chain are its suffixes, devices k
 and replicas s:
@@ -26,11 +26,11 @@ and replicas s:
     dp[D][k][s] = min over D' in D, t, d of max( dp[D'][k - d t][s - d], load(D - D', t, d, ceil(s / d)) ).
 
 It is solved the other way round: for a limit of the load, the fewest devices k[D][s] for which the
-recursion stays within it; the smallest limit that the cluster has enough devices for is bisected.
+recursion stays within it; bisection finds the least limit for which the cluster has enough devices.
 
 Approximated here:
 
-- Equal servers with one bandwidth, the slowest link between two devices; its latency counts nothing.
+- Equal servers with one bandwidth, that of the slowest link between two devices; its latency is ignored.
 - In Piper a replica takes every d-th micro-batch, so d divides N, and p, a and b are those of a whole micro-batch. That
   load and that memory are kept, though in the plan each replica computes its part of every micro-batch, so that d
   divides the samples of one. y is Piper's, but never above N.
@@ -39,16 +39,16 @@ Approximated here:
   plan does not fit, Piper is told of less memory.
 - A stage has part of a server or several whole ones, the latter only where all servers are alike;
   servers are filled in the order of the pipeline.
-- Piper is given a micro-batch; every size is planned for by itself, and the simulator picks among these plans.
-  Identical pipelines are stages of equal d to Piper. Each number P of them is planned for by itself, with gradients
-  summed over d P replicas and samples counted of all, and of each size the plan with the least time per sample kept.
-- Of plans with the same load, one with the fewest replicas is taken.
+- Piper is given a micro-batch; every size is planned for separately, and the simulator picks among these plans.
+  Identical pipelines are stages of equal d to Piper. Each number P of them is planned for separately, with gradients
+  summed over d P replicas and the samples of all of them counted; for each size the plan with the least time per
+  sample is kept.
+- Among plans with the same load, one with the fewest replicas is taken.
 - Schedule: 1F1B.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,29 +58,29 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
-from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.result import Result
+from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, by_micro_batch, uniform_variants
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
+from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "piper"
 OBJECTIVE = "time per sample, s"
-TOLERANCE = 1e-6
-"""The bisection ends within this of the least load."""
 MEMORY_TOLD = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Parts of the memory that Piper is told of, until its plan fits in ours."""
+"""Fractions of the memory that Piper is told of, in turn, until its plan fits by our cost model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """Stages of one pipeline."""
+    """The stages of one pipeline."""
 
     stops: tuple[int, ...]
     groups: tuple[Group, ...]
     load_s: float
-    """Largest of any stage, per micro-batch."""
+    """Largest load of a stage, per micro-batch."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -91,29 +91,19 @@ def solve(problem: Problem, search: Search) -> Result:
     UnsupportedError
         If the job does not allow 1F1B, or no share of the cluster consists of equal servers.
     """
-    for alike in by_micro_batch(uniform_variants(search, NAME, schedules=(Schedule.ONE_F_ONE_B,))):
-        search.offer_least(_plans(search, alike))
+    offer_least(search, uniform_variants(search, NAME), _plan_that_fits, OBJECTIVE)
     return search.result(NAME, proves=False)
 
 
-def _plans(search: Search, variants: Sequence[tuple[Variant, UniformCluster]]) -> Iterator[tuple[Plan, OwnObjective]]:
-    for variant, uniform in variants:
-        planned = None if search.out_of_budget else _plan_that_fits(search, variant, uniform)
-        if planned is not None:
-            plan, load_s = planned
-            samples = variant.micro_batch * variant.share.num_pipelines
-            yield plan, OwnObjective(name=OBJECTIVE, value=load_s / samples)
-
-
 def _plan_that_fits(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
-    """The first plan that fits in memory, for ever less memory told, and its largest load."""
+    """The first plan that fits in memory, as Piper is told of less and less, and its time per sample."""
     for part in MEMORY_TOLD:
         division = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
         if division is None:
             return None
         plan = uniform.plan(variant, division.stops, division.groups)
         if plan is not None:
-            return plan, division.load_s
+            return plan, division.load_s / (variant.micro_batch * variant.share.num_pipelines)
     return None
 
 
@@ -123,16 +113,14 @@ class Piper:
     def __init__(self, variant: Variant, uniform: UniformCluster, *, memory_bytes: float) -> None:
         self.num_layers = uniform.costs.problem.model.num_layers
         self.num_devices, self._per_server = uniform.num_devices, uniform.devices_per_server
-        chain = Chain(self.num_layers)
-        self._chain = chain
         self._options = [
-            Option(variant, uniform, group, chain, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
+            Option(variant, uniform, group, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
         ]
 
     def divide(self, search: Search) -> Division | None:
-        """The stages with the least load; None if none fit. Out of budget, the best ones so far."""
+        """The stages with the least load, or the best so far if out of budget; None if none fit."""
         best, low_s = self.within(sys.float_info.max), 0.0
-        while best is not None and best.load_s > low_s * (1 + TOLERANCE) and not search.out_of_budget:
+        while best is not None and best.load_s > low_s * (1 + PIPER_LOAD) and not search.out_of_budget:
             middle_s = (low_s + best.load_s) / 2
             better = self.within(middle_s)
             best, low_s = (best, middle_s) if better is None else (better, low_s)
@@ -141,7 +129,7 @@ class Piper:
     def within(self, limit_s: float) -> Division | None:
         """Stages with no load above a limit; None if there are none.
 
-        `fewest[s, i]` is the least number of devices for the layers from i on with s replicas in all.
+        `fewest[s, i]` is k: the fewest devices for the layers from i on, with s replicas in all stages.
         """
         fewest = np.full((self.num_devices + 1, self.num_layers + 1), self._too_many)
         fewest[0, -1] = 0
@@ -150,8 +138,8 @@ class Piper:
             for option in self._options:
                 taken = self._taken(fewest, replicas, option)
                 if taken is not None:
-                    good = option.load_s(replicas) <= limit_s
-                    np.minimum(own, self._chain.least(np.where(good, taken[self._chain.stop], self._too_many)), out=own)
+                    good = option.load_s(replicas)[:-1] <= limit_s
+                    np.minimum(own, np.where(good, taken, self._too_many).min(axis=1), out=own)
             if own[0] < self._too_many:
                 return self._division(fewest, replicas, limit_s)
         return None
@@ -161,12 +149,14 @@ class Piper:
         return self.num_devices + 1
 
     def _taken(self, fewest: Ints, replicas: int, option: "Option") -> Ints | None:
-        """Devices taken by an option and the layers from each one on, shape (L + 1,); None if always too many.
+        """Devices of an option and of the stages after it, which begin at each layer, shape (L + 1,).
+
+        None if there are never enough devices.
 
         Parameters
         ----------
         replicas
-            Of all of them together.
+            Replicas of all these stages together.
         """
         before = replicas - option.group.replicas
         if before < 0 or fewest[before].min() == self._too_many:
@@ -177,7 +167,7 @@ class Piper:
         return taken
 
     def _division(self, fewest: Ints, replicas: int, limit_s: float) -> Division:
-        """Stages that take the fewest devices, the first one as short as possible, and so on."""
+        """Stages that take the fewest devices, the first one as short as possible, then the second, and so on."""
         stops, groups, loads_s, start = list[int](), list[Group](), list[float](), 0
         while start < self.num_layers:
             option, stop, load_s = self._first_stage(fewest, replicas, limit_s, start)
@@ -191,94 +181,70 @@ class Piper:
         for option in self._options:
             taken = self._taken(fewest, replicas, option)
             if taken is not None:
-                load_s = option.load_s(replicas)[self._chain.row(start)]
-                good = np.flatnonzero((load_s <= limit_s) & (taken[start + 1 :] == fewest[replicas, start]))
+                load_s = option.load_s(replicas)[start]
+                good = np.flatnonzero((load_s <= limit_s) & (taken == fewest[replicas, start]))
                 if len(good):
-                    return option, start + 1 + int(good[0]), float(load_s[good[0]])
+                    return option, int(good[0]), float(load_s[good[0]])
         raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
 
 
-class Chain:
-    """All stages [start, stop) of L layers, by start and then by stop."""
-
-    def __init__(self, num_layers: int) -> None:
-        self.start, self.stop = np.triu_indices(num_layers + 1, 1)
-        """Shape (n,) each."""
-        self._first = np.searchsorted(self.start, np.arange(num_layers + 1))
-
-    def row(self, start: int) -> slice:
-        """Those with one start."""
-        return slice(int(self._first[start]), int(self._first[start + 1]))
-
-    def sums(self, values: Floats) -> Floats:
-        """Over the layers of each stage, of L values, shape (n,)."""
-        prefix = np.concatenate(([0.0], np.cumsum(values)))
-        sums: Floats = prefix[self.stop] - prefix[self.start]
-        return sums
-
-    def least(self, values: Ints) -> Ints:
-        """The least of n values for each start, shape (L,)."""
-        least: Ints = np.minimum.reduceat(values, self._first[:-1])
-        return least
-
-
 class Option:
-    """A number of replicas and a degree of tensor parallelism, with the loads of all stages on such a group."""
+    """A device group, with the loads of all stages [i, j) on such a group; tables have the shape (L + 1, L + 1)."""
 
-    def __init__(
-        self, variant: Variant, uniform: UniformCluster, group: Group, chain: Chain, *, memory_bytes: float
-    ) -> None:
+    def __init__(self, variant: Variant, uniform: UniformCluster, group: Group, *, memory_bytes: float) -> None:
         self.group = group
-        self._variant, self._uniform, self._chain, self._limit_bytes = variant, uniform, chain, memory_bytes
+        self._variant, self._uniform, self._limit_bytes = variant, uniform, memory_bytes
         layers = np.arange(uniform.costs.problem.model.num_layers)
-        self._plain, self._again = (
-            Configuration(self._costs(layers, layers + 1, recompute=mode), self.group.replicas)
+        size = variant.micro_batch * group.replicas
+        # With a whole micro-batch on each replica.
+        self._plain, self._recomputing = (
+            Configuration(
+                uniform.stage_costs(group, micro_batch=size, recompute=mode, start=layers, stop=layers + 1),
+                group.replicas,
+            )
             for mode in (False, True)
         )
         self._communication_s = self._communication()
         self._loads: dict[int, Floats] = {}
 
     def load_s(self, replicas: int) -> Floats:
-        """Seconds per micro-batch of all stages, shape (n,), infinite where they do not fit.
+        """Seconds per micro-batch of all stages, infinite where they do not fit or are empty.
 
         Parameters
         ----------
         replicas
-            Of the stage and those after it together.
+            Replicas of the stage and those after it together.
         """
         kept = min(math.ceil(replicas / self.group.replicas), self._variant.num_microbatches)
         if kept not in self._loads:
-            self._loads[kept] = self._communication_s + self._compute_s(kept)
+            load_s = self._communication_s + self._compute_s(kept)
+            load_s[np.tril_indices(len(load_s))] = np.inf
+            self._loads[kept] = load_s
         return self._loads[kept]
 
     def _compute_s(self, kept: int) -> Floats:
-        """Sum of p over the layers, each in the configuration chosen where so many micro-batches are kept."""
-        policy, chain = self._uniform.costs.problem.job.recompute, self._chain
-        first = self._again if policy is Recompute.ALWAYS else self._plain
-        first_s, excess_bytes = chain.sums(first.seconds), chain.sums(first.bytes(kept)) - self._limit_bytes
+        """Sum of p over the layers, each in the configuration chosen if so many micro-batches are kept."""
+        policy = self._uniform.costs.problem.job.recompute
+        first = self._recomputing if policy is Recompute.ALWAYS else self._plain
+        first_s, excess_bytes = interval_sums(first.seconds), interval_sums(first.bytes(kept)) - self._limit_bytes
         fits = excess_bytes <= 0
         if policy is not Recompute.AUTO or fits.all():
             return np.where(fits, first_s, np.inf)
-        swaps = Swaps(self._again.seconds - first.seconds, first.bytes(kept) - self._again.bytes(kept))
-        return np.where(fits, first_s, first_s + swaps.lost_s(chain, excess_bytes))
-
-    def _costs(self, start: Ints, stop: Ints, *, recompute: bool) -> StageCosts:
-        """With a whole micro-batch on each replica."""
-        size = self._variant.micro_batch * self.group.replicas
-        return self._uniform.stage_costs(self.group, micro_batch=size, recompute=recompute, start=start, stop=stop)
+        lost_s = self._recomputing.seconds - first.seconds
+        swaps = Swaps(lost_s, first.bytes(kept) - self._recomputing.bytes(kept))
+        return np.where(fits, first_s, first_s + swaps.lost_s(excess_bytes))
 
     def _communication(self) -> Floats:
-        """Activations and gradients over both ends, and the summing of gradients spread over the micro-batches."""
-        variant, uniform, chain = self._variant, self._uniform, self._chain
+        """Activations and gradients over both ends, and the share of one micro-batch in summing gradients."""
+        variant, uniform = self._variant, self._uniform
         model, job = uniform.costs.problem.model, uniform.costs.problem.job
-        cut_bytes = 2 * variant.micro_batch * _cut_bytes(model, chain) / self.group.replicas
-        layer_bytes = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
-        params = np.cumsum([0.0, *layer_bytes / parts(model, self.group.tensor_parallel) / model.precision.num_bytes])
-        weights_bytes = (params[chain.stop] - params[chain.start]) * job.optimizer.gradient_bytes
+        cut_bytes = 2 * variant.micro_batch * _cut_bytes(model) / self.group.replicas
+        params = held_weight_bytes(model) / parts(model, self.group.tensor_parallel) / model.precision.num_bytes
+        weight_bytes = interval_sums(params) * job.optimizer.gradient_bytes
         holders = self.group.replicas * variant.share.num_pipelines
-        sync_bytes = 4 * (holders - 1) / holders * weights_bytes / variant.num_microbatches
-        ways = (uniform.inside, uniform.between)
-        seconds: Floats = (cut_bytes + sync_bytes) / min(way.large_message_bytes_per_s for way in ways)
+        sync_bytes = 4 * (holders - 1) / holders * weight_bytes / variant.num_microbatches
+        slowest = min(link.large_message_bytes_per_s for link in (uniform.inside, uniform.between))
+        seconds: Floats = (cut_bytes + sync_bytes) / slowest
         return seconds
 
 
@@ -290,18 +256,18 @@ class Configuration:
         self._kept_bytes, self._fixed_bytes = costs.saved_bytes, costs.static_bytes + costs.working_bytes
 
     def bytes(self, kept: int) -> Floats:
-        """The sum a y + b with so many micro-batches kept."""
+        """The sum a y + b with y = `kept` micro-batches."""
         sizes: Floats = kept * self._kept_bytes + self._fixed_bytes
         return sizes
 
 
 class Swaps:
-    """Layers that recompute rather than keep what they saved, those with the best saving per second first.
+    """Layers that recompute rather than keep what they saved, those that free the most per second lost first.
 
     Parameters
     ----------
     lost_s, freed_bytes
-        Of each layer, shape (L,).
+        One value per layer, shape (L,).
     """
 
     def __init__(self, lost_s: Floats, freed_bytes: Floats) -> None:
@@ -314,33 +280,35 @@ class Swaps:
         self._lost_s = np.cumsum(chosen * np.concatenate(([0.0], lost_s)), axis=1)
         self._freed_bytes = np.cumsum(chosen * np.concatenate(([0.0], freed_bytes)), axis=1)
 
-    def lost_s(self, chain: Chain, needed_bytes: Floats) -> Floats:
-        """Seconds that stages lose until so many bytes are free, shape (n,); infinite if all layers are too few."""
-        low, high = np.zeros_like(chain.start), np.full_like(chain.start, self._most)
+    def lost_s(self, needed_bytes: Floats) -> Floats:
+        """Seconds that each stage loses until so many bytes are free; infinite if all its layers are too few."""
+        low, high = np.zeros(needed_bytes.shape, dtype=int), np.full(needed_bytes.shape, self._most)
         for _ in range(self._most.bit_length()):
             middle = (low + high) // 2
-            enough = _between(self._freed_bytes, middle, chain) >= needed_bytes
+            enough = _of_stages(self._freed_bytes, middle) >= needed_bytes
             low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
-        enough = _between(self._freed_bytes, high, chain) >= needed_bytes
-        return np.where(enough, _between(self._lost_s, high, chain), np.inf)
+        enough = _of_stages(self._freed_bytes, high) >= needed_bytes
+        return np.where(enough, _of_stages(self._lost_s, high), np.inf)
 
 
-def _cut_bytes(model: ModelProfile, chain: Chain) -> Floats:
-    """Bytes per sample of the edges with exactly one end in each stage, shape (n,)."""
+def _of_stages(prefix_sums: Floats, row: Ints) -> Floats:
+    """Sums over the layers of each stage, each from a row of its own."""
+    start, stop = np.ogrid[: row.shape[0], : row.shape[1]]
+    sums: Floats = prefix_sums[row, stop] - prefix_sums[row, start]
+    return sums
+
+
+def _cut_bytes(model: ModelProfile) -> Floats:
+    """Bytes per sample of the edges with exactly one end in each stage."""
+    start, stop = np.ogrid[: model.num_layers + 1, : model.num_layers + 1]
     outputs = np.array([0.0, *(layer.output_bytes for layer in model.layers[:-1]), 0.0])
-    cut: Floats = outputs[chain.start] + outputs[chain.stop]
+    cut: Floats = outputs[start] + outputs[stop]
     for edge in model.skip_edges:
         before = np.searchsorted(edge.targets, np.arange(model.num_layers + 1))
-        inside, behind = before[chain.stop] - before[chain.start], len(edge.targets) - before[chain.stop]
-        made_inside = (chain.start <= edge.source) & (edge.source < chain.stop)
+        inside, behind = before[stop] - before[start], len(edge.targets) - before[stop]
+        made_inside = (start <= edge.source) & (edge.source < stop)
         cut = cut + edge.num_bytes * np.where(made_inside, behind, inside)
     return cut
-
-
-def _between(prefix_sums: Floats, row: Ints, chain: Chain) -> Floats:
-    """Sums over the layers of each stage, each from a row of its own."""
-    sums: Floats = prefix_sums[row, chain.stop] - prefix_sums[row, chain.start]
-    return sums
 
 
 def _groups(variant: Variant, uniform: UniformCluster) -> list[Group]:

@@ -1,9 +1,8 @@
 """The cluster as planners for identical devices see it: equal servers, every device as slow as the slowest.
 
-Most published planners know one kind of device and one kind of server. Here they plan for a cluster of
-equal servers made of the worst of everything: the slowest devices, the smallest memory, the slowest
-links. What they decide is laid over the real servers in the cluster's order, and simulated with what
-these really are.
+Most published planners assume one kind of device and one kind of server. Here they plan for a cluster of
+equal servers with the worst of every property: the slowest devices, the smallest memory, the slowest links.
+What they decide is mapped to the real servers in the cluster's order, and simulated with their real properties.
 """
 
 from collections.abc import Sequence
@@ -17,27 +16,24 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES, arrange, assemble
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.papers.uniform.equal_servers import equal_servers, equal_share
 from stagecut.planner.solvers.papers.uniform.intervals import Intervals
-from stagecut.planner.solvers.search.refusals import require_schedules
-from stagecut.planner.solvers.search.search import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Devices for one stage."""
+    """The devices of one stage."""
 
     replicas: int = 1
     tensor_parallel: int = 1
 
     @property
     def num_devices(self) -> int:
-        """Of all replicas."""
+        """Devices of all replicas."""
         return self.replicas * self.tensor_parallel
 
 
@@ -52,35 +48,35 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformCluster:
-    """So many equal servers for one pipeline."""
+    """The equal servers of one pipeline."""
 
     costs: CostModel
-    """Of the variant's share."""
+    """For the variant's share of the real cluster."""
     stages: StageCostModel
-    """Of stages on the equal servers."""
+    """Costs of stages on the equal servers."""
     slots: tuple[Slot, ...]
     """The real servers in the cluster's order."""
     devices_per_server: int
     memory_bytes: float
-    """Least of any device."""
+    """The least memory of any device."""
     inside: Link
-    """Between devices of a server: the slowest fabric."""
+    """The slowest fabric: between devices of a server."""
     between: Link
-    """From a server to another one: the slowest way, through interfaces, network and bridges."""
+    """The slowest path from a server to another, through interfaces, network and bridges."""
 
     @property
     def num_servers(self) -> int:
-        """Islands of hosts."""
+        """Number of servers."""
         return len(self.slots)
 
     @property
     def num_devices(self) -> int:
-        """In all."""
+        """Devices of all servers."""
         return self.num_servers * self.devices_per_server
 
     @property
     def most_servers_per_stage(self) -> int:
-        """So many servers can a stage take whole, wherever they are: any number if all are alike, else one."""
+        """How many whole servers a stage may span, whichever they are: all of them if all are alike, else one."""
         return len(self.slots) if self.are_alike(0, self.num_servers) else 1
 
     def stage_costs(self, group: Group, *, micro_batch: int, recompute: bool, start: Ints, stop: Ints) -> StageCosts:
@@ -95,7 +91,7 @@ class UniformCluster:
         return self.stages.stages(placement, micro_batch=micro_batch, recompute=recompute, start=start, stop=stop)
 
     def intervals(self, variant: Variant, group: Group) -> Intervals:
-        """Every stage of a variant on a group of the slowest devices."""
+        """Every stage that a variant may have on a group of the slowest devices."""
         problem = self.costs.problem
         start, stop = np.triu_indices(problem.model.num_layers + 1, 1)
         costs = (
@@ -105,7 +101,7 @@ class UniformCluster:
         return Intervals(num_layers=problem.model.num_layers, modes=tuple(costs), limit_bytes=self.memory_bytes)
 
     def groups(self, micro_batch: int) -> tuple[Group, ...]:
-        """Every group that the job allows: part of a server, or whole servers with each replica inside one."""
+        """Every group that the job allows: part of a server, or whole servers with each replica inside one of them."""
         problem, width = self.costs.problem, self.devices_per_server
         groups = (
             Group(replicas=replicas, tensor_parallel=degree)
@@ -120,22 +116,21 @@ class UniformCluster:
         )
 
     def replicas(self, micro_batch: int) -> tuple[int, ...]:
-        """How many replicas of one device each a stage may have."""
+        """Replica counts that a stage without tensor parallelism may have."""
         return tuple(group.replicas for group in self.groups(micro_batch) if group.tensor_parallel == 1)
 
-    def seats(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[PlacedGroup, ...] | None:
-        """Seats of consecutive groups, server after server; None if the servers do not suffice.
+    def placements(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[PlacedGroup, ...] | None:
+        """Placements of consecutive groups, server after server; None if there are too few servers.
 
-        A group that does not fit on what is left of a server begins the next one, and a group of
-        several servers the next that are whole hosts of one class.
+        A group that does not fit on the rest of a server begins the next one. A group of several
+        servers takes the next ones that are whole hosts of one class.
 
         Parameters
         ----------
         opens
-            For every group, whether to begin a server even where the one before has devices left;
-            by default none does.
+            Whether each group must begin a server even where the one before has devices left; by default none must.
         """
-        seats, server, used = list[PlacedGroup](), 0, 0
+        placed, server, used = list[PlacedGroup](), 0, 0
         for group, fresh in zip(groups, opens or (False,) * len(groups), strict=True):
             if used and (fresh or used + group.num_devices > self.devices_per_server):
                 server, used = server + 1, 0
@@ -145,34 +140,30 @@ class UniformCluster:
                 if server + width > self.num_servers:
                     return None
             starts_host = used == 0 and not self._is_same_host(server - 1, server)
-            seats.append(PlacedGroup(placement=self._placement(group, self.slots[server]), opens=starts_host))
+            placed.append(PlacedGroup(placement=self._placement(group, self.slots[server]), opens=starts_host))
             server, used = server + width - 1, min(used + group.num_devices, self.devices_per_server)
-        return tuple(seats)
+        return tuple(placed)
 
     def are_alike(self, first: int, last: int) -> bool:
-        """Whether a stage can span the servers [first, last): one, or whole hosts of one class."""
+        """Whether a stage can span the servers [first, last): a single one, or whole hosts of one class."""
         slots = self.slots[first:last]
         if len(slots) < last - first:
             return False
-        classes = {slot.server_class for slot in slots}
-        return len(slots) == 1 or (
-            len(classes) == 1 and len(self.costs.cluster.servers[slots[0].server_class].islands) == 1
-        )
+        whole_hosts = len(self.costs.cluster.servers[slots[0].server_class].islands) == 1
+        return len(slots) == 1 or (whole_hosts and len({slot.server_class for slot in slots}) == 1)
 
     def plan(
         self, variant: Variant, stops: Sequence[int], groups: Sequence[Group], *, opens: Sequence[bool] = ()
     ) -> Plan | None:
-        """The plan whose stages end at these layers; None if the real servers or their memory do not suffice.
+        """The plan whose stages end before these layers; None if the real servers or their memory do not suffice.
 
         Parameters
         ----------
         opens
-            See :meth:`seats`.
+            See :meth:`placements`.
         """
-        seats = self.seats(groups, opens=opens)
-        if seats is None:
-            return None
-        return assemble(self.costs, variant, arrange(seats, stops))
+        placed = self.placements(groups, opens=opens)
+        return None if placed is None else assemble(self.costs, variant, arrange(placed, stops))
 
     def _placement(self, group: Group, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)
@@ -194,12 +185,12 @@ class UniformCluster:
 
 
 def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
-    """What one pipeline has, seen as equal servers.
+    """The servers of one pipeline, seen as equal.
 
     Parameters
     ----------
     costs
-        Of the variant's share.
+        For the variant's share.
     solver
         Name of the planner, for the message.
 
@@ -212,7 +203,7 @@ def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
     sizes = {island.count for server in cluster.servers for island in server.islands}
     if len(sizes) > 1:
         raise UnsupportedError(
-            f"solver {solver!r}: it plans for servers with equally many devices of one kind, and those of cluster "
+            f"solver {solver!r} needs servers with equally many devices of one kind, but those of cluster "
             f"{cluster.name!r} have {', '.join(map(str, sorted(sizes)))}; "
             "use a solver for unlike servers, for example 'milp'"
         )
@@ -233,38 +224,3 @@ def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
         inside=server.islands[0].fabric,
         between=equal.network,
     )
-
-
-def uniform_variants(
-    search: Search, solver: str, *, schedules: Sequence[Schedule]
-) -> list[tuple[Variant, UniformCluster]]:
-    """Every variant of these schedules whose pipelines each have equal servers, the quickest to plan first.
-
-    These are the variants whose pipelines have the fewest devices.
-
-    Raises
-    ------
-    UnsupportedError
-        If the job allows none of the schedules, or if no share of the cluster consists of equal servers.
-    """
-    require_schedules(search.problem, solver, schedules)
-    found, unequal = list[tuple[Variant, UniformCluster]](), list[UnsupportedError]()
-    for variant in search.problem.variants:
-        if variant.schedule in schedules:
-            try:
-                found.append((variant, uniform_cluster(search.costs.of(variant.share), solver)))
-            except UnsupportedError as fault:
-                unequal.append(fault)
-    if not found:
-        raise unequal[0]
-    return sorted(found, key=lambda pair: pair[1].num_devices)
-
-
-def by_micro_batch(
-    variants: Sequence[tuple[Variant, UniformCluster]],
-) -> list[list[tuple[Variant, UniformCluster]]]:
-    """The variants of each micro-batch size, which differ in the number of pipelines."""
-    found = dict[int, list[tuple[Variant, UniformCluster]]]()
-    for variant, uniform in variants:
-        found.setdefault(variant.micro_batch, []).append((variant, uniform))
-    return [*found.values()]

@@ -1,25 +1,37 @@
-"""All devices of a pipeline in equal groups, one for each stage: what is set by hand for training frameworks."""
+"""All devices of a pipeline in equal groups, one for each stage, as people set it by hand in training frameworks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from stagecut.planner.network.device_groups import PlacedGroup
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Variant
+from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster
 
 
-def seats_over_all_devices(
-    uniform: UniformCluster, micro_batch: int, *, degrees: Sequence[int]
-) -> Iterator[tuple[PlacedGroup, ...]]:
-    """Every way to make all devices of a pipeline into equal groups, one for each stage.
+def plans_on_all_devices(
+    uniform: UniformCluster,
+    variant: Variant,
+    stops: Callable[[int], Sequence[int]],
+    *,
+    most_stages: int,
+    degrees: Sequence[int],
+) -> Iterator[Plan]:
+    """The plan that fits in memory for every way to divide all devices of a pipeline into equal groups.
 
     Parameters
     ----------
+    stops
+        First layer after each stage, for a number of stages.
+    most_stages
+        Longer pipelines are passed over.
     degrees
-        Of tensor parallelism, t.
+        Tensor parallel degrees to use.
     """
-    for group in uniform.groups(micro_batch):
+    for group in uniform.groups(variant.micro_batch):
         num_stages, rest = divmod(uniform.num_devices, group.num_devices)
-        if rest or group.tensor_parallel not in degrees:
+        if rest or num_stages > most_stages or group.tensor_parallel not in degrees:
             continue
-        seats = uniform.seats([group] * num_stages)
-        if seats is not None:
-            yield seats
+        placed = uniform.placements([group] * num_stages)
+        plan = None if placed is None else assemble(uniform.costs, variant, arrange(placed, stops(num_stages)))
+        if plan is not None:
+            yield plan

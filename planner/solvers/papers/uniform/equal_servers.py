@@ -1,7 +1,7 @@
-"""A cluster of equal servers made of the worst of everything that a real one has.
+"""A cluster of equal servers with the worst properties of a real one.
 
 Every device is as slow as the slowest and has the least memory of any; links inside a server, and
-between two of them, are the slowest of their kind. A server is an island of a real host.
+between two servers, are the slowest of their kind. A server is an island of a real host.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from stagecut.planner.cost.links import link_between_hosts, link_within_host
 
 
 def equal_servers(costs: CostModel) -> Cluster:
-    """One class of servers, as many as there are islands; its measured all-reduces are those of the slowest devices.
+    """One class with as many servers as there are islands; measured all-reduces are those of the slowest devices.
 
     Parameters
     ----------
     costs
-        Of a share of the cluster.
+        For a share of the cluster.
     """
     cluster = costs.cluster
     islands = [island for server in cluster.servers for island in server.islands]
@@ -42,23 +42,23 @@ def equal_servers(costs: CostModel) -> Cluster:
         name=f"{cluster.name} with equal servers",
         device_types=(replace(cluster.device_type(island.device_type), memory_bytes=memory_bytes),),
         servers=(Server(name="server", islands=(island,), count=num_servers),),
-        network=_slowest(_ways(cluster, costs.share)),
+        network=_slowest(_paths(cluster, costs.share)),
     )
 
 
 def equal_share(share: Share) -> Share:
-    """The same for the only class: rings of pipelines leave the hosts if they do in any class."""
+    """The share of the only class: rings over pipelines leave the hosts if they do in any class."""
     return WHOLE if share == WHOLE else replace(share, host_splits=(max(share.host_splits),))
 
 
 def _whole_model_s(costs: CostModel, single: Placement) -> float:
-    """Forward and backward of one sample through all layers on one device."""
+    """Seconds of forward and backward of one sample through all layers on one device."""
     cost = costs.stage(single, micro_batch=1, recompute=False, start=0, stop=costs.problem.model.num_layers)
     return float(cost.forward_s[0] + cost.backward_s[0])
 
 
-def _ways(cluster: Cluster, share: Share) -> list[Link]:
-    """All ways from one server to another, hosts and islands of one host alike, those of other pipelines included."""
+def _paths(cluster: Cluster, share: Share) -> list[Link]:
+    """All paths between servers, on different hosts or the same one, including to hosts of other pipelines."""
     pairs = combinations_with_replacement(range(len(cluster.servers)), 2)
     between_hosts = [
         link_between_hosts(cluster, (first, 1), (second, 1))

@@ -1,40 +1,43 @@
-"""Every stage that a group of devices could hold, as tables over its first layer and the layer after its last."""
+"""Costs of every stage on a device group, in tables over its first layer and the layer after its last."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.cost.stage_costs import StageCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
-    """Stages [start, stop) on a group, in the first recompute mode of the job in which they fit.
-
-    Tables of shape (L + 1, L + 1).
-    """
+class IntervalTimes:
+    """Times of stages [start, stop) in the first recompute mode in which they fit, shape (L + 1, L + 1) each."""
 
     fits: Bools
-    """False also where there is no stage: stop <= start."""
+    """False where there is no stage, stop <= start, as well."""
     recompute: Bools
     forward_s: Floats
-    """Infinite where nothing fits; likewise the others."""
+    """Infinite where nothing fits, like the other times."""
     backward_s: Floats
     sync_s: Floats
+
+    @property
+    def work_s(self) -> Floats:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Every stage that a group of the slowest devices could hold."""
+    """Costs of every stage that a group of the slowest devices could hold."""
 
     num_layers: int
     modes: tuple[tuple[bool, StageCosts], ...]
-    """Whether to recompute, as the job allows, the preferred first; costs in the order of `numpy.triu_indices`."""
+    """Each allowed recompute mode, preferred first, with costs in the order of `numpy.triu_indices`."""
     limit_bytes: float
 
-    def fitting(self, warmup_depth: int) -> Fitting:
-        """Which of them fit with that many micro-batches in flight, and what they cost."""
+    def fitting(self, warmup_depth: int) -> IntervalTimes:
+        """Which stages fit with that many micro-batches in flight, and their times."""
         inside = np.triu_indices(self.num_layers + 1, 1)
         shape = (self.num_layers + 1, self.num_layers + 1)
         fits, recompute = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
@@ -45,4 +48,16 @@ class Intervals:
             fits[where], recompute[where] = True, mode
             for name, table in seconds.items():
                 table[where] = getattr(costs, name)[fresh]
-        return Fitting(fits=fits, recompute=recompute, **seconds)
+        return IntervalTimes(fits=fits, recompute=recompute, **seconds)
+
+
+def held_weight_bytes(model: ModelProfile) -> Floats:
+    """Bytes of the weights that each layer holds, those it shares with another layer included, shape (L,)."""
+    return np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
+
+
+def interval_sums(values: Floats) -> Floats:
+    """Sums over the layers [i, j) of L values, shape (L + 1, L + 1); meaningless below the diagonal."""
+    prefix = np.concatenate(([0.0], np.cumsum(values)))
+    sums: Floats = prefix[None, :] - prefix[:, None]
+    return sums

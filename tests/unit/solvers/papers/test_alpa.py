@@ -12,8 +12,10 @@ from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.papers.alpa import EPSILON, Alpa
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_variants
+from stagecut.planner.core.tolerances import ALPA_LATENCY
+from stagecut.planner.solvers.papers.alpa import Alpa
+from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -73,7 +75,7 @@ def every_division(sizes, num_layers, uniform, *, later=(), stop=None):
     for start in range(stop):
         for size in sizes:
             stages = ((start, stop, size), *later)
-            if uniform.seats([Group(replicas=own) for _, _, own in stages]) is not None:
+            if uniform.placements([Group(replicas=own) for _, _, own in stages]) is not None:
                 if start == 0:
                     yield stages
                 yield from every_division(sizes, num_layers, uniform, later=stages, stop=start)
@@ -101,7 +103,7 @@ def test_no_division_has_a_smaller_latency(seed):
     if found is None:
         assert math.isinf(least_s)
     else:
-        assert least_s * (1 - ROUNDING) <= found.latency_s <= least_s * (1 + 2 * EPSILON)
+        assert least_s * (1 - ROUNDING) <= found.latency_s <= least_s * (1 + 2 * ALPA_LATENCY)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.solvers.papers import autopipe
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_variants
+from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search

@@ -16,7 +16,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.papers.autopipe_h import contention_blind
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_judge import Judge, without_queues
+from stagecut.planner.solvers.papers.autopipe_mapping.evaluation import Evaluator, without_queues
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -76,9 +76,9 @@ def test_the_blind_judge_sees_no_queues_and_no_shared_fabric():
     """For a plan of its own search: what it takes without queues, on switches."""
     problem = _bert_on_four_kinds_of_servers()
     search = Search(problem, NO_LIMIT)
-    blind = Judge(search, blind=True)
+    blind = Evaluator(search, blind=True)
     plan = run(problem, "even", NO_LIMIT).plan
-    (seconds,) = blind.times([plan])
+    (seconds,) = blind.times_s([plan])
     assert seconds == iteration_times([without_queues(blind.costs.plan(plan))])[0]
     assert (blind.best, blind.best_s, search.best_plan) == (plan, seconds, None)
     assert not any(island.shared for server in blind.costs.cluster.servers for island in server.islands)

@@ -13,7 +13,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.solvers.papers.deepspeed_parameters import balanced_stops, layer_params
+from stagecut.planner.solvers.papers.deepspeed_parameters import layer_params, lightest_stops
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import chain, job, layer, one_server
@@ -33,7 +33,7 @@ def _heaviest(weights, stops):
 @given(st.lists(st.sampled_from((0.0, 0.1, 0.2, 0.7, 1.0, 3.0)), min_size=1, max_size=9), st.data())
 def test_heaviest_stage_is_as_light_as_of_any_cut(weights, data):
     num_stages = data.draw(st.integers(1, len(weights)))
-    stops = balanced_stops(np.array(weights), num_stages)
+    stops = lightest_stops(np.array(weights), num_stages)
     cuts = [(*inner, len(weights)) for inner in itertools.combinations(range(1, len(weights)), num_stages - 1)]
     assert len(stops) == num_stages
     assert all(start < stop for start, stop in itertools.pairwise((0, *stops)))
@@ -42,11 +42,11 @@ def test_heaviest_stage_is_as_light_as_of_any_cut(weights, data):
 
 def test_first_stages_are_filled_up():
     """3 1 2 1 1 on two stages: 3 + 1 and 2 + 1 + 1 are both 4; 3 alone leaves 5."""
-    assert balanced_stops(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2) == [2, 5]
+    assert lightest_stops(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2) == [2, 5]
 
 
 def test_layers_without_parameters_are_counted():
-    assert balanced_stops(np.zeros(6), 3) == [2, 4, 6]
+    assert lightest_stops(np.zeros(6), 3) == [2, 4, 6]
 
 
 def test_times_play_no_part():

@@ -13,11 +13,12 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.device_groups import groups_host_by_host
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
-from stagecut.planner.solvers.papers.hetpipe import GAP, PRECISION, Worker, best_stops, bracket, on_a_way
+from stagecut.planner.solvers.papers.hetpipe import Worker, best_stops, bracket, on_a_path
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -73,9 +74,9 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
         low_s, high_s = bracket(seconds)
         assert math.isinf(high_s) == math.isinf(least_s)
         if math.isfinite(least_s):
-            assert low_s <= least_s <= high_s <= max(low_s, least_s) * (1 + 2 * PRECISION)
+            assert low_s <= least_s <= high_s <= max(low_s, least_s) * (1 + 2 * HETPIPE_BRACKET)
             stops = best_stops(search, seconds, low_s, high_s)
-            assert _slowest_s(problem, worker, stops, in_flight) <= least_s * (1 + 2 * GAP)
+            assert _slowest_s(problem, worker, stops, in_flight) <= least_s * (1 + 2 * HETPIPE_GAP)
             assert worker.slowest_s(stops, in_flight) == pytest.approx(
                 _slowest_s(problem, worker, stops, in_flight), rel=1e-12
             )
@@ -147,7 +148,7 @@ def test_runs_on_no_way_are_left_out():
     """Two stages, three layers: [0, 1) and [0, 2) may begin, but only [2, 3) may end."""
     allowed = np.zeros((2, 4, 4), dtype=bool)
     allowed[0, 0, 1] = allowed[0, 0, 2] = allowed[1, 2, 3] = True
-    assert np.argwhere(on_a_way(allowed)).tolist() == [[0, 0, 2], [1, 2, 3]]
+    assert np.argwhere(on_a_path(allowed)).tolist() == [[0, 0, 2], [1, 2, 3]]
 
 
 def test_worker_with_more_devices_than_layers_is_passed_over():
@@ -158,12 +159,12 @@ def test_worker_with_more_devices_than_layers_is_passed_over():
 def test_job_without_alternating_schedules_is_refused():
     problem = fast_and_slow()
     gpipe = replace(problem, job=replace(problem.job, schedules=(Schedule.GPIPE,)))
-    with pytest.raises(UnsupportedError, match=r"hetpipe.*1f1b and eager-1f1b only, and the job allows gpipe"):
+    with pytest.raises(UnsupportedError, match=r"hetpipe.*1f1b and eager-1f1b, but the job allows gpipe"):
         _solved(gpipe)
 
 
 def test_job_without_single_devices_is_refused():
     problem = fast_and_slow()
     pairs = replace(problem, job=replace(problem.job, replicas=(2,)))
-    with pytest.raises(UnsupportedError, match="each of its stages has a single device"):
+    with pytest.raises(UnsupportedError, match="each stage on a single device"):
         _solved(pairs)

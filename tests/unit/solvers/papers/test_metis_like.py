@@ -94,7 +94,7 @@ def test_estimate_is_that_of_the_docstring():
     )
     search = Search(problem, OPTIONS)
     grouping = next(groups for groups in groupings(problem.cluster, most_stages=2) if len(groups) == 2)
-    seats = [group.seat(1) for group in grouping]
+    seats = [group.placed(1) for group in grouping]
     seated = SeatedStages(StageTables(search.costs), problem.variants[0], seats)
     assert estimated_s(seated, np.array([2, 3])) == 29.0
 

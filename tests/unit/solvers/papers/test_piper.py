@@ -12,11 +12,13 @@ from stagecut.planner.core.model import SkipEdge
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.solvers.papers.piper import TOLERANCE, Piper
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_variants
+from stagecut.planner.solvers.papers.piper import Piper
+from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -95,7 +97,7 @@ def every_division(groups, num_layers, uniform, *, later=(), stop=None):
     for start in range(stop):
         for group in groups:
             stages = ((start, stop, group), *later)
-            if uniform.seats([own for _, _, own in stages]) is not None:
+            if uniform.placements([own for _, _, own in stages]) is not None:
                 if start == 0:
                     yield stages
                 yield from every_division(groups, num_layers, uniform, later=stages, stop=start)
@@ -125,7 +127,7 @@ def test_no_division_has_a_smaller_load(seed):
     ((variant, uniform), *_) = uniform_variants(search, "piper", schedules=(Schedule.ONE_F_ONE_B,))
     found = Piper(variant, uniform, memory_bytes=uniform.memory_bytes).divide(search)
     found_s = math.inf if found is None else found.load_s
-    assert found_s == pytest.approx(least_load_s(variant, uniform), rel=2 * TOLERANCE)
+    assert found_s == pytest.approx(least_load_s(variant, uniform), rel=2 * PIPER_LOAD)
 
 
 def test_replicas_and_stages_by_hand():

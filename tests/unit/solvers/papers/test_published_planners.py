@@ -52,7 +52,7 @@ def test_other_schedules_are_refused(name, schedule):
 def test_servers_of_several_sizes_are_refused(name):
     servers = tuple(Server(name=f"host-{size}", islands=(Island(device_type="gpu", count=size),)) for size in (1, 2))
     problem = replace(PLAIN, cluster=Cluster(name="uneven", device_types=kinds(gpu=math.inf), servers=servers))
-    with pytest.raises(UnsupportedError, match=f"solver '{name}': it plans for servers with equally many devices"):
+    with pytest.raises(UnsupportedError, match=f"solver '{name}' needs servers with equally many devices"):
         run(problem, name, SolveOptions())
 
 

@@ -4,7 +4,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.solvers.papers.uniform.cluster import uniform_cluster
-from stagecut.planner.solvers.papers.uniform.equal_groups import seats_over_all_devices
+from stagecut.planner.solvers.papers.uniform.equal_groups import plans_on_all_devices
 from tests.catalogue import INFINITE, chain, job, kinds
 
 
@@ -15,15 +15,19 @@ def _problem(*servers, **choices):
         for index, (count, size) in enumerate(servers)
     )
     cluster = Cluster(name="made", device_types=kinds(gpu=INFINITE), servers=made)
-    return Problem(model=chain(4, {"gpu": 1.0}, tensor_parallel_bytes=0.0), cluster=cluster, job=job(4, **choices))
+    return Problem(model=chain(6, {"gpu": 1.0}, tensor_parallel_bytes=0.0), cluster=cluster, job=job(4, **choices))
 
 
-def _groups(problem, degrees):
+def _groups(problem, degrees, most_stages=6):
     """Replicas, degree and stages."""
     (variant,) = problem.variants
     uniform = uniform_cluster(CostModel(problem), "planner")
-    found = seats_over_all_devices(uniform, variant.micro_batch, degrees=degrees)
-    return [(seats[0].placement.replicas, seats[0].placement.tensor_parallel, len(seats)) for seats in found]
+
+    def stops(num_stages):
+        return [*range(1, num_stages), problem.model.num_layers]
+
+    found = plans_on_all_devices(uniform, variant, stops, most_stages=most_stages, degrees=degrees)
+    return [(plan.stages[0].replicas, plan.stages[0].tensor_parallel, len(plan.stages)) for plan in found]
 
 
 def test_every_size_of_groups_that_takes_all_devices_is_met():
@@ -36,3 +40,8 @@ def test_every_size_of_groups_that_takes_all_devices_is_met():
 def test_groups_that_leave_devices_idle_are_left_out():
     """Pairs do not fill hosts of three, though they divide six devices."""
     assert _groups(_problem((2, 3), micro_batch=2), (1,)) == [(1, 1, 6)]
+
+
+def test_pipelines_with_too_many_stages_are_left_out():
+    """Four stages of one device each are more than three."""
+    assert _groups(_problem((2, 2), micro_batch=4), (1,), most_stages=3) == [(2, 1, 2), (4, 1, 1)]

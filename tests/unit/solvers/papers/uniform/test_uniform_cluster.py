@@ -16,7 +16,8 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster, uniform_variants
+from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster
+from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import chain, job, kinds, layer
@@ -57,7 +58,7 @@ def _all_layers(uniform, group, **choices):
 
 
 def _names(uniform, groups, **choices):
-    seats = uniform.seats([Group(replicas=number) for number in groups], **choices)
+    seats = uniform.placements([Group(replicas=number) for number in groups], **choices)
     return None if seats is None else [list(names) for names in name_devices(uniform.costs.cluster, seats)]
 
 
@@ -150,7 +151,7 @@ def test_islands_of_a_host_are_servers_that_no_stage_can_span():
     uniform = _uniform(_problem(_host("a", "fast", "slow", count=2)))
     assert _names(uniform, (2, 1, 1)) == [["a-0/0", "a-0/1"], ["a-0/2"], ["a-0/3"]]
     assert _names(uniform, (2, 2, 2)) == [["a-0/0", "a-0/1"], ["a-0/2", "a-0/3"], ["a-1/0", "a-1/1"]]
-    assert [seat.opens for seat in uniform.seats([Group(replicas=2)] * 3)] == [True, False, True]
+    assert [seat.opens for seat in uniform.placements([Group(replicas=2)] * 3)] == [True, False, True]
     assert _names(uniform, (4,)) is None
 
 
@@ -219,7 +220,7 @@ def test_intervals_are_those_of_single_stages():
 
 
 def test_unequal_servers_are_refused():
-    with pytest.raises(UnsupportedError, match="one kind, and those of cluster 'real' have 1, 2; use"):
+    with pytest.raises(UnsupportedError, match="one kind, but those of cluster 'real' have 1, 2; use"):
         _uniform(_problem(_host("a", "fast", size=1), _host("b", "fast", size=2)))
 
 
@@ -244,5 +245,5 @@ def test_shares_with_unequal_servers_are_passed_over():
 
 def test_jobs_with_none_of_the_schedules_are_refused():
     search = Search(_problem(_host("a", "fast")), SolveOptions())
-    with pytest.raises(UnsupportedError, match="supports only schedule gpipe, but the job allows 1f1b; allow gpipe"):
+    with pytest.raises(UnsupportedError, match="it knows schedule gpipe only, and the job allows 1f1b; allow gpipe"):
         uniform_variants(search, "planner", schedules=(Schedule.GPIPE,))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
 from tests.chains import alike, all_stops, simulated
 
 

@@ -1,31 +1,27 @@
-"""What a search of mappings takes a plan's time to be: with contention for links, or as if there were none."""
+"""How the search rates the plan of a mapping: with contention for links, or as if there were none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.network.arrangement import Arrangement, assemble
-from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import load_bound, tied_sums
+from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
 from stagecut.planner.solvers.search.search import Search
 
 
-class Judge:
-    """Ranks and times plans, and keeps the best one.
+class Evaluator:
+    """Ranks and times plans, and keeps the fastest.
 
     Parameters
     ----------
     blind
-        Whether to leave contention out: every fabric a switch, no link-load rows, no queues.
-        Pipelines that share a host still have equal parts of what they share.
+        Whether to ignore contention: every fabric is a switch, and there are no link-load rows and no queues.
+        Pipelines that share a host still get equal parts of its links.
     """
 
     def __init__(self, search: Search, *, blind: bool = False) -> None:
@@ -36,22 +32,19 @@ class Judge:
         self.best: Plan | None = None
         self.best_s = float("inf")
 
-    def seated(self, variant: Variant, seats: Sequence[PlacedGroup]) -> SeatedStages:
-        """Costs of stages on these seats."""
-        return SeatedStages(self.tables, variant, seats)
-
-    def plan(self, variant: Variant, layout: Arrangement) -> Plan | None:
-        """The plan of a layout; None if it does not fit."""
-        return assemble(self.costs.of(variant.share), variant, layout)
+    @property
+    def must_stop(self) -> bool:
+        """Whether the budget is spent and there is a plan to return."""
+        return self.search.out_of_budget and self.best is not None
 
     def rank_s(self, plan: Plan) -> float:
-        """Lower bound of the iteration time, link loads and sums of tied weights included."""
+        """Lower bound of the iteration time, including link loads and the summing of tied weights."""
         costs = self._costs_of(plan)
         if self.blind:
             return lower_bound(costs)
         return max(lower_bound(costs), load_bound(costs, tied_sums(self.costs.of(plan.share), plan)))
 
-    def times(self, plans: Sequence[Plan]) -> list[float]:
+    def times_s(self, plans: Sequence[Plan]) -> list[float]:
         """Simulated iteration times."""
         if self.blind:
             times_s = [float(time) for time in iteration_times([self._costs_of(plan) for plan in plans])]
@@ -68,18 +61,14 @@ class Judge:
 
 
 def without_queues(costs: PlanCosts) -> PlanCosts:
-    """The same costs with no link shared by any two flows."""
+    """The same costs, with no link shared by any two flows."""
     nowhere: tuple[tuple[str, ...], ...] = ((),)
-    return replace(
-        costs,
-        forward_links=nowhere * (costs.num_stages - 1),
-        backward_links=nowhere * (costs.num_stages - 1),
-        sync_links=nowhere * costs.num_stages,
-    )
+    between, stages = nowhere * (costs.num_stages - 1), nowhere * costs.num_stages
+    return replace(costs, forward_links=between, backward_links=between, sync_links=stages)
 
 
 def _with_switches(cluster: Cluster) -> Cluster:
-    """The cluster with a way of its own for every pair of devices of an island."""
+    """The cluster with a path of its own for every pair of devices of an island."""
     servers = tuple(
         replace(server, islands=tuple(replace(island, shared=False) for island in server.islands))
         for server in cluster.servers

@@ -16,10 +16,10 @@ from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.heuristic.balance import balanced
 from stagecut.planner.solvers.heuristic.seated import SeatedStages
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import load_bound, tied_sums
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_options import run_choices
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_program import MappingProgram
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_shapes import seats_of, start_mappings
+from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
+from stagecut.planner.solvers.papers.autopipe_mapping.mappings import placed_stages, start_mappings
+from stagecut.planner.solvers.papers.autopipe_mapping.options import run_choices
+from stagecut.planner.solvers.papers.autopipe_mapping.program import MappingProgram
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import INFINITE, chain, job, kinds
@@ -32,7 +32,7 @@ NO_LIMIT = SolveOptions(time_limit_s=None)
 
 def _value(costs, variant, mapping, stops, *, loads):
     """The largest row of a mapping from the costs of its plan; infinite where it does not fit."""
-    plan = assemble(costs, variant, arrange(seats_of(mapping), stops))
+    plan = assemble(costs, variant, arrange(placed_stages(mapping), stops))
     if plan is None:
         return float("inf")
     numbers = costs.plan(plan)
@@ -57,7 +57,7 @@ def _first_mapping(costs, variant):
     tables = StageTables(costs)
     starts = start_mappings(costs.problem, costs.cluster, variant.micro_batch)
     for mapping in sorted(starts, key=lambda mapping: -len(mapping)):
-        stops = balanced(SeatedStages(tables, variant, seats_of(mapping)))
+        stops = balanced(SeatedStages(tables, variant, placed_stages(mapping)))
         if stops is not None:
             return mapping, stops.tolist()
     return None

@@ -16,7 +16,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_links import (
+from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import (
     TiedSum,
     link_loads,
     load_bound,
@@ -46,11 +46,14 @@ def _two_hosts(**changes):
 
 
 def test_messages_load_fabrics_both_ways_and_interfaces_one_way_each():
-    """3 messages of 1 s each way on a fabric, 3 of 2 s over each direction of an interface."""
+    """3 messages of 1 s in each direction on a fabric, 3 of 2 s over each direction of an interface.
+
+    Flows are three activations, then three gradients.
+    """
     loads = link_loads(_two_hosts())
     assert loads.names == ("a:fabric", "a:nic-out", "b:nic-in", "b:fabric", "b:nic-out", "a:nic-in")
-    assert loads.activations_s.tolist() == [3, 6, 6, 3, 0, 0]
-    assert loads.gradients_s.tolist() == [3, 0, 0, 3, 6, 6]
+    assert np.nonzero(loads.messages)[1].tolist() == [0, 3, 1, 1, 2, 5, 4, 4]
+    assert loads.messages_s.tolist() == [6, 6, 6, 6, 6, 6]
     assert loads.total_s.tolist() == [6, 6, 6, 6, 6, 6]
 
 

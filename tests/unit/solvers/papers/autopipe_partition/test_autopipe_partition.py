@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stagecut.planner.solvers.papers.autopipe_steps import partition as search
-from stagecut.planner.solvers.papers.autopipe_steps.partition import balanced_stops, partition
-from stagecut.planner.solvers.papers.autopipe_steps.time import StageTimes, timings
+from stagecut.planner.solvers.papers.autopipe_partition import partition as search
+from stagecut.planner.solvers.papers.autopipe_partition.partition import balanced_partition, partition
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
 from tests.chains import alike, all_stops, work
 
 KNOWN = [(5, [0, 5, 10, 15, 20], 204_000.0, 207_000.0), (7, [0, 4, 8, 12, 15, 18, 21], 216_000.0, 228_000.0)]
@@ -24,13 +24,13 @@ def test_published_partition_is_found(num_stages, starts, seconds, balanced_s, s
     found = partition(times, 2 * num_stages)
     assert [0, *found.stops[:-1]] == starts
     assert found.seconds == pytest.approx(seconds * scale)
-    first = timings(times, balanced_stops(times)[None], 2 * num_stages)
+    first = timings(times, balanced_partition(times)[None], 2 * num_stages)
     assert first.seconds[0] == pytest.approx(balanced_s * scale)
 
 
 def test_late_stages_are_heavy_in_the_balanced_partition():
     """7 equal layers on 3 stages: the last one takes as many as any must, 3, and the others share 4."""
-    assert balanced_stops(alike([1.0] * 7, [2.0] * 7, num_stages=3)).tolist() == [2, 4, 7]
+    assert balanced_partition(alike([1.0] * 7, [2.0] * 7, num_stages=3)).tolist() == [2, 4, 7]
 
 
 def test_balanced_partition_has_the_fastest_slowest_stage():
@@ -41,7 +41,7 @@ def test_balanced_partition_has_the_fastest_slowest_stage():
         num_layers = int(rng.integers(num_stages, 10))
         times = _unlike(rng, num_stages, num_layers)
         least = min(work(times, stops).max() for stops in all_stops(num_layers, num_stages))
-        assert work(times, balanced_stops(times)).max() == pytest.approx(least)
+        assert work(times, balanced_partition(times)).max() == pytest.approx(least)
 
 
 def test_critical_stage_gives_layers_to_the_front():
@@ -51,7 +51,7 @@ def test_critical_stage_gives_layers_to_the_front():
     26, three backwards are left: 26, 30 and 34, the last of 4: 38.
     """
     times = alike([1.0] * 4, [2.0] * 4, num_stages=3)
-    assert timings(times, balanced_stops(times)[None], 6).seconds == [42.0]
+    assert timings(times, balanced_partition(times)[None], 6).seconds == [42.0]
     found = partition(times, 6)
     assert (found.stops.tolist(), found.seconds) == ([2, 3, 4], 38.0)
 
@@ -82,7 +82,7 @@ def test_partition_is_legal_and_no_slower_than_the_balanced_one():
         assert np.all(np.diff(found.stops, prepend=0) >= 1)
         assert found.stops[-1] == times.num_layers
         assert timings(times, found.stops[None], num_microbatches).seconds[0] == found.seconds
-        assert found.seconds <= timings(times, balanced_stops(times)[None], num_microbatches).seconds[0]
+        assert found.seconds <= timings(times, balanced_partition(times)[None], num_microbatches).seconds[0]
 
 
 def test_search_ends_at_a_count_of_partitions(monkeypatch):
@@ -96,7 +96,7 @@ def test_stopped_search_gives_the_balanced_partition():
 
 
 def test_more_stages_than_layers_are_refused():
-    with pytest.raises(ValueError, match="2 layers are too few for 3 stages"):
+    with pytest.raises(ValueError, match="2 layers cannot fill 3 stages"):
         partition(alike([1.0, 1.0], [1.0, 1.0], num_stages=3), 6)
 
 

@@ -7,16 +7,16 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
-from stagecut.planner.solvers.papers.autopipe_steps.mapping_shapes import (
-    MOST_ORDERS,
+from stagecut.planner.solvers.papers.autopipe_mapping.mappings import (
     HostRun,
     host_orders,
     host_runs,
     neighbours,
     num_stages,
-    seats_of,
+    placed_stages,
     start_mappings,
 )
+from stagecut.planner.solvers.papers.class_orders import MOST_ORDERS
 from tests.catalogue import INFINITE, chain, job, kinds
 from tests.property.strategies import problems
 
@@ -73,7 +73,7 @@ def test_islands_are_used_in_either_order_or_alone():
     islands = (Island(device_type="gpu", count=2), Island(device_type="gpu", count=1))
     cluster = Cluster(name="c", device_types=kinds(gpu=INFINITE), servers=(Server(name="s", islands=islands),))
     problem = Problem(model=chain(4, {"gpu": 1.0}), cluster=cluster, job=job(2))
-    runs = host_runs(problem, cluster, 0, 1)
+    (runs,) = host_runs(problem, cluster, 1)
     assert {tuple(p.island for p in run.placements) for run in runs} == {(0, 0, 1), (1, 0, 0), (0, 0), (0,), (1,)}
     assert {run.split for run in runs} == {(2, 1), (1, 2), (2,), (1,)}
     assert runs[0].num_devices == 3
@@ -106,4 +106,4 @@ def test_all_mappings_have_seats_in_the_cluster(problem):
         near = [n for start in starts[:1] for n in neighbours(problem, cluster, start, variant.micro_batch)]
         for mapping in (*starts, *near):
             assert 1 <= num_stages(mapping) <= problem.model.num_layers
-            assert name_devices(cluster, seats_of(mapping)) is not None
+            assert name_devices(cluster, placed_stages(mapping)) is not None

@@ -1,22 +1,23 @@
-"""AutoPipe's partition of a chain of layers into pipeline stages: balanced first, then searched.
+"""AutoPipe's partition of a chain of layers into pipeline stages: balance first, then search.
 
-1. The partition whose slowest stage is fastest, by a dynamic programme over boundaries n and stages k,
+1. The partition whose slowest stage is fastest, by a dynamic program over boundaries n and stages k,
    with W the forward and backward seconds of the layers before a boundary:
 
        t(k, n) = min over r < n of max( t(k-1, r), W_k(n) - W_k(r) )
 
-   rebuilt from the last stage with the smallest r that attains the value, so that late stages are heavy.
-2. A breadth-first search from there, no partition twice; :mod:`planner.solvers.papers.autopipe_steps.time` gives the
-   time and the critical stage of each. From every partition,
-   - stages after the critical one take over first layers of their successors while these are so slow
+   traced back from the last stage with the smallest r that attains the value, so that late stages are heavy.
+2. A breadth-first search from there that visits no partition twice;
+   :mod:`planner.solvers.papers.autopipe_partition.time` gives the time and the critical stage of each. From every
+   partition,
+   - stages after the critical one take over first layers of their successors while those are so slow
      that the critical stage would wait for them;
-   - the critical stage gives its first layer to the stages before it, which are balanced anew;
-   - or its last layer to the stage after it, and is balanced anew with all before it, unless a later
-     stage becomes critical.
-   A partition whose critical stage is the first one leads nowhere. The first of the fastest is returned.
+   - the critical stage gives its first layer to the stages before it, which are rebalanced;
+   - or it gives its last layer to the stage after it, and is rebalanced with all stages before it, unless a
+     later stage becomes critical.
+   A partition whose critical stage is the first one has no successors. The first of the fastest is returned.
 
-Source: see :mod:`planner.solvers.papers.autopipe_steps.time`. There all devices are alike; here each stage has times
-of its own, and with equal ones this is the published algorithm. No stage is ever left without layers.
+Source: see :mod:`planner.solvers.papers.autopipe_partition.time`. In the source all devices are alike; here
+each stage has its own times, and with equal times this is the published algorithm. Every stage keeps a layer.
 """
 
 from collections import deque
@@ -26,32 +27,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.solvers.papers.autopipe_steps.time import TOLERANCE, StageTimes, timings
+from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
 from stagecut.planner.solvers.search.options import StopCheck
 
 MAX_PARTITIONS = 500
-"""No more partitions are put in the queue of one search."""
+"""Most partitions that one search puts in its queue."""
 
 Stops = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Partition:
-    """Layers of p stages."""
+class LayerPartition:
+    """The layers of p stages."""
 
     stops: Ints
     """First layer after each stage, shape (p,)."""
     seconds: float
-    """Of one iteration, in AutoPipe's model."""
+    """Iteration time in AutoPipe's model."""
 
 
-def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = lambda: False) -> Partition:
-    """The fastest partition met, in AutoPipe's model of time.
+def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = lambda: False) -> LayerPartition:
+    """The fastest partition found, in AutoPipe's model of time.
 
     Parameters
     ----------
     stopped
-        Asked between partitions whether to go on with the best one so far.
+        Asked between partitions; once it is true, the best one so far is returned.
 
     Raises
     ------
@@ -65,16 +67,16 @@ def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = 
         stops = queue.popleft()
         for candidate in (stops, *_rebalanced(clock, stops)):
             seconds = clock.seconds(candidate)
-            if seconds < best_s * (1 - TOLERANCE):
+            if seconds < best_s * (1 - EQUAL_TIMES):
                 best, best_s = candidate, seconds
         for moved in _moved(clock, balance, stops):
             if moved not in seen and len(seen) < MAX_PARTITIONS:
                 seen.add(moved)
                 queue.append(moved)
-    return Partition(stops=np.array(best), seconds=float(best_s))
+    return LayerPartition(stops=np.array(best), seconds=float(best_s))
 
 
-def balanced_stops(times: StageTimes) -> Ints:
+def balanced_partition(times: StageTimes) -> Ints:
     """The first step alone: stops of the partition whose slowest stage is fastest, shape (p,).
 
     Raises
@@ -86,15 +88,15 @@ def balanced_stops(times: StageTimes) -> Ints:
 
 
 class _Clock:
-    """Times partitions, each once."""
+    """Times each partition once."""
 
     def __init__(self, times: StageTimes, num_microbatches: int) -> None:
         self.times, self.num_microbatches = times, num_microbatches
-        self.tolerance_s = TOLERANCE * float(times.work_s[:, -1].max())
+        self.tolerance_s = EQUAL_TIMES * float(times.work_s[:, -1].max())
         self._known: dict[Stops, tuple[float, int]] = {}
 
     def seconds(self, stops: Stops) -> float:
-        """Of one iteration."""
+        """Iteration time."""
         return self._timing(stops)[0]
 
     def critical(self, stops: Stops) -> int:
@@ -109,18 +111,18 @@ class _Clock:
 
 
 class _Balance:
-    """Tables of the first step, for the first k stages and the first n layers."""
+    """Step 1 for the first k stages and the first n layers, for every k and n."""
 
     def __init__(self, times: StageTimes) -> None:
         self._work_s = times.work_s
-        self._tolerance_s = TOLERANCE * float(self._work_s[:, -1].max())
+        self._tolerance_s = EQUAL_TIMES * float(self._work_s[:, -1].max())
         self._slowest_s = np.full((times.num_stages + 1, times.num_layers + 1), np.inf)
         self._slowest_s[0, 0] = 0.0
         for stage in range(times.num_stages):
             self._slowest_s[stage + 1, 1:] = self._choices_s(stage).min(axis=0)[1:]
 
     def stops(self, num_stages: int, num_layers: int) -> Stops:
-        """Of the first stages on the first layers.
+        """Balanced stops of the first stages on the first layers.
 
         Raises
         ------
@@ -128,7 +130,7 @@ class _Balance:
             If there are fewer layers than stages.
         """
         if num_layers < num_stages:
-            raise ValueError(f"{num_layers} layers are too few for {num_stages} stages")
+            raise ValueError(f"{num_layers} layers cannot fill {num_stages} stages")
         stops, stop = list[int](), num_layers
         for stage in range(num_stages - 1, -1, -1):
             stops.append(stop)
@@ -137,12 +139,12 @@ class _Balance:
         return tuple(reversed(stops))
 
     def _own_s(self, stage: int, stop: int) -> Floats:
-        """Of a stage with every start below its stop."""
+        """Seconds of a stage with this stop, for every start."""
         own_s: Floats = self._work_s[stage, stop] - self._work_s[stage, :stop]
         return own_s
 
     def _choices_s(self, stage: int) -> Floats:
-        """The slowest of this stage and those before it, for every start and stop, shape (L + 1, L + 1)."""
+        """Seconds of the slowest stage up to this one, for every start and stop of it, shape (L + 1, L + 1)."""
         work_s = self._work_s[stage]
         choices_s: Floats = np.maximum(self._slowest_s[stage][:, None], work_s - work_s[:, None])
         choices_s[np.tril_indices(len(work_s))] = np.inf
@@ -150,10 +152,10 @@ class _Balance:
 
 
 def _rebalanced(clock: _Clock, stops: Stops) -> Iterator[Stops]:
-    """Partitions with other layers behind the critical stage, each with one layer moved forward.
+    """The partition, then others in which layers after the critical stage move forward, one more in each.
 
-    The stages behind, up to one, must not take longer than the critical one takes for as many
-    backwards, but for what stages in between were allowed already.
+    The stages after the critical one, up to any of them, must not take longer than the critical one takes
+    for as many backwards, beyond the excess already accepted for stages in between.
     """
     times, critical, allowed_s = clock.times, clock.critical(stops), 0.0
     last = critical + 1
@@ -176,7 +178,7 @@ def _rebalanced(clock: _Clock, stops: Stops) -> Iterator[Stops]:
 
 
 def _can_take(clock: _Clock, stops: Stops, work_s: Floats, stage: int, critical: int) -> bool:
-    """Whether a stage stays faster than the critical one with a layer of the next stage, which keeps another."""
+    """Whether a stage stays faster than the critical one with the first layer of the next, which has others."""
     times, stop = clock.times, stops[stage]
     if stops[stage + 1] - stop < 2:
         return False
@@ -187,7 +189,7 @@ def _can_take(clock: _Clock, stops: Stops, work_s: Floats, stage: int, critical:
 
 
 def _moved(clock: _Clock, balance: _Balance, stops: Stops) -> Iterator[Stops]:
-    """Partitions whose critical stage has given away its first or its last layer."""
+    """Partitions in which the critical stage has given away its first or its last layer."""
     critical, last_stage = clock.critical(stops), len(stops) - 1
     if critical == 0:
         return

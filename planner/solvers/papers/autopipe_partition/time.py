@@ -1,4 +1,4 @@
-"""How long one iteration of a 1F1B pipeline takes, in the recurrences of AutoPipe's planner.
+"""The time of one iteration of a 1F1B pipeline, by the recurrences of AutoPipe's planner.
 
 Source: W. Liu et al., "AutoPipe: A Fast Pipeline Parallelism Approach with Balanced Partitioning and
 Micro-batch Slicing", CLUSTER 2022, and the planner that its authors published.
@@ -11,19 +11,18 @@ backward after it; stage s has M - p + s of them. With f(s, k) and b(s, k) the s
     f(s, k) = max( f(s-1, k-1) + F_{s-1}, b(s, k-1) + B_s ) + c_{s-1}
     b(s, k) = max( b(s+1, k) + B_{s+1},   f(s, k) + F_s )   + c_s
 
-Warm-up forwards are taken to arrive in time, and a stage waits while it receives. The *critical
-stage* is the last one that never waits for another stage in these slots. Its last forward goes
+Warm-up forwards are assumed to arrive in time, and a stage waits while it receives. The *critical
+stage* is the last one that never waits for another stage in these slots. Its last forward passes
 straight through the stages after it. Then stage s has p - s backwards left, and the i-th of them
 starts at
 
-    d(s, i) = max( d(s, i-1) + B_s, d(s+1, i-1) + B_{s+1} ) + c_s,   and not before d(s-1, i) behind the critical stage,
+    d(s, i) = max( d(s, i-1) + B_s, d(s+1, i-1) + B_{s+1} ) + c_s,   and not before d(s-1, i) after the critical stage,
 
 and the last one of the critical stage is followed by one backward on each stage before it.
 
-Added here: pipelines with M <= p, in which the first p - M + 1 stages do all forwards before their
-first backward, and take at least the time for all of these one after another; where every stage waits
-at some time, the one that waits least is critical; and from 1,024 micro-batches on the critical stage
-stays what it is.
+Added here: for M <= p the first p - M + 1 stages do all forwards before their first backward, and take at
+least the time of all of these in sequence; where every stage waits at some time, the one that waits least is
+critical; and beyond 1,024 micro-batches every further one takes as long as the critical stage needs.
 """
 
 from dataclasses import dataclass
@@ -31,32 +30,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.tolerances import EQUAL_TIMES
 
-TOLERANCE = 1e-9
-"""Times closer than this, relative to the iteration, are equal: sums of the same layers in another order."""
 MAX_MICROBATCHES = 1024
-"""Slots of all further ones are taken to be as long as the critical stage needs."""
+"""Micro-batches whose slots are computed one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageTimes:
-    """What layers cost on the devices of each of p stages, per micro-batch."""
+    """Seconds of one micro-batch on the devices of each of p stages."""
 
     forward_s: Floats
-    """Of the layers before each boundary, shape (p, L + 1)."""
+    """Forward through the layers before each boundary, shape (p, L + 1)."""
     backward_s: Floats
-    """Shape (p, L + 1)."""
+    """Backward through the same layers, shape (p, L + 1)."""
     transfer_s: Floats
-    """One way between stages s and s + 1 if they are cut at each boundary, shape (p - 1, L + 1)."""
+    """One way between stages s and s + 1 if the cut is at each boundary, shape (p - 1, L + 1)."""
 
     @property
     def num_stages(self) -> int:
-        """Called p."""
+        """Number of stages, p."""
         return len(self.forward_s)
 
     @property
     def num_layers(self) -> int:
-        """Called L."""
+        """Number of layers, L."""
         return len(self.forward_s[0]) - 1
 
     @property
@@ -67,7 +65,7 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timings:
-    """Of n partitions."""
+    """Results for n partitions."""
 
     seconds: Floats
     """Until the last backward of the first stage, shape (n,)."""
@@ -77,7 +75,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Stages:
-    """F, B, and the c before and after each of p stages, for n partitions; each of shape (p, n)."""
+    """F, B, and c before and after each of p stages, for n partitions; shape (p, n) each."""
 
     forward_s: Floats
     backward_s: Floats
@@ -95,12 +93,12 @@ class _Stages:
 
     @property
     def to_the_end_s(self) -> Floats:
-        """From the start of a stage's last backward until that of the first stage has ended."""
+        """From the start of a stage's last backward to the end of the first stage's."""
         return np.cumsum(self.backward_s + self.receive_s, axis=0)
 
 
 def timings(times: StageTimes, stops: Ints, num_microbatches: int) -> Timings:
-    """Seconds and critical stages of many partitions.
+    """Iteration times and critical stages of many partitions.
 
     Parameters
     ----------
@@ -110,7 +108,7 @@ def timings(times: StageTimes, stops: Ints, num_microbatches: int) -> Timings:
     stages, num_timed = _stages(times, stops), min(num_microbatches, MAX_MICROBATCHES)
     forward_start_s, backward_start_s, waits_s = _steady_phase(stages, num_timed)
     slot_s = stages.forward_s + stages.backward_s + stages.receive_s + stages.send_s
-    never_waits = waits_s <= np.min(waits_s, axis=0) + TOLERANCE * num_timed * np.sum(slot_s, axis=0)
+    never_waits = waits_s <= np.min(waits_s, axis=0) + EQUAL_TIMES * num_timed * np.sum(slot_s, axis=0)
     critical = times.num_stages - 1 - np.argmax(never_waits[::-1], axis=0)
     seconds = np.empty(len(stops))
     for stage in np.unique(critical):
@@ -135,10 +133,10 @@ def _stages(times: StageTimes, stops: Ints) -> _Stages:
 
 
 def _steady_phase(stages: _Stages, num_microbatches: int) -> tuple[Floats, Floats, Floats]:
-    """Starts of each stage's last forward and of the backward after it, and all its waits; shape (p, n) each.
+    """Starts of each stage's last forward and of the backward after it, and its total waits; shape (p, n) each.
 
-    f(s, k) can be computed in step p - s + 2k - 1 and b(s, k) in the next one: every other stage is at a
-    forward, those between at a backward. Row s + 1 stands for stage s.
+    f(s, k) is computed in step p - s + 2k - 1 and b(s, k) in the next one: in each step every other stage
+    is at a forward, and those between at a backward. Row s + 1 holds stage s.
     """
     num_stages, num_partitions = stages.forward_s.shape
     outside = np.full((1, num_partitions), -np.inf)
@@ -164,13 +162,13 @@ def _steady_phase(stages: _Stages, num_microbatches: int) -> tuple[Floats, Float
 
 
 def _every_other(num_stages: int, first: int, least: int) -> slice:
-    """Rows of every other stage from `first` on that is at least `least`, which is of the same parity, and 0."""
+    """Rows of every other stage from `first` on that are at least 0 and `least`, which has the same parity."""
     start = max(first, least, first % 2)
     return slice(start + 1, num_stages + 1, 2)
 
 
 def _last_warm_ups(stages: _Stages, num_microbatches: int) -> Floats:
-    """Start of the last forward of stages that do all of them before any backward; -inf for all others."""
+    """Start of the last forward of stages that do all forwards before any backward; -inf for all others."""
     starts_s = np.full_like(stages.forward_s, -np.inf)
     those = slice(0, max(0, len(starts_s) - num_microbatches + 1))
     before_s = np.cumsum(stages.forward_s + stages.send_s, axis=0) - stages.forward_s - stages.send_s
@@ -184,7 +182,7 @@ def _cool_down(
 ) -> Floats:
     """Start of the last backward of the critical stage in the partitions `which`, shape (n,).
 
-    d(s, i) can be computed in step 2 (s - critical + i) - (s - critical).
+    d(s, i) is computed in step 2 (s - critical + i) - (s - critical).
     """
     forward_s, send_s = stages.forward_s[critical:, which], stages.send_s[critical:, which]
     backward_s = stages.backward_s[critical:, which]
@@ -203,7 +201,7 @@ def _cool_down(
 
 
 def _without_slots(stages: _Stages, num_microbatches: int) -> Floats:
-    """Least time of a pipeline with stages that do all forwards, then all backwards; shape (n,).
+    """Least time of a pipeline in which stages do all forwards, then all backwards; shape (n,); 0 without such stages.
 
     The first backward of such a stage also waits for the last forward of every such stage after it.
     """

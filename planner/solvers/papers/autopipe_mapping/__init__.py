@@ -1,0 +1,1 @@
+"""AutoPipe-H's device mapping: which stages each host runs."""

@@ -1,0 +1,1 @@
+"""AutoPipe's partition of the layers into stages, used by `autopipe` and `autopipe-h`."""

@@ -1,1 +1,0 @@
-"""The two steps of AutoPipe and AutoPipe-H: balanced partition, then device mapping."""
