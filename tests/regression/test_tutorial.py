@@ -1,0 +1,66 @@
+"""Every command of docs/tutorial.md runs, in the order of the page, and prints what the page shows but for numbers."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
+"""Commands of the page, each with the output below it."""
+QUICKER = {
+    "--largest 4MiB": "--largest 4KiB --params 10000 --repetitions 1",
+    "--micro-batch 1,2,4,8 --time-limit 40": "--micro-batch 2 --repetitions 1 --time-limit 1",
+    "--steps 20": "--steps 2 --warmup 1",
+}
+"""Shorter forms of the commands that measure."""
+PROGRAMS = {"plan": [sys.executable, "-m", "stagecut"], "python": [sys.executable]}
+
+
+def _run(command, folder):
+    for page, test in QUICKER.items():
+        command = command.replace(page, test)
+    program, *arguments = shlex.split(command)
+    done = subprocess.run(
+        [*PROGRAMS[program], *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def _words(line):
+    """What the line says before its first number."""
+    return re.match(r"[^\d$]*", line)[0].split()
+
+
+def test_commands_print_what_the_page_shows(tmp_path):
+    """Lines may differ in numbers, and a table of the page may leave out columns: the first word of a line is the same.
+
+    The commands share one folder, since each takes what those before it wrote.
+    """
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "train.py").write_text(script.replace("range(30)", "range(10)"))
+    assert len(SHOWN) == 9
+    for command, shown in SHOWN:
+        printed = {words[0] for line in _run(command, tmp_path).splitlines() if (words := _words(line))}
+        expected = {words[0] for line in shown.splitlines() if (words := _words(line))} - {"..."}
+        assert expected <= printed, command
+
+
+def test_install_line_is_that_of_the_package():
+    """The extras that the page names exist; tests/packaging installs the package."""
+    (extras,) = re.findall(r"pip install '\.\[([\w,]+)\]'", PAGE)
+    known = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
+    assert all(f"\n{extra} = [" in known for extra in extras.split(","))
