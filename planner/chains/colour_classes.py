@@ -1,4 +1,4 @@
-"""Nodes of one colour made one node, where the graph stays without circles."""
+"""Nodes of one colour merged into one, where that keeps the graph acyclic."""
 
 from collections.abc import Mapping
 
@@ -6,22 +6,20 @@ from collections.abc import Mapping
 def merge_classes(
     colours: Mapping[int, int | str | None], edges: set[tuple[int, int]]
 ) -> tuple[dict[int, int], tuple[int | str, ...]]:
-    """Groups of nodes.
-
-    Colours are tried one after another, in the order of their first nodes.
+    """Merge the nodes of each colour, one colour after another in the order of their first nodes.
 
     Parameters
     ----------
     colours
-        Of every node; None: no colour.
+        The colour of every node, None if it has none.
     edges
-        From a node to one that reads it.
+        Pairs of a node and a node that reads it.
 
     Returns
     -------
     groups, apart
-        The group of every node, named by one of its nodes; and the colours whose nodes stay apart,
-        because a way from one to another leads over nodes of other groups and would close a circle.
+        The group of every node, named by one of its nodes; and the colours whose nodes stay apart
+        because a path between them through other groups would close a cycle.
     """
     group_of = {node: node for node in colours}
     members: dict[int | str, list[int]] = {}
@@ -33,15 +31,15 @@ def merge_classes(
         successors[source].add(target)
     apart = []
     for colour, nodes in members.items():
-        if len(nodes) > 1 and _closes_circle(set(nodes), successors):
+        if len(nodes) > 1 and _closes_cycle(set(nodes), successors):
             apart.append(colour)
         elif len(nodes) > 1:
             _join(nodes, successors, group_of)
     return group_of, tuple(apart)
 
 
-def _closes_circle(nodes: set[int], successors: Mapping[int, set[int]]) -> bool:
-    """Whether a way leads out of these nodes and back to one of them."""
+def _closes_cycle(nodes: set[int], successors: Mapping[int, set[int]]) -> bool:
+    """Whether a path leads out of these nodes and back to one of them."""
     seen = set().union(*(successors[node] for node in nodes)) - nodes
     waiting = list(seen)
     while waiting:
@@ -55,7 +53,7 @@ def _closes_circle(nodes: set[int], successors: Mapping[int, set[int]]) -> bool:
 
 
 def _join(nodes: list[int], successors: dict[int, set[int]], group_of: dict[int, int]) -> None:
-    """Make the nodes one, named by the first."""
+    """Merge the nodes into one, named by the first."""
     first, gone = nodes[0], set(nodes[1:])
     for node in gone:
         group_of[node] = first

@@ -1,15 +1,15 @@
-"""Which nodes of a chain are one layer: those between which a cut is hardly ever useful.
+"""Merging of neighbouring nodes into layers where a cut between them is hardly ever useful.
 
 Two rules:
 
 - *idle nodes*: where nodes that take no time and have no weights stand between two that do, every boundary
   of that run splits the work alike, up to the activations of the idle nodes themselves. The one with the
-  fewest bytes stays, the first among equals; before the first working node and after the last none stays.
-- *branches*: where everything before a stretch of the chain reaches it through one node and leaves it through
-  another one, its inner boundaries go if each carries at least as many bytes as the better of the two ends, and if the
-  whole stretch, as one layer, takes no more seconds, weights and saved bytes than the largest node of the model.
-  No layer is larger than that node then, which some stage holds in any case. Few stages may balance a little
-  worse, though: of 10 + (4 + 5) + 10 s, two stages take 19 and 10 s in place of 14 and 15.
+  fewest bytes stays, the first among equals; none stays before the first working node or after the last.
+- *branches*: where all data enters a stretch of the chain through one node and leaves it through another, the
+  boundaries inside go if each carries at least as many bytes as the cheaper of the two ends, and if the whole
+  stretch, as one layer, takes no more seconds, weights and saved bytes than the largest node of the model,
+  which some stage holds in any case. With few stages the balance may suffer a little: of
+  10 + (4 + 5) + 10 s, two stages take 19 and 10 s instead of 14 and 15.
 """
 
 import heapq
@@ -31,8 +31,8 @@ def merged_groups(graph: TaskGraph, order: tuple[int, ...]) -> tuple[Group, ...]
 
 
 def coarser_groups(graph: TaskGraph, groups: tuple[Group, ...], most: int) -> tuple[Group, ...]:
-    """No more than so many layers: the two neighbours that take the least time together become one, again and again."""
-    seconds = [sum(graph.nodes[node].seconds for node in group) for group in groups]
+    """At most this many groups; see :func:`coarser_runs`."""
+    seconds = [sum(graph.seconds[node] for node in group) for group in groups]
     runs = coarser_runs(seconds, most)
     return tuple(tuple(node for index in run for node in groups[index]) for run in runs)
 
@@ -40,14 +40,14 @@ def coarser_groups(graph: TaskGraph, groups: tuple[Group, ...], most: int) -> tu
 def coarser_runs(
     seconds: Sequence[float], most: int, *, alike: Callable[[int], bool] = lambda _boundary: True
 ) -> list[range]:
-    """At most so many runs of layers: the two neighbours that take the least time together become one, again and again.
+    """At most this many runs of layers, made by merging the two neighbours that take the least time together.
 
     Parameters
     ----------
     seconds
-        Of each layer.
+        Time of each layer.
     alike
-        Whether the layers at either side of an inner boundary may well be one; the others follow in the end.
+        Whether the layers on both sides of an inner boundary are alike; those that are not are merged last.
     """
     stop = list(range(1, len(seconds) + 1))
     before = list(range(-1, len(seconds) - 1))
@@ -61,7 +61,7 @@ def coarser_runs(
     heapq.heapify(pairs)
     while num_runs > max(1, most):
         *_, first, second, end = heapq.heappop(pairs)
-        # A pair is out of date once either of its runs has grown or is gone.
+        # A pair is stale once either of its runs has grown or is gone.
         if stop[first] != second or stop[second] != end or before[second] != first:
             continue
         stop[first], total[first] = end, total[first] + total[second]
@@ -79,7 +79,7 @@ def coarser_runs(
 
 
 def _kept_among_idle(graph: TaskGraph, order: tuple[int, ...], crossing: Sequence[float]) -> list[int]:
-    """Inner boundaries that the first rule leaves, in order."""
+    """Inner boundaries that the rule on idle nodes keeps, in order."""
     working = [index for index, node in enumerate(order) if not graph.is_idle(node)]
     if not working:
         return []
@@ -91,7 +91,7 @@ def _kept_among_idle(graph: TaskGraph, order: tuple[int, ...], crossing: Sequenc
 def _kept_among_branches(
     graph: TaskGraph, order: tuple[int, ...], crossing: Sequence[float], kept: list[int]
 ) -> list[int]:
-    """Inner boundaries that the second rule leaves as well."""
+    """Inner boundaries that the rule on branches keeps as well."""
     largest = [max(amounts) for amounts in zip(*(_amounts(graph, (node,)) for node in order), strict=True)]
     dropped: set[int] = set()
     for start, stop in _stretches(graph, order, kept):
@@ -105,16 +105,15 @@ def _kept_among_branches(
 
 def _amounts(graph: TaskGraph, nodes: Sequence[int]) -> tuple[float, float, float]:
     """Seconds, weights and saved bytes of some nodes."""
-    parts = [graph.nodes[node] for node in nodes]
     return (
-        sum(part.seconds for part in parts),
-        sum(part.params_bytes for part in parts),
-        sum(part.saved_bytes for part in parts),
+        sum(graph.seconds[node] for node in nodes),
+        sum(graph.nodes[node].params_bytes for node in nodes),
+        sum(graph.nodes[node].saved_bytes for node in nodes),
     )
 
 
 def _stretches(graph: TaskGraph, order: tuple[int, ...], kept: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Boundaries behind two neighbouring waists: layers that all the others come before or after."""
+    """Pairs of boundaries, each behind one of two consecutive waists: layers comparable to all others."""
     layer_of: dict[int, int] = {}
     cuts = [0, *kept, len(order)]
     for layer, (start, stop) in enumerate(pairwise(cuts)):
@@ -131,7 +130,7 @@ def _layer_edges(graph: TaskGraph, layer_of: dict[int, int]) -> set[tuple[int, i
 
 
 def _waists(edges: set[tuple[int, int]], num_layers: int) -> list[int]:
-    """Layers that need all layers before them, and that all layers after them need."""
+    """Layers that depend on all layers before them, and on which all layers after them depend."""
     needs = [0] * num_layers
     needed_by = [0] * num_layers
     for layer, later in sorted(edges, key=lambda edge: edge[1]):

@@ -1,4 +1,4 @@
-"""Names of layers that are made of several parts."""
+"""Names of layers made of several parts."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ MAX_NAME = 100
 
 
 def names_of_runs(runs: Sequence[tuple[str, str, int]]) -> list[str]:
-    """A name for each run, from those of its first and last part, with a number where it would repeat.
+    """A name for each run, made from those of its first and last part, and numbered where it would repeat.
 
     Parameters
     ----------
     runs
-        First name, last name, number of parts.
+        First name, last name and number of parts of each.
     """
     taken: set[str] = set()
     names = []

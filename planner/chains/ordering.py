@@ -1,18 +1,18 @@
-"""The order in which the nodes of a graph make a chain.
+"""The topological order in which the nodes of a graph form a chain.
 
-A plan may cut the chain anywhere, so the tensors alive should be small at any moment of the computation.
-With t_v the seconds of node v, D_v the nodes before it and L(D) the bytes of the tensors that are made
-by nodes of D and still used outside of it, the order minimises
+A plan may cut the chain anywhere, so the tensors alive should be small throughout the computation.
+With t_v the seconds of node v, D_v the nodes before it, and L(D) the bytes of the tensors that nodes of D
+make and nodes outside D still use, the order minimises
 
     sum over v of t_v L(D_v)
 
-over all topological orders: the bytes that a cut would send, averaged over the time that the model
-takes. Where no node takes time, each counts the same. Ties go to the order of the file.
+over all topological orders: the bytes that a cut would send, averaged over the running time of the model.
+If no node takes time, all count the same. Ties go to the order of the file.
 
-The sets D are the states of a dynamic program. A node that takes no time costs nothing where it stands:
-it runs as soon as it is ready if that leaves no more bytes alive, and one that needs no bytes just before
-its first user. Neither makes any order worse, and few states are left. The search is exact as long as no
-more than `width` sets of equal size are open; of more, the cheapest are kept.
+The sets D are the states of a dynamic program. A node that takes no time costs nothing wherever it stands:
+it runs as soon as it is ready if that leaves no more bytes alive, or, if it needs no bytes, just before its
+first user. Neither rule makes any order worse, and both leave few states. The search is exact as long as at
+most `width` sets of the same size are open; beyond that, the cheapest are kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from stagecut.planner.chains.task_graph import TaskGraph
 
 MAX_WIDTH, MIN_WIDTH = 512, 8
 WORK = 40_000
-"""Sets looked at in all, about; it makes the width of large graphs."""
+"""Roughly how many sets are expanded in all; this decides the width for large graphs."""
 NodeSet = int
 """A set of nodes: bit v stands for node v."""
 
@@ -34,7 +34,7 @@ def smallest_order(graph: TaskGraph, *, width: int | None = None) -> tuple[int, 
     Parameters
     ----------
     width
-        Most sets of equal size that are kept; by default more for small graphs.
+        Most sets of the same size to keep; by default more for small graphs.
     """
     problem = _Ordering(graph)
     if width is None:
@@ -50,16 +50,16 @@ class _State:
     cost: float
     alive_bytes: float
     last: tuple[int, ...] = ()
-    """Nodes run since the state before."""
+    """Nodes run since the previous state."""
     before: "_State | None" = None
 
 
 class _Ordering:
-    """The graph as bit sets, late nodes apart."""
+    """The graph as bit sets, without late nodes (see :func:`_late_nodes`)."""
 
     def __init__(self, graph: TaskGraph) -> None:
         self._graph = graph
-        seconds = [node.seconds for node in graph.nodes]
+        seconds = list(graph.seconds)
         self._late = _late_nodes(graph) if any(seconds) else {}
         self._weight = seconds if any(seconds) else [1.0] * len(seconds)
         self._needs = [self._earlier(node) for node in range(len(seconds))]
@@ -71,7 +71,7 @@ class _Ordering:
                     self._tensors[node].append((made, used, tensor.num_bytes))
 
     def search(self, width: int) -> list[int]:
-        """Best order of all nodes but the late ones."""
+        """The best order found of all but the late nodes."""
         everything = _union(1 << node for node in range(len(self._needs)) if node not in self._late)
         states = {0: self._closed(_State(nodes=0, cost=0.0, alive_bytes=0.0))}
         states = {state.nodes: state for state in states.values()}
@@ -89,7 +89,7 @@ class _Ordering:
         return _path(states[everything])
 
     def with_late_nodes(self, order: list[int]) -> tuple[int, ...]:
-        """The order with each late node just before its first user."""
+        """The order with each late node inserted just before its first user."""
         placed: dict[int, None] = {}
 
         def place(node: int) -> None:
@@ -112,7 +112,7 @@ class _Ordering:
         )
 
     def _closed(self, state: _State) -> _State:
-        """The state once all has run that takes no time and leaves no more bytes alive."""
+        """The state after every ready node that takes no time and leaves no more bytes alive has run."""
         nodes, alive_bytes, last = state.nodes, state.alive_bytes, state.last
         waiting = True
         while waiting:
@@ -134,25 +134,25 @@ class _Ordering:
                 yield node
 
     def _change(self, nodes: NodeSet, node: int) -> float:
-        """Bytes alive after the node has run, less those before."""
+        """Change in the bytes alive as the node runs."""
         after = nodes | 1 << node
         return sum((_alive(tensor, after) - _alive(tensor, nodes)) * tensor[2] for tensor in self._tensors[node])
 
     def _earlier(self, node: int) -> NodeSet:
-        """Nodes that must have run before; late ones stand for what they need."""
+        """Nodes that must have run before; a late node stands for what it needs."""
         return _union(
             self._earlier(before) if before in self._late else 1 << before for before in self._graph.predecessors[node]
         )
 
     def _runs_with(self, node: int) -> NodeSet:
-        """Nodes with the first of which a node has run: itself, or the users of a late node."""
+        """A node has run once any of these has: itself, or the users of a late node."""
         if node not in self._late:
             return 1 << node
         return _union(map(self._runs_with, self._graph.successors[node]))
 
 
 def _late_nodes(graph: TaskGraph) -> dict[int, None]:
-    """Nodes that take no time, need no bytes, and no nodes but such ones; each after those it needs."""
+    """Nodes that take no time and need neither bytes nor other nodes than such, in topological order."""
     fed = {user for tensor in graph.tensors if tensor.num_bytes > 0 for user in tensor.users}
     candidates = [
         node for node in range(len(graph.nodes)) if graph.is_idle(node) and graph.successors[node] and node not in fed

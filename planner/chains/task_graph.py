@@ -1,37 +1,19 @@
-"""A model as a graph of nodes, the way other planners' profiles hold it."""
+"""A model as a graph of layers, which is how other planners' profiles hold it."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 
+from stagecut.planner.chains.joining import seconds_of
 from stagecut.planner.core.checks import require, require_non_negative
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.model import TimeTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphNode:
-    """A part of the model that is computed as a whole."""
-
-    name: str
-    kind: str = "layer"
-    params_bytes: float = 0.0
-    saved_bytes: float = 0.0
-    """Kept from forward to backward, per sample."""
-    times: tuple[TimeTable, ...] = ()
-    tensor_parallel_bytes: float | None = None
-    """As :attr:`planner.core.model.Layer.tensor_parallel_bytes`."""
-
-    @property
-    def seconds(self) -> float:
-        """Forward and backward at the smallest size, the mean over device types."""
-        alone = [table for table in self.times if table.tensor_parallel == 1]
-        return sum(table.forward_s[0] + table.backward_s[0] for table in alone) / max(1, len(alone))
+from stagecut.planner.core.model import Layer
+from stagecut.planner.core.tolerances import CANCELLED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """What a node hands to others; it lives until the last of them has run."""
+    """What a node hands to others; it is alive until the last of them has run."""
 
     source: int
     users: tuple[int, ...]
@@ -41,7 +23,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Parameters that are no node's own: the first user in the chain owns them, further ones hold a copy."""
+    """Parameters that several nodes use: the first user in the chain owns them, the others hold a copy."""
 
     users: tuple[int, ...]
     num_bytes: float
@@ -54,11 +36,12 @@ class TaskGraph:
     Raises
     ------
     BadInputError
-        If there is no node, a tensor names one that does not exist, or the nodes need each other in a circle.
+        If there is no node, a tensor names a node that does not exist, or the graph has a cycle.
     """
 
     name: str
-    nodes: tuple[GraphNode, ...]
+    nodes: tuple[Layer, ...]
+    """Layers without outputs of their own: `tensors` holds what they hand on."""
     tensors: tuple[Tensor, ...]
     weights: tuple[Weights, ...] = field(default=())
 
@@ -70,13 +53,18 @@ class TaskGraph:
             require_non_negative(owner, "bytes of a tensor", tensor.num_bytes)
             for node in (tensor.source, *tensor.users):
                 require(node in known, owner, "node of a tensor", f"from 0 to {len(self.nodes) - 1}", node)
-        if circle := self._circle():
-            names = " -> ".join(self.nodes[node].name for node in circle)
-            raise BadInputError(f"{owner}: nodes must not need each other in a circle, got {names}")
+        if cycle := self._cycle():
+            names = " -> ".join(self.nodes[node].name for node in cycle)
+            raise BadInputError(f"{owner}: must be acyclic, got the cycle {names}")
+
+    @cached_property
+    def seconds(self) -> tuple[float, ...]:
+        """Forward and backward of each node, 0 where not measured; see :func:`seconds_of`."""
+        return tuple(seconds_of(node) or 0.0 for node in self.nodes)
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """Users of each node's tensors, each once."""
+        """Distinct users of each node's tensors."""
         found: list[dict[int, None]] = [{} for _ in self.nodes]
         for tensor in self.tensors:
             found[tensor.source].update(dict.fromkeys(tensor.users))
@@ -84,7 +72,7 @@ class TaskGraph:
 
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """Nodes whose tensors each node uses, each once."""
+        """Distinct nodes whose tensors each node uses."""
         found: list[list[int]] = [[] for _ in self.nodes]
         for node, users in enumerate(self.successors):
             for user in users:
@@ -92,8 +80,8 @@ class TaskGraph:
         return tuple(map(tuple, found))
 
     @property
-    def num_parts(self) -> int:
-        """Parts of the graph that no tensor and no shared weights join."""
+    def num_components(self) -> int:
+        """Connected components, joined by tensors and shared weights."""
         joined = (*((tensor.source, *tensor.users) for tensor in self.tensors), *(own.users for own in self.weights))
         neighbours: list[list[int]] = [[] for _ in self.nodes]
         for first, second in chain.from_iterable(map(pairwise, joined)):
@@ -110,10 +98,10 @@ class TaskGraph:
 
     def is_idle(self, node: int) -> bool:
         """Whether a node takes no time and has no weights: a reshape, an input, an addition too short to measure."""
-        return self.nodes[node].seconds == 0 and self.nodes[node].params_bytes == 0
+        return self.seconds[node] == 0 and self.nodes[node].params_bytes == 0
 
     def cut_bytes(self, order: tuple[int, ...]) -> list[float]:
-        """Bytes per sample that cross each boundary of the nodes in this order, as many as nodes and one more.
+        """Bytes per sample that cross each of the n + 1 boundaries of the n nodes in this order.
 
         A tensor crosses every boundary between its source and its last user, once.
         """
@@ -126,8 +114,8 @@ class TaskGraph:
             steps[stop + 1] -= tensor.num_bytes
         return _running_sums(steps)
 
-    def _circle(self) -> list[int]:
-        """Nodes of some circle, empty where there is none."""
+    def _cycle(self) -> list[int]:
+        """Nodes of some cycle; empty if there is none."""
         waiting = [len(before) for before in self.predecessors]
         ready = [node for node, count in enumerate(waiting) if count == 0]
         for node in ready:
@@ -140,7 +128,7 @@ class TaskGraph:
 
 
 def _walk_back(left: set[int], predecessors: tuple[tuple[int, ...], ...]) -> list[int]:
-    """A circle among nodes each of which has a predecessor among them, first node repeated at the end."""
+    """A cycle among nodes that each have a predecessor among them, the first node repeated at the end."""
     walked = [min(left)]
     while True:
         before = next(node for node in predecessors[walked[-1]] if node in left)
@@ -150,10 +138,10 @@ def _walk_back(left: set[int], predecessors: tuple[tuple[int, ...], ...]) -> lis
 
 
 def _running_sums(steps: list[float]) -> list[float]:
-    """Sums of the first steps; what rounding leaves of a sum of nothing is nothing."""
+    """Running sums, in which what rounding leaves of amounts that cancel counts as zero."""
     total, sums = 0.0, []
     largest = max(map(abs, steps), default=0.0)
     for step in steps:
         total += step
-        sums.append(total if abs(total) > 1e-12 * largest else 0.0)
+        sums.append(total if abs(total) > CANCELLED_BYTES * largest else 0.0)
     return sums

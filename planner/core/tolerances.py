@@ -5,6 +5,12 @@ All are relative to the quantity compared unless their name carries a unit.
 
 # --- io, report, cli ---
 
+CANCELLED_BYTES = 1e-12
+"""A running sum of tensors' bytes below this share of the largest one is what rounding left of zero.
+
+Of a few thousand additions in double precision, each off by 1e-16, no more remains; no real tensor is so small.
+"""
+
 # --- cost, simulator ---
 
 LEAST_SQUARES = 1e-12

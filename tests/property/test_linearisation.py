@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stagecut.planner.chains.chain import chain_of
 from stagecut.planner.chains.merging import merged_groups
 from stagecut.planner.chains.ordering import smallest_order
-from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor, Weights
+from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.model import TimeTable
+from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.readers.conversion import Choices
@@ -28,7 +28,7 @@ def graphs(draw, most=9):
     numbers = draw(st.permutations(range(count)))
     seconds = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0])
     nodes = [
-        GraphNode(
+        Layer(
             name=f"n{index}",
             params_bytes=draw(st.sampled_from([0.0, 0.0, 8.0])),
             saved_bytes=draw(st.sampled_from([0.0, 4.0])),
@@ -73,7 +73,7 @@ def crossing(graph, before):
 
 def mean_alive(graph, order):
     """What :mod:`planner.io.readers.ordering` minimises, written out."""
-    seconds = [node.seconds for node in graph.nodes]
+    seconds = graph.seconds
     weight = seconds if any(seconds) else [1.0] * len(seconds)
     return sum(weight[node] * crossing(graph, set(order[:index])) for index, node in enumerate(order))
 
@@ -129,13 +129,13 @@ def test_a_boundary_that_goes_has_one_left_that_is_no_worse(graph):
     cuts = graph.cut_bytes(order)
     groups = merged_groups(graph, order)
     kept = list(itertools.accumulate(map(len, groups)))[:-1]
-    largest = max(node.seconds for node in graph.nodes)
+    largest = max(graph.seconds)
     for boundary in set(range(1, len(order))) - set(kept):
         others = [
             other
             for other in kept
             if cuts[other] <= cuts[boundary]
-            and sum(graph.nodes[n].seconds for n in order[min(other, boundary) : max(other, boundary)]) <= largest
+            and sum(graph.seconds[n] for n in order[min(other, boundary) : max(other, boundary)]) <= largest
         ]
         left, right = order[:boundary], order[boundary:]
         useless = all(map(graph.is_idle, left)) or all(map(graph.is_idle, right))

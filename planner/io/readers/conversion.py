@@ -63,7 +63,7 @@ def converted(graph: TaskGraph, choices: Choices, *, num_nodes: int, notes: tupl
             *notes,
             f"{profile.num_layers} layers make searches long; --max-layers {MANY_LAYERS} merges neighbours",
         )
-    if (num_parts := graph.num_parts) > 1:
+    if (num_parts := graph.num_components) > 1:
         parts = f"the graph is in {num_parts} parts that no edge joins"
         notes = (*notes, f"{parts}: nothing passes between them; see that no edge is missing from the file")
     return Converted(profile=profile, num_nodes=num_nodes, notes=notes)

@@ -20,8 +20,8 @@ the graph:
 from dataclasses import dataclass, replace
 
 from stagecut.planner.chains.colour_classes import merge_classes
-from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor, Weights
-from stagecut.planner.core.model import TimeTable
+from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
+from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
@@ -191,11 +191,11 @@ class _Workload:
             owner.update(found or dict.fromkeys(waiting, next(iter(self._group_of))))
             waiting = [index for index in waiting if index not in owner]
 
-    def _node(self, group: list[int], backward_s: float, choices: Choices) -> GraphNode:
+    def _node(self, group: list[int], backward_s: float, choices: Choices) -> Layer:
         main = max(group, key=lambda index: self._parts[index].seconds)
         forward_s = sum(self._parts[index].seconds for index in group)
         handed = sum(min(self._sent_bytes[index], self._parts[index].size_bytes) for index in group)
-        return GraphNode(
+        return Layer(
             name=self._parts[main].name,
             kind=self._parts[main].name.rstrip("0123456789_") or "layer",
             params_bytes=sum(self._parts[index].size_bytes for index in group) - handed,

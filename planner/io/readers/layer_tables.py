@@ -12,7 +12,7 @@ come from a profile of the same model, and are none without one.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from stagecut.planner.chains.block_profile import by_blocks
+from stagecut.planner.chains.coarsening import by_blocks
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.io.documents.complaints import Complaints

@@ -13,8 +13,8 @@ and the files of the profiler in the authors' repository; Fan et al., DAPPLE, PP
 import re
 from dataclasses import dataclass
 
-from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor
-from stagecut.planner.core.model import TimeTable
+from stagecut.planner.chains.task_graph import TaskGraph, Tensor
+from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.io.documents.complaints import Complaints, nearest
 from stagecut.planner.io.documents.fields import MAX_NUMBER
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
@@ -151,10 +151,10 @@ def _graph(nodes: dict[str, _NodeLine], users: dict[int, dict[int, None]], choic
     )
 
 
-def _node(name: str, line: _NodeLine, choices: Choices, *, computes: bool) -> GraphNode:
+def _node(name: str, line: _NodeLine, choices: Choices, *, computes: bool) -> Layer:
     unit = choices.time_unit.seconds if computes else 0.0
     part_of_its_source = line.description.startswith("__getitem__")
-    return GraphNode(
+    return Layer(
         name=name,
         kind=line.kind,
         params_bytes=line.values["parameter_size"],

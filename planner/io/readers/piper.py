@@ -15,8 +15,8 @@ is none.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stagecut.planner.chains.task_graph import GraphNode, TaskGraph
-from stagecut.planner.core.model import TimeTable
+from stagecut.planner.chains.task_graph import TaskGraph
+from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
@@ -57,7 +57,7 @@ def read_piper(document: Document, choices: Choices) -> Converted:
     return converted(graph, choices, num_nodes=len(nodes), notes=notes)
 
 
-def _graph(nodes: dict[Id, GraphNode], edges: tuple[ForeignEdge, ...], choices: Choices) -> TaskGraph:
+def _graph(nodes: dict[Id, Layer], edges: tuple[ForeignEdge, ...], choices: Choices) -> TaskGraph:
     return TaskGraph(
         name=choices.name,
         nodes=tuple(nodes.values()),
@@ -65,12 +65,12 @@ def _graph(nodes: dict[Id, GraphNode], edges: tuple[ForeignEdge, ...], choices: 
     )
 
 
-def _node(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> GraphNode:
+def _node(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> Layer:
     by_degree = _configurations(entry, fields, choices)
     if 1 not in by_degree:
-        return GraphNode(name=str(identity))
+        return Layer(name=f"node{identity}")
     kind = title(entry, default="layer")
-    return GraphNode(
+    return Layer(
         name=kind if any(letter.isdigit() for letter in kind) else f"{kind}-{identity}",
         kind=kind.rstrip("0123456789") or "layer",
         params_bytes=_plain(by_degree[1]).params_bytes,
@@ -132,7 +132,7 @@ def _times(degree: int, configurations: list[_Configuration], choices: Choices) 
 
 
 def _unit_note(graph: TaskGraph, choices: Choices) -> tuple[str, ...]:
-    sample_s = sum(node.seconds for node in graph.nodes) / choices.micro_batch
+    sample_s = sum(graph.seconds) / choices.micro_batch
     if sample_s < LONGEST_SAMPLE_S:
         return ()
     return (f"a sample takes {sample_s:.4g} s: if the file counts in milliseconds, give --time-unit ms",)

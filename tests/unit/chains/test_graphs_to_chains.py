@@ -4,17 +4,18 @@ import pytest
 
 from stagecut.planner.chains.chain import chain_of
 from stagecut.planner.chains.colour_classes import merge_classes
+from stagecut.planner.chains.joining import seconds_of
 from stagecut.planner.chains.merging import coarser_groups, merged_groups
 from stagecut.planner.chains.ordering import smallest_order
-from stagecut.planner.chains.task_graph import GraphNode, TaskGraph, Tensor, Weights
+from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.model import TimeTable
+from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.core.precision import Precision
 
 
 def node(name, seconds, params=1.0):
     table = TimeTable(device_type="gpu", samples=(1,), forward_s=(seconds,), backward_s=(0.0,))
-    return GraphNode(name=name, params_bytes=params, times=(table,))
+    return Layer(name=name, params_bytes=params, times=(table,))
 
 
 def graph(nodes, tensors, weights=()):
@@ -57,8 +58,8 @@ def test_idle_nodes_join_the_side_with_fewer_bytes_between():
 def test_parts_that_nothing_joins_are_counted():
     """a -> b, c -> d and e alone are three; weights that b and c share leave two."""
     nodes, tensors = [node(name, 1.0) for name in "abcde"], [(0, (1,), 1.0), (2, (3,), 1.0)]
-    assert graph(nodes, tensors).num_parts == 3
-    assert graph(nodes, tensors, (Weights(users=(1, 2), num_bytes=1.0),)).num_parts == 2
+    assert graph(nodes, tensors).num_components == 3
+    assert graph(nodes, tensors, (Weights(users=(1, 2), num_bytes=1.0),)).num_components == 2
 
 
 def diamond(seconds, inner):
@@ -73,7 +74,7 @@ def test_a_small_branch_whose_cuts_carry_more_is_one_layer():
     """
     built = diamond(1.0, 3.0)
     assert merged_groups(built, (0, 1, 2, 3, 4)) == ((0,), (1,), (2,), (3,), (4,))
-    light = [built.nodes[0], *(node(part.name, part.seconds, params=0.0) for part in built.nodes[1:])]
+    light = [built.nodes[0], *(node(part.name, seconds_of(part), params=0.0) for part in built.nodes[1:])]
     lighter = TaskGraph(name="g", nodes=tuple(light), tensors=built.tensors)
     assert merged_groups(lighter, (0, 1, 2, 3, 4)) == ((0,), (1, 2, 3), (4,))
 
@@ -82,7 +83,7 @@ def test_a_small_branch_whose_cuts_carry_more_is_one_layer():
 def test_a_branch_stays_where_it_balances_or_where_a_cut_carries_less(seconds, inner):
     """12 s in one layer are more than the largest node's 9; behind c only 0.5 + 0.5 bytes cross, fewer than 2."""
     built = diamond(seconds, inner)
-    light = [built.nodes[0], *(node(part.name, part.seconds, params=0.0) for part in built.nodes[1:])]
+    light = [built.nodes[0], *(node(part.name, seconds_of(part), params=0.0) for part in built.nodes[1:])]
     groups = merged_groups(TaskGraph(name="g", nodes=tuple(light), tensors=built.tensors), (0, 1, 2, 3, 4))
     assert len(groups) == 5
 
@@ -109,12 +110,12 @@ def test_equal_names_get_numbers():
     assert [layer.name for layer in chain_of(built, precision=Precision.FP32).layers] == ["x", "x-2"]
 
 
-def test_a_circle_is_refused_with_its_nodes():
-    with pytest.raises(BadInputError, match=r"in a circle, got b -> c -> b"):
+def test_a_cycle_is_refused_with_its_nodes():
+    with pytest.raises(BadInputError, match=r"must be acyclic, got the cycle b -> c -> b"):
         graph([node(name, 1.0) for name in "abc"], [(0, (1,), 1.0), (1, (2,), 1.0), (2, (1,), 1.0)])
 
 
-def test_a_colour_is_one_node_unless_that_closes_a_circle():
+def test_a_colour_is_one_node_unless_that_closes_a_cycle():
     """Chain 0 -> 1 -> 2 -> 3: red is 0 and 1, blue is 2 alone; green of 1 and 3 would have 2 in between."""
     edges = {(0, 1), (1, 2), (2, 3)}
     assert merge_classes({0: "red", 1: "red", 2: "blue", 3: None}, edges) == ({0: 0, 1: 0, 2: 2, 3: 3}, ())

@@ -72,9 +72,9 @@ def test_all_faults_are_told_with_their_lines(read, tmp_path):
         assert part in line
 
 
-def test_a_circle_is_refused(read, tmp_path):
+def test_a_cycle_is_refused(read, tmp_path):
     path = tmp_path / "g.txt"
     lines = [f"{name} -- A -- {FIGURES.format(size=8)}" for name in "ab"]
     path.write_text("\n".join([*lines, "\ta -- b", "\tb -- a"]))
-    with pytest.raises(BadInputError, match=r"g.txt: .*in a circle"):
+    with pytest.raises(BadInputError, match=r"g.txt: .*must be acyclic"):
         read(path)
