@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from benchmarks.plan_balance import stage_balance
 from benchmarks.problems.specs import Spec
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Result, relative_gap
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_balance import stage_balance
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 

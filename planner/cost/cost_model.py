@@ -1,13 +1,13 @@
-"""A plan turned into numbers."""
+"""Costs of stages and whole plans."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.cluster import Device
+from stagecut.planner.core.cluster import Device, Link
 from stagecut.planner.core.placement import Hosting, Placement, hosting_of
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
@@ -18,7 +18,7 @@ from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 
 
 class CostModel:
-    """Costs of stages and plans of one problem, for pipelines that have one share of the cluster."""
+    """Costs of the stages and plans of one problem, for pipelines on one share of the cluster."""
 
     def __init__(self, problem: Problem, share: Share = WHOLE) -> None:
         self.problem, self.share = problem, share
@@ -32,13 +32,13 @@ class CostModel:
 
     @cached_property
     def pipeline_names(self) -> tuple[dict[str, str], ...]:
-        """For every pipeline, the names of its devices: from its share to the cluster."""
+        """For every pipeline, the names of its devices in the cluster by their names in its share."""
         cluster, share = self.problem.cluster, self.share
         return tuple(device_names(cluster, share, pipeline) for pipeline in range(share.num_pipelines))
 
     @property
     def max_stages(self) -> int:
-        """Of one pipeline: a stage needs a layer and a device."""
+        """Stages that one pipeline can have: each needs a layer and a device."""
         return min(self.problem.model.num_layers, self.cluster.num_devices)
 
     def of(self, share: Share) -> "CostModel":
@@ -49,12 +49,12 @@ class CostModel:
         return self._others[share]
 
     def hosting(self, stage: Stage) -> Hosting:
-        """Where a stage of the first pipeline of a plan runs, within its share.
+        """Placement and hosts of a stage of the first pipeline of a plan, within its share.
 
         Raises
         ------
         BadInputError
-            If a device is unknown or of another pipeline, or the devices make no placement of the search space.
+            If a device is unknown or belongs to another pipeline, or the devices form no placement of the search space.
         """
         return hosting_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
 
@@ -68,7 +68,7 @@ class CostModel:
         return self._stage_cache[key]
 
     def plan(self, plan: Plan) -> PlanCosts:
-        """Costs of a plan: those of its first pipeline, which all others repeat.
+        """Costs of the first pipeline of a plan; all others repeat it.
 
         Raises
         ------
@@ -80,7 +80,12 @@ class CostModel:
         stages = plan.stages
         hostings = [self.hosting(stage) for stage in stages]
         costs = [self._stage_of(stage, hosting) for stage, hosting in zip(stages, hostings, strict=True)]
-        pairs = list(itertools.pairwise(zip(stages, hostings, strict=True)))
+        # Consecutive chunks of a single device group are on the same devices: nothing is sent.
+        apart = [sender.devices != receiver.devices for sender, receiver in pairwise(stages)]
+        ends = list(zip(hostings, hostings[1:], apart, strict=False))
+        message_bytes = plan.micro_batch * self._boundary_bytes[[stage.start for stage in stages[1:]]]
+        links = [link_between(self.cluster, sender, receiver) for sender, receiver, _ in ends]
+        whole_s = [link.transfer_s(size) for link, size in zip(links, message_bytes.tolist(), strict=True)]
 
         def column(value: Callable[[StageCosts], Floats]) -> Floats:
             return np.array([value(cost)[0] for cost in costs])
@@ -90,9 +95,9 @@ class CostModel:
             warmup_depth=np.array([stage.warmup_depth for stage in stages]),
             forward_s=column(lambda cost: cost.forward_s),
             backward_s=column(lambda cost: cost.backward_s),
-            transfer_s=np.array([self._transfer_s(plan.micro_batch, *pair) for pair in pairs]),
-            forward_links=tuple(self._route(sender, receiver) for sender, receiver in pairs),
-            backward_links=tuple(self._route(receiver, sender) for sender, receiver in pairs),
+            transfer_s=np.where(apart, whole_s, 0.0),
+            forward_links=tuple(route_between(self.cluster, a, b) if sends else () for a, b, sends in ends),
+            backward_links=tuple(route_between(self.cluster, b, a) if sends else () for a, b, sends in ends),
             sync_s=column(lambda cost: cost.sync_s),
             sync_links=tuple(sync_route(self.cluster, hosting, self.share) for hosting in hostings),
             update_s=column(lambda cost: cost.update_s),
@@ -100,11 +105,11 @@ class CostModel:
             saved_bytes=column(lambda cost: cost.saved_bytes),
             working_bytes=column(lambda cost: cost.working_bytes),
             limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
-            halves=self._halves(plan, hostings),
+            halves=self._halves(plan, hostings, links, message_bytes),
         )
 
     def _devices_of_first_pipeline(self) -> dict[str, Device]:
-        """By the names they have in the cluster, as devices of the share."""
+        """Devices of the share by their names in the cluster."""
         own = {device.name: device for device in self.cluster.devices()}
         if self.share == WHOLE:
             return own
@@ -120,47 +125,26 @@ class CostModel:
             stop=stage.stop,
         )
 
-    def _halves(self, plan: Plan, hostings: Sequence[Hosting]) -> Halves | None:
+    def _halves(
+        self, plan: Plan, hostings: Sequence[Hosting], links: Sequence[Link], message_bytes: Floats
+    ) -> Halves | None:
         """Half micro-batches of a plan that has them, or may have them by its job."""
         if not (plan.num_sliced or self.problem.job.may_slice(plan.schedule, plan.micro_batch)):
             return None
-        seated = list(zip(plan.stages, hostings, strict=True))
+        half_s = [half_transfer_s(link, message_bytes[[index]])[0] for index, link in enumerate(links)]
         return Halves(
-            forward_s=np.array([self._half_forward_s(stage, hosting.placement) for stage, hosting in seated]),
-            transfer_s=np.array(
-                [self._half_transfer_s(plan.micro_batch, *pair) for pair in itertools.pairwise(seated)]
-            ),
+            forward_s=np.array([self._half_forward_s(*pair) for pair in zip(plan.stages, hostings, strict=True)]),
+            transfer_s=np.array(half_s),
             num_halved=np.array(plan.num_halved),
         )
 
-    def _half_forward_s(self, stage: Stage, placement: Placement) -> float:
-        key = (placement, stage.forward_micro_batch, stage.start, stage.stop)
+    def _half_forward_s(self, stage: Stage, hosting: Hosting) -> float:
+        key = (hosting.placement, stage.forward_micro_batch, stage.start, stage.stop)
         if key not in self._half_cache:
             (self._half_cache[key],) = self.stages.half_forward_s(
-                placement,
+                hosting.placement,
                 micro_batch=stage.forward_micro_batch,
                 start=np.array([stage.start]),
                 stop=np.array([stage.stop]),
             )
         return self._half_cache[key]
-
-    def _transfer_s(self, micro_batch: int, sender: "_Seated", receiver: "_Seated") -> float:
-        if sender[0].devices == receiver[0].devices:
-            return 0.0
-        return link_between(self.cluster, sender[1], receiver[1]).transfer_s(self._message_bytes(micro_batch, receiver))
-
-    def _half_transfer_s(self, micro_batch: int, sender: "_Seated", receiver: "_Seated") -> float:
-        link = link_between(self.cluster, sender[1], receiver[1])
-        return float(half_transfer_s(link, np.array([self._message_bytes(micro_batch, receiver)]))[0])
-
-    def _message_bytes(self, micro_batch: int, receiver: "_Seated") -> float:
-        """What crosses into the layers of a stage."""
-        return micro_batch * float(self._boundary_bytes[receiver[0].start])
-
-    def _route(self, sender: "_Seated", receiver: "_Seated") -> tuple[str, ...]:
-        if sender[0].devices == receiver[0].devices:
-            return ()
-        return route_between(self.cluster, sender[1], receiver[1])
-
-
-_Seated = tuple[Stage, Hosting]

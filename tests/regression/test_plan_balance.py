@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from benchmarks.plan_balance import stage_balance
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_balance import stage_balance
 from tests.pipelines import pipeline_costs
 
 

@@ -6,10 +6,10 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 
 
 class StageBalance(NamedTuple):
-    """Of the seconds that device groups compute per micro-batch; 0 and 1 where all are alike."""
+    """Spread of the seconds that device groups compute per micro-batch; 0 and 1 where all are alike."""
 
     std_s: float
-    """Standard deviation over all of them, not of a sample."""
+    """Standard deviation of the population, not of a sample."""
     max_over_mean: float
 
 
