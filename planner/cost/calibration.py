@@ -1,10 +1,10 @@
 """Correction factors for the measured times of a model profile, from recorded runs.
 
-A stage's forward takes the sum of its layers' forwards plus its collectives, and so does its
-backward, recomputation included. With one factor per device type, kind of layer and direction
-these sums are linear in the factors, whatever the cuts of the plans were:
+A stage's forward takes the sum of its layers' forwards plus its collectives, and its backward likewise,
+recomputation included. With one factor per device type, kind of layer and direction these sums are
+linear in the factors, whatever the cuts of the plans:
 
-    sum over kinds of factor x (time of the layers of that kind, as the profile says) = measured time
+    sum over kinds of factor x (profiled time of the layers of that kind) = measured time - collectives
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,16 @@ from stagecut.planner.core.run_record import ErrorSpread, RunRecord, StageRecord
 from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.cost.least_squares import least_squares_above
 
-NOISE = 0.02
-"""Relative spread expected of a stage's measured time."""
-CORRECTION = 0.2
-"""Relative spread expected of the factors around 1."""
-RIDGE = (NOISE / CORRECTION) ** 2
-"""Weight that holds factors at 1 against that of one stage's relative error: the most likely factors (Hoerl and
-Kennard, Technometrics 1970). Kinds that the runs cannot tell apart are corrected alike."""
+RIDGE = (0.02 / 0.2) ** 2
+"""Weight of a factor's distance from 1 against one stage's relative error: the most likely factors (Hoerl and Kennard,
+Technometrics 1970) if measured times spread by 2 % and factors by 20 %. Kinds that the runs cannot tell apart are
+corrected alike."""
 MIN_FACTOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindFactor:
-    """By how much the times of one kind of layer are multiplied on one device type."""
+    """Factors by which the times of one kind of layer are multiplied on one device type."""
 
     device_type: str
     kind: str
@@ -43,11 +40,11 @@ class KindFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A corrected profile, and what came of the correction."""
+    """A corrected profile, and how much better it predicts."""
 
     profile: ModelProfile
     factors: tuple[KindFactor, ...]
-    """In order of device type and kind."""
+    """Sorted by device type and kind."""
     num_runs: int
     before: ErrorSpread | None
     """Errors of the stages' forwards and backwards in the recorded runs."""
@@ -56,15 +53,15 @@ class Calibration:
 
 
 def calibrate(profile: ModelProfile, runs: Sequence[RunRecord], *, ridge: float = RIDGE) -> Calibration:
-    """Fit the factors to the stages of the runs, those of each device type on their own.
+    """Fit the factors of each device type to the stages that ran on it.
 
-    Relative errors are minimised, squared, together with `ridge` times the squared distance of
-    every factor from 1; no factor goes below `MIN_FACTOR`.
+    Minimises the squared relative errors plus `ridge` times the squared distance of every factor
+    from 1; no factor is below `MIN_FACTOR`.
 
     Parameters
     ----------
     runs
-        Of plans made with this very profile.
+        Runs of plans made with this very profile.
 
     Raises
     ------
@@ -100,7 +97,7 @@ class _StageTimes:
         self._kind = np.array([self.kinds.index(layer.kind) for layer in profile.layers])
 
     def by_unknown(self, stage: StageRecord) -> Floats:
-        """Layer seconds of a forward and a backward: those of forwards by kind, then of backwards; shape (2, 2 K)."""
+        """Layer seconds of a forward and a backward by unknown: forwards by kind, then backwards; shape (2, 2 K)."""
         layers = slice(stage.start, stage.stop)
         forward_s, backward_s = (
             np.bincount(self._kind[layers], weights=seconds[layers], minlength=len(self.kinds))
@@ -111,7 +108,7 @@ class _StageTimes:
         return np.array((np.concatenate((forward_s, zero)), np.concatenate((again_s, backward_s))))
 
     def rest_s(self, stage: StageRecord) -> Floats:
-        """What a stage was predicted to take besides its layers, its collectives: forward and backward, shape (2,)."""
+        """Predicted seconds of the collectives, in the forward and in the backward of a stage, shape (2,)."""
         predicted_s = np.array((stage.predicted.forward_s, stage.predicted.backward_s))
         rest_s: Floats = np.maximum(0.0, predicted_s - self.by_unknown(stage).sum(axis=1))
         return rest_s
@@ -168,7 +165,7 @@ def _scaled(table: TimeTable, factor: KindFactor | None) -> TimeTable:
 
 
 def _spread(recorded: _StageTimes, used: _StageTimes, stages: Sequence[StageRecord]) -> ErrorSpread | None:
-    """Errors of the stages with the times of another profile than the one they were recorded with."""
+    """Errors of the stages with the times of `used`; the collectives are those of the `recorded` profile."""
     errors = []
     for stage in stages:
         predicted_s = used.by_unknown(stage).sum(axis=1) + recorded.rest_s(stage)

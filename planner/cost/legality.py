@@ -1,11 +1,11 @@
-"""Whether a plan belongs to the search space (docs/search_space.md), and every way in which it does not."""
+"""Whether a plan belongs to the search space (docs/search_space.md), and if not, why."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.job import AUTO, Job, Recompute
+from stagecut.planner.core.job import AUTO, Recompute
 from stagecut.planner.core.placement import Hosting
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule, warmup_depths
@@ -20,9 +20,12 @@ def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
     Parameters
     ----------
     costs
-        Of the problem that the plan is for; of any share.
+        Costs of the problem that the plan is for, for any share.
     """
-    found = [*_variant_faults(costs, plan), *_chain_faults(costs, plan)]
+    found = list(_variant_faults(costs, plan))
+    num_layers, last = costs.problem.model.num_layers, plan.stages[-1].stop
+    if last != num_layers:  # a plan has no gaps by construction
+        found.append(f"the last stage ends at layer {last}, the model at {num_layers}")
     if is_share_of(costs.problem.cluster, plan.share):
         own = costs.of(plan.share)
         found += [*_copy_faults(own, plan), *_stages_faults(own, plan)]
@@ -30,52 +33,39 @@ def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
 
 
 def _variant_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """What holds for the whole plan is allowed by the job; the micro-batches make the global batch."""
-    job = costs.problem.job
-    if plan.schedule not in job.schedules:
-        yield f"schedule {plan.schedule} is not allowed by the job: {', '.join(job.schedules)}"
-    if plan.schedule is not Schedule.INTERLEAVED and plan.chunks > 1:
+    """The job allows what holds for the whole plan, and the micro-batches make the global batch."""
+    job, interleaved = costs.problem.job, plan.schedule is Schedule.INTERLEAVED
+    pipelines = "1 pipeline is" if len(plan.pipelines) == 1 else f"{len(plan.pipelines)} pipelines are"
+    if not interleaved and plan.chunks > 1:
         yield f"{plan.chunks} chunks per device group, where {plan.schedule} has 1"
-    if plan.schedule is Schedule.INTERLEAVED and plan.chunks not in job.chunks:
-        yield f"{plan.chunks} chunks per device group are not allowed by the job: {_listed(job.chunks)}"
-    if plan.micro_batch not in job.micro_batches:
-        yield f"micro-batch {plan.micro_batch} is not allowed by the job: {_listed(job.micro_batches)}"
-    yield from _slicing_faults(job, plan)
-    if job.pipelines is not None and plan.share.num_pipelines not in job.pipelines:
-        yield f"{_pipelines(plan)} not allowed by the job: {_listed(job.pipelines)}"
+    choices: tuple[tuple[str, Hashable, Sequence[Hashable] | None], ...] = (
+        (f"schedule {plan.schedule} is", plan.schedule, job.schedules),
+        (f"{plan.chunks} chunks per device group are", plan.chunks, job.chunks if interleaved else None),
+        (f"micro-batch {plan.micro_batch} is", plan.micro_batch, job.micro_batches),
+        (pipelines, plan.share.num_pipelines, job.pipelines),
+    )
+    for words, choice, allowed in choices:
+        if allowed is not None and choice not in allowed:
+            yield f"{words} not allowed by the job: {_listed(allowed)}"
+    num_sliced = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
+    # Under `auto` the simulator has to say which number pays: see `planner.simulator.slicing`.
+    is_open = job.slice == AUTO and job.may_slice(plan.schedule, plan.micro_batch)
+    if plan.num_sliced != num_sliced and not is_open:
+        yield f"{plan.num_sliced} halved micro-batches, where the job asks for {num_sliced}"
     if not is_share_of(costs.problem.cluster, plan.share):
-        yield f"{_pipelines(plan)} not given equal shares of the cluster by host splits of {plan.share.host_splits}"
+        yield f"{pipelines} not given equal shares of the cluster by host splits of {plan.share.host_splits}"
     if len(plan.pipelines) * plan.micro_batch * plan.num_microbatches != job.global_batch:
         product = f"{plan.num_microbatches} micro-batches of {plan.micro_batch}"
         each = f" in each of {len(plan.pipelines)} pipelines" if len(plan.pipelines) > 1 else ""
         yield f"{product}{each} do not make the global batch {job.global_batch}"
 
 
-def _slicing_faults(job: Job, plan: Plan) -> Iterator[str]:
-    """As many halved micro-batches as the job says; under `auto` the simulator has to say which number pays."""
-    count = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
-    is_open = job.slice == AUTO and job.may_slice(plan.schedule, plan.micro_batch)
-    if plan.num_sliced != count and not is_open:
-        yield f"{plan.num_sliced} halved micro-batches, where the job gives such plans {count}"
-
-
-def _pipelines(plan: Plan) -> str:
-    return "1 pipeline is" if len(plan.pipelines) == 1 else f"{len(plan.pipelines)} pipelines are"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _chain_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """The first pipeline covers all layers; it has no gaps by construction."""
-    num_layers, last = costs.problem.model.num_layers, plan.stages[-1].stop
-    if last != num_layers:
-        yield f"the last stage ends at layer {last}, the model at {num_layers}"
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _copy_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """Every other pipeline repeats the first one on the same devices of its own share."""
+    """Every other pipeline repeats the first one, on the corresponding devices of its own share."""
     first, *others = costs.pipeline_names
     for number, names in enumerate(others, start=1):
         renamed = {first[own]: names[own] for own in first}
@@ -96,10 +86,10 @@ def _stage_copy_faults(plan: Plan, pipeline: Pipeline, renamed: dict[str, str]) 
 
 
 def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """Faults of single stages of the first pipeline, of the way they share hosts, and of their memory."""
+    """The first pipeline: its single stages, how they share hosts, and their memory."""
     depths = _scheduled_depths(plan)
     if depths is None:
-        yield f"{plan.num_microbatches} micro-batches are no multiple of the {_num_groups(plan)} device groups"
+        yield f"{plan.num_microbatches} micro-batches are not a multiple of the {_num_groups(plan)} device groups"
     hostings: list[Hosting] = []
     for index, stage in enumerate(plan.stages):
         depth = stage.warmup_depth if depths is None else depths[index]
@@ -118,7 +108,7 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
 
 
 def _num_groups(plan: Plan) -> int:
-    """Device groups of a pipeline."""
+    """Number of device groups of a pipeline."""
     return len(plan.stages) // plan.chunks
 
 
@@ -130,7 +120,7 @@ def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
 
 
 def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Iterator[str]:
-    """Replicas, tensor parallelism, sizes and warm-up depth are those of the job and of the schedule."""
+    """Replicas, tensor parallelism, micro-batch sizes and warm-up depth follow the job and the schedule."""
     degrees = costs.problem.tensor_parallel_degrees
     if stage.tensor_parallel not in degrees:
         yield f"tensor parallelism of {stage.tensor_parallel} is outside the search space: {_listed(degrees)}"
@@ -139,31 +129,31 @@ def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Ite
     elif not costs.problem.job.allows_replicas(stage.replicas, plan.micro_batch):
         yield f"{stage.replicas} replicas are not allowed by the job: {_listed(costs.problem.job.replicas or ())}"
     for size in {stage.forward_micro_batch, stage.backward_micro_batch} - {plan.micro_batch}:
-        yield f"a micro-batch of {size} of its own, where the plan has {plan.micro_batch}"
+        yield f"a micro-batch of {size} where the plan has {plan.micro_batch}"
     if stage.warmup_depth != depth:
         yield f"warm-up depth {stage.warmup_depth}, where {plan.schedule} has {depth}"
 
 
 def _memory_faults(costs: CostModel, plan: Plan, depths: Sequence[int]) -> Iterator[str]:
-    """Every stage fits, and recomputes as the job says: with `auto` where its devices would be too small otherwise."""
+    """Every stage fits, and recomputes as the job says; with `auto`, where it would not fit otherwise."""
     policy, limits_bytes = costs.problem.job.recompute, costs.plan(plan).limit_bytes
     needs_bytes = _memory_bytes(costs, plan, depths, lambda stage: stage.recompute)
     plain_bytes = _memory_bytes(costs, plan, depths, lambda _: False)
     for index, stage in enumerate(plan.stages):
         first = index % _num_groups(plan)
         if stage.recompute != plan.stages[first].recompute:
-            yield f"stage {index}: {_words(stage.recompute)}, other than stage {first} on the same devices"
+            yield f"stage {index}: {_words(stage.recompute)}, unlike stage {first} on the same devices"
         if policy is not Recompute.AUTO and stage.recompute != (policy is Recompute.ALWAYS):
             yield f"stage {index}: {_words(stage.recompute)}, where the job says {policy}"
         if policy is Recompute.AUTO and stage.recompute and plain_bytes[index] <= limits_bytes[index]:
-            yield f"stage {index}: recomputes, though it fits in memory without"
+            yield f"stage {index}: recomputes although it fits in memory without"
         if needs_bytes[index] > limits_bytes[index]:
             sizes = f"{format_bytes(needs_bytes[index])} of memory and has {format_bytes(limits_bytes[index])}"
             yield f"stage {index}: needs {sizes}"
 
 
 def _memory_bytes(costs: CostModel, plan: Plan, depths: Sequence[int], recomputes: Callable[[Stage], bool]) -> Floats:
-    """Of the devices of every stage under the schedule's warm-up depths, shape (S,)."""
+    """High-water mark of the devices of every stage under the schedule's warm-up depths, shape (S,)."""
     stages = tuple(
         replace(stage, warmup_depth=depth, recompute=recomputes(stage), forward_micro_batch=plan.micro_batch)
         for stage, depth in zip(plan.stages, depths, strict=True)
@@ -186,17 +176,15 @@ def _run_faults(hostings: Sequence[Hosting]) -> Iterator[str]:
             yield f"stage {index} returns to an island that the stages before it have left"
 
 
-def _returns(places: Sequence[Hashable]) -> Iterator[int]:
-    """Indices where a place comes back after another one."""
-    seen: set[Hashable] = set()
-    for index, place in enumerate(places):
-        if place in seen and place != places[index - 1]:
+def _returns(values: Sequence[Hashable]) -> Iterator[int]:
+    """Indices where a value comes back after another one."""
+    for index, value in enumerate(values):
+        if value in values[:index] and value != values[index - 1]:
             yield index
-        seen.add(place)
 
 
 def _filling_faults(costs: CostModel, hostings: Sequence[Hosting]) -> Iterator[str]:
-    """Interleaved device groups are alike, and a host is full before the next one is begun."""
+    """Interleaved device groups are alike, and each host is full before the next one is used."""
     placement = hostings[0].placement
     unlike = [index for index, hosting in enumerate(hostings) if hosting.placement != placement]
     if unlike:

@@ -1,9 +1,9 @@
 """Action lists: what each device group runs, in which order.
 
-An action is the forward or backward of a range of samples [lo, hi) of the pipeline's share of the
-global batch on one stage. Ranges make equal micro-batches, halved warm-up micro-batches and stages
-with sizes of their own one mechanism. The executor also plays halves of a split backward, which are
-not simulated.
+An action is the forward or backward, on one stage, of a range of samples [lo, hi) of the pipeline's
+part of the global batch. Ranges make equal micro-batches, halved warm-up micro-batches and stages
+with their own micro-batch sizes one mechanism. The executor also plays the two halves of a split
+backward, which are not simulated.
 """
 
 import itertools

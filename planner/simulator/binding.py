@@ -1,4 +1,4 @@
-"""What binds in a plan: the device group, the link and the memory that come nearest to their limits."""
+"""What limits a plan: the device group, the link and the memory closest to their limits."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ SENDS = {Kind.SEND_FORWARD: 1, Kind.SEND_BACKWARD: -1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestRow:
-    """The lower bound that comes nearest to the iteration time."""
+    """The lower bound closest to the iteration time."""
 
     family: str
     """As in :mod:`planner.simulator.bounds`."""
@@ -55,12 +55,12 @@ class Binding:
 
     @property
     def slowest(self) -> int:
-        """The device group that the critical path computes on for the longest."""
+        """The device group on which the critical path computes longest."""
         return int(np.argmax(self.critical_s))
 
     @property
     def fullest(self) -> int:
-        """The device group whose memory is nearest to its limit."""
+        """The device group whose memory is closest to its limit."""
         return int(np.argmax(self.memory_bytes / self.limit_bytes))
 
     @property
@@ -69,18 +69,12 @@ class Binding:
         return len(self.busy_s)
 
     def share(self, seconds: float) -> float:
-        """Seconds as a share of the iteration; all of an iteration that takes no time."""
+        """Seconds as a share of the iteration; 1 if the iteration takes no time."""
         return float(seconds) / self.iteration_s if self.iteration_s > 0 else 1.0
 
 
 def what_binds(costs: PlanCosts, timeline: Timeline) -> Binding:
-    """Find what an iteration is waiting for.
-
-    Parameters
-    ----------
-    costs, timeline
-        Of the same plan.
-    """
+    """Find what limits an iteration, from the costs and the timeline of the same plan."""
     num_devices = costs.num_devices
     device = timeline.stage % num_devices
     takes_s = timeline.end_s - timeline.start_s
@@ -107,7 +101,7 @@ def what_binds(costs: PlanCosts, timeline: Timeline) -> Binding:
 
 
 def _largest_row(costs: PlanCosts) -> LargestRow:
-    """Of several equal ones the first, in the order in which the families are stated."""
+    """The first of several equal ones, in the order of the families."""
     rows = {family: values for family, values in bound_rows(costs).items() if len(values)}
     family = max(rows, key=lambda name: float(rows[name].max()))
     index = int(np.argmax(rows[family]))
@@ -124,7 +118,7 @@ def _links(timeline: Timeline, takes_s: Floats) -> tuple[LinkUse, ...]:
 
 
 def _names(timeline: Timeline, task: int) -> tuple[str, ...]:
-    """The links that a task occupies; a message that shares none has a way of its own."""
+    """The links that a task occupies; a message on no named link has a name of its own."""
     kind = Kind(int(timeline.kind[task]))
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))

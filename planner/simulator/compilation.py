@@ -61,32 +61,32 @@ def pipeline_graph(
     return replace(graph, micro_batch=micro_batch) if num_halved else graph
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def interleaved_graph(num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1) -> IterationGraph:
     """Graph of interleaved 1F1B; see :func:`interleaved_actions`."""
     return compile_actions(interleaved_actions(num_devices, chunks, num_microbatches, micro_batch))
 
 
 def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
-    """Compile one action list per device group; all actions of a stage stand in one list.
+    """Compile one action list per device group; all actions of a stage must be in one list.
 
-    A message is the part of an action's samples that one action of the next stage (for gradients:
+    A message is the part of an action's samples that a single action of the next stage (for gradients:
     of the previous stage) takes, so equal micro-batches travel as one message each. Messages of a
-    flow arrive in the order of sending: an action waits for the last of those it needs.
+    flow arrive in the order they are sent, so an action waits only for the last of those it needs.
 
     Raises
     ------
     BadInputError
-        If a stage stands in two lists, if its forwards or its backwards do not cover the same samples
-        exactly once, if a backward stands before a forward of its samples, or if device groups wait for
+        If a stage is in two lists, if its forwards or its backwards do not cover the same samples
+        exactly once, if a backward precedes a forward of its samples, or if device groups wait for
         each other forever.
     """
     actions = _columns(lists)
     messages = _messages(actions)
-    need = np.full(len(actions.kind), NONE)
-    np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
+    need = np.full(len(actions.kind), NONE)
+    np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
     return _assemble(actions, messages, before=before, need=need)
 
 
@@ -125,7 +125,7 @@ def _devices(stage: Ints, device: Ints) -> Ints:
     devices[stage] = device
     torn = stage[devices[stage] != device]
     if len(torn):
-        raise BadInputError(f"schedule: the actions of stage {torn[0]} must stand in one list")
+        raise BadInputError(f"schedule: the actions of stage {torn[0]} must be in one list")
     return devices
 
 
@@ -152,7 +152,7 @@ def _check_forward_first(actions: _Actions, stage: int) -> None:
 
 
 def _overlaps(actions: _Actions, producers: Ints, consumers: Ints) -> _Messages:
-    """Common parts of two tilings of the samples by actions, each by first sample."""
+    """Common parts of two partitions of the samples into actions, each sorted by first sample."""
     producer_lo, consumer_lo = actions.lo[producers], actions.lo[consumers]
     lo = np.union1d(producer_lo, consumer_lo)
     return _Messages(
@@ -179,7 +179,7 @@ def _messages(actions: _Actions) -> _Messages:
 
 
 def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> IterationGraph:
-    """Append messages, all-reduces and optimizer steps to the actions."""
+    """Number messages, all-reduces and optimizer steps after the actions."""
     num_actions, num_messages = len(actions.kind), len(messages.producer)
     stages = np.arange(actions.num_stages)
     nothing = np.full_like(stages, NONE)
@@ -208,10 +208,10 @@ def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Int
 
 
 def _tail(actions: _Actions, first_sync: int) -> Ints:
-    """What each all-reduce and then each optimizer step follows."""
+    """Predecessor of each all-reduce, then of each optimizer step."""
     device, first_update = actions.device, first_sync + actions.num_stages
     last_sync = np.zeros_like(actions.last)
-    np.maximum.at(last_sync, device, first_sync + np.arange(actions.num_stages))
+    last_sync[device] = first_sync + np.arange(actions.num_stages)  # the last assignment counts
     sync, update = _previous(device, first_sync), _previous(device, first_update)
     return np.concatenate(
         (np.where(sync == NONE, actions.last[device], sync), np.where(update == NONE, last_sync[device], update))
@@ -219,7 +219,7 @@ def _tail(actions: _Actions, first_sync: int) -> Ints:
 
 
 def _previous(group: Ints, first: int) -> Ints:
-    """Number of the task before each task in its group, for tasks numbered from `first`."""
+    """Previous task in the group of each task, for tasks numbered from `first`."""
     order = np.argsort(group, kind="stable")
     previous = np.full(len(group), NONE)
     same = group[order[1:]] == group[order[:-1]]
@@ -228,7 +228,7 @@ def _previous(group: Ints, first: int) -> Ints:
 
 
 def _levels(actions: _Actions, messages: _Messages, need: Ints) -> Ints:
-    """Longest chains of actions: each device group plays its list until it waits for another one."""
+    """Length of the longest chain ending with each action: device groups run their lists until they have to wait."""
     num_actions = len(need)
     source = np.concatenate((np.arange(num_actions), messages.producer, [NONE]))[need].tolist()
     level = [NONE] * num_actions + [0]  # level[NONE] is that of "waits for nobody"

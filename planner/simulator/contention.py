@@ -1,13 +1,13 @@
-"""Times with contention: links that serve several flows first come, first served.
+"""Times with contention: links that several flows share serve them first come, first served.
 
-A message, or an all-reduce, is *ready* when the action before it ended. It then stands in line on
-all shared links of its route at once, and is served when it heads every one of these lines:
+A message or an all-reduce is *ready* once the action before it has ended. It then queues on all shared
+links of its route at once, and is served when it is first in every one of these queues:
 
     start = max(ready, end of the latest task granted on each of its links).
 
 Requests are granted one at a time: everything that needs no shared link is determined first, then
 the request with the smallest (ready time, task number) is granted, and so on. Ready times of
-grants never decrease, so this is the order of readiness; task numbers decide ties.
+grants never decrease, so this is the order of readiness; task numbers break ties.
 """
 
 import itertools
@@ -29,7 +29,7 @@ UNKNOWN = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tables:
-    """A graph as Python lists, which single look-ups read faster than arrays."""
+    """A graph as Python lists: single look-ups in them are faster than in arrays."""
 
     actions: list[range]
     """By device group."""
@@ -40,37 +40,36 @@ class _Tables:
     sends: list[tuple[int, ...]]
     """By action: the messages it sends."""
     receiver: list[int]
-    """By task: the device group that may wait for it, which is where a message goes."""
+    """By task: the device group that may wait for it, which is where a message goes to."""
     previous: list[int]
     """By task: the message before it in its flow."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Play:
-    """One plan while it is played."""
+    """State of the event loop for one plan."""
 
-    graph: IterationGraph
     tables: _Tables
     durations: list[float]
     lines: list[tuple[int, ...]]
-    """By task: the shared links it stands in line for."""
+    """By task: the shared links it queues on."""
     starts: list[float]
-    """By task, where it used a shared link."""
+    """By task, zero unless it used a shared link."""
     ends: list[float]
     """By task; the entry at `NONE` is zero."""
     waiting: list[int]
-    """By device group: the message or all-reduce it waits for."""
+    """By device group: the message or all-reduce it is waiting for."""
     requests: list[tuple[float, int]] = field(default_factory=list)
     """Heap of (ready time, task)."""
     runnable: list[int] = field(default_factory=list)
-    """Device groups that need not wait any longer."""
+    """Device groups whose wait is over."""
 
 
 def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[bool]:
-    """Tell for each plan whether its times without contention are its times with contention.
+    """For each plan, whether its times without contention are also its times with contention.
 
-    So it is where on each shared link, in order of readiness, each task starts no earlier than the
-    one before it ended, and tasks that are ready at the same time do not depend on their order.
+    They are if on each shared link, in order of readiness, each task starts no earlier than the
+    one before it ended, and the order of tasks that are ready at the same time does not matter.
 
     Parameters
     ----------
@@ -92,19 +91,21 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
 
 
 def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
-    """Play one plan event by event.
-
-    Parameters
-    ----------
-    durations_s
-        Shape (n,).
+    """Play one plan event by event, from the durations of its tasks, shape (n,).
 
     Returns
     -------
-    tuple
+    starts_s, ends_s
         Start time of every task that used a shared link, zero for the others; end time of every task.
     """
-    play = _begin(graph, routes, durations_s)
+    play = _Play(
+        tables=_tables(graph),
+        durations=durations_s.tolist(),
+        lines=_lines(graph, routes),
+        starts=[0.0] * graph.num_tasks,
+        ends=[UNKNOWN] * graph.num_tasks + [0.0],
+        waiting=[NONE] * graph.num_devices,
+    )
     resume = [_device(play, device).__next__ for device in range(graph.num_devices)]
     for start in resume:
         start()
@@ -114,20 +115,9 @@ def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[l
     return play.starts, play.ends[:-1]
 
 
-def _begin(graph: IterationGraph, routes: Routes, durations_s: Floats) -> _Play:
-    return _Play(
-        graph=graph,
-        tables=_tables(graph),
-        durations=durations_s.tolist(),
-        lines=_lines(graph, routes),
-        starts=[0.0] * graph.num_tasks,
-        ends=[UNKNOWN] * graph.num_tasks + [0.0],
-        waiting=[NONE] * graph.num_devices,
-    )
-
-
 def _device(play: _Play, device: int) -> Iterator[None]:
-    """Play the actions and all-reduces of a device group, pausing for what has not been granted yet."""
+    """Play the actions and all-reduces of a device group, pausing for whatever has not been granted yet."""
+    # Local names: this loop and the next one take nearly all of the time.
     tables, durations, lines, ends = play.tables, play.durations, play.lines, play.ends
     requests, waiting, runnable = play.requests, play.waiting, play.runnable
     need, sends, receiver, previous = tables.need, tables.sends, tables.receiver, tables.previous
@@ -160,7 +150,7 @@ def _device(play: _Play, device: int) -> Iterator[None]:
 
 
 def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> None:
-    """Serve one request after another, letting device groups run as far as they can in between."""
+    """Grant one request after another, letting device groups run as far as they can in between."""
     durations, lines, starts, ends = play.durations, play.lines, play.starts, play.ends
     requests, waiting, runnable, receiver = play.requests, play.waiting, play.runnable, play.tables.receiver
     free = [0.0] * links
@@ -182,7 +172,7 @@ def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> Non
             runnable.append(receiver[task])
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def _tables(graph: IterationGraph) -> _Tables:
     num_actions, first_sync = graph.num_actions, graph.first_sync
     producer = graph.predecessors[num_actions:first_sync, 0]
@@ -199,16 +189,16 @@ def _tables(graph: IterationGraph) -> _Tables:
     )
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def _lines(graph: IterationGraph, routes: Routes) -> list[tuple[int, ...]]:
     """Shared links of each task."""
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
     return [by_flow[flow] for flow in graph.flow.tolist()]
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def _line_rows(graph: IterationGraph, routes: Routes) -> list[tuple[Ints, Ints, Ints]]:
-    """For each shared link the rows of its tasks, of the actions before them, of the messages before them."""
+    """For each shared link, the rows of its tasks, of the actions before them and of the messages before them."""
     row = level_order(graph).row
     lines = []
     for link in range(num_links(routes)):

@@ -1,9 +1,9 @@
 """Exact event times of many plans in one call.
 
 Plans of one structure (warm-up depths, number of micro-batches, links shared by the same flows) are
-evaluated together: first as if every flow had links of its own (`levels`); where links are shared,
-those plans whose tasks do meet on a link are then played event by event (`queues`). Both ways only
-add and take maxima of the same numbers, so their times agree to the last bit.
+evaluated together: first as if every flow had its own links (`levels`); where links are shared, the
+plans in which tasks do meet on a link are then played event by event (`contention`). Both only add and
+take maxima of the same numbers, so their times agree to the last bit.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from stagecut.planner.simulator.levels import evaluate, level_order
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
 CHUNK_TIMES = 1 << 19
-"""Times held at once (4 MB): larger populations are cut so that they stay in the processor's cache."""
+"""Times evaluated at once (4 MB): larger populations are split so that they stay in the processor's cache."""
 
 
 def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
@@ -45,7 +45,7 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
     durations_s
         Seconds of each task for each plan, shape (n, plans).
     routes
-        Names of the links that each flow of the graph uses; None: no links are shared.
+        Names of the links that each flow of the graph uses; None if no links are shared.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
 
 
 def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
-    """IterationGraph of a plan's schedule with so many samples to a micro-batch, or two where some are halved."""
+    """Graph of a plan's schedule, with micro-batches of so many samples, at least two where some are halved."""
     order = costs.interleaving
     if order is not None:
         return interleaved_graph(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
@@ -86,7 +86,7 @@ def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
 def _group_times(graph: IterationGraph, routes: Routes, costs: list[PlanCosts]) -> Floats:
     """Iteration times of plans of one structure, shape (len(costs),)."""
     table = duration_table(costs)
-    if any(routes) and len(costs) == 1:  # most single plans have contention: no use to look first
+    if any(routes) and len(costs) == 1:  # looking first does not pay: most plans have contention
         return np.array([_played_time(graph, routes, table[:, 0])])
     rows_s = table[level_order(graph).cell]
     contended = _evaluate(graph, routes, rows_s)

@@ -7,8 +7,8 @@ Tasks are numbered so that the number is also the rank that breaks ties in a que
 3. the gradient all-reduce of each stage,
 4. the optimizer step of each stage.
 
-Most schedules give every stage a device group of its own. Stages that share one do their
-all-reduces one after another, lowest stage first, and then their optimizer steps in the same order.
+Most schedules give every stage its own device group. Stages that share one do their all-reduces
+one after another, lowest stage first, and then their optimizer steps in the same order.
 
 A *flow* is a sequence of tasks that use the same links: the activations over one boundary, the
 gradients over one boundary, or the all-reduce of one stage.
@@ -101,7 +101,7 @@ class IterationGraph:
 
     @property
     def num_flows(self) -> int:
-        """Two per boundary and one per stage."""
+        """Number of flows: two per boundary and one per stage."""
         return 3 * self.num_stages - 2
 
 

@@ -1,8 +1,8 @@
 """Times without contention, as array code over (tasks of one level) x (plans).
 
-An action's level is the length of the longest chain of actions that it ends. The actions of a level
-do not depend on each other, so one level is a handful of array operations, messages of the level's
-actions included. Tasks are laid out level after level, so that all but one gather are slices.
+An action's level is the length of the longest chain of actions ending with it. Actions of one level
+do not depend on each other, so a level takes a handful of array operations, the messages of its
+actions included. Tasks are stored level after level, so that all but one of these work on slices.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ class Level(NamedTuple):
     """One level: its actions (or all-reduces, or optimizer steps), then their messages."""
 
     gather: Ints
-    """Rows to fetch: both predecessors of each action, then what each first message follows."""
+    """Rows to fetch into scratch memory: both predecessors of each action, then that of each first message."""
     fetched: slice
-    """Place of all of these in the scratch memory."""
+    """All of these in scratch memory."""
     before: slice
-    """Place of the actions before."""
+    """The previous actions in scratch memory."""
     arrived: slice
-    """Place of the messages that actions need."""
+    """The messages that actions need, in scratch memory."""
     followed: slice
-    """Place of the messages that first messages follow."""
+    """The messages that first messages follow, in scratch memory."""
     actions: slice
     """Rows of the level's actions, those that send most messages first."""
     senders: slice
@@ -42,25 +42,25 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LevelOrder:
-    """Order of a graph's tasks in memory."""
+    """Order of the tasks of a graph in memory."""
 
     task: Ints
     """Task of each row, shape (n,)."""
     row: Ints
-    """Row of each task and, at `NONE`, of the row that is always zero, shape (n + 1,)."""
+    """Row of each task and, at `NONE`, the row that is always zero, shape (n + 1,)."""
     cell: Ints
     """Row of :func:`planner.simulator.iteration_graph.duration_table` for each row, shape (n + 1,)."""
     levels: tuple[Level, ...]
 
     @property
     def scratch_rows(self) -> int:
-        """Rows of scratch memory that every level can do with."""
+        """Rows of scratch memory that the largest level needs."""
         return max(len(level.gather) for level in self.levels)
 
 
-@lru_cache(maxsize=128)
+@lru_cache
 def level_order(graph: IterationGraph) -> LevelOrder:
-    """Lay out the tasks: by level, number of the message within its action, most messages first, task."""
+    """Sort the tasks by level, number of the message within its action, most messages first, task."""
     level, number, sends = _sort_keys(graph)
     task = np.lexsort((-sends, number, level))
     row = np.full(graph.num_tasks + 1, graph.num_tasks)
@@ -77,7 +77,7 @@ def level_order(graph: IterationGraph) -> LevelOrder:
 
 
 def evaluate(order: LevelOrder, rows_s: Floats) -> None:
-    """Replace durations by end times, every flow on links of its own.
+    """Replace durations by end times, as if every flow had its own links.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def evaluate(order: LevelOrder, rows_s: Floats) -> None:
 
 
 def _sort_keys(graph: IterationGraph) -> tuple[Ints, Ints, Ints]:
-    """Per task: level, number within the action (0 for what is no message), messages of the same action."""
+    """Per task: level, number of the message within its action (0 for other tasks), messages of the same action."""
     producer = graph.predecessors[graph.num_actions : graph.first_sync, 0]
     sends = np.bincount(producer, minlength=graph.num_actions)
     first_message = np.cumsum(sends) - sends
@@ -119,7 +119,7 @@ def _sort_keys(graph: IterationGraph) -> tuple[Ints, Ints, Ints]:
 
 
 def _levels(level: Ints, number: Ints) -> Iterator[list[slice]]:
-    """Rows of each level: its actions, their first messages, their second messages ..."""
+    """Rows of each level: its actions, their first messages, their second messages, and so on."""
     cuts = np.flatnonzero((level[1:] != level[:-1]) | (number[1:] != number[:-1])) + 1
     parts: list[slice] = []
     for start, stop in pairwise([0, *cuts.tolist(), len(level)]):

@@ -1,4 +1,4 @@
-"""Timeline: everything there is to see of one simulated iteration."""
+"""Timeline: everything about one simulated iteration."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class Timeline:
     memory_high_water_bytes: Floats
     """Of the devices of each stage, shape (S,)."""
     critical_path: tuple[int, ...]
-    """Tasks from the start to the end of the iteration, each starting when the one before ends."""
+    """Tasks from the start to the end of the iteration, each starting when the previous one ends."""
 
     @property
     def num_stages(self) -> int:
@@ -68,19 +68,19 @@ class Timeline:
 
     @property
     def busy_share(self) -> Floats:
-        """Share of the iteration that each stage computes, shape (S,)."""
+        """Share of the iteration in which each stage computes, shape (S,)."""
         if self.iteration_s > 0:
             return self.busy_s / self.iteration_s
         return np.full_like(self.busy_s, self.num_devices / self.num_stages)
 
     @property
     def bubble_fraction(self) -> float:
-        """Share of all device groups' time in which they compute nothing."""
+        """Share of all device groups' time in which they do not compute."""
         return 1.0 - float(self.busy_share.sum()) / self.num_devices
 
 
 def simulate(costs: PlanCosts) -> Timeline:
-    """Play one plan and record everything."""
+    """Simulate one plan and record everything."""
     graph = graph_of(costs, micro_batch=costs.variant.micro_batch)
     routes = flow_routes(costs)
     durations_s = duration_table([costs])[graph.cell]
@@ -112,8 +112,8 @@ def simulate(costs: PlanCosts) -> Timeline:
 def _memory_curve(graph: IterationGraph, costs: PlanCosts, device: int, start_s: Floats, end_s: Floats) -> MemoryCurve:
     """Static + saved for each micro-batch from the start of its forward to the end of its backward + working.
 
-    Static bytes are those of all stages of the device group; the working set of a stage is there
-    while that stage computes. The curve has one step at the start and one at the end of each action.
+    Static bytes are those of all stages of the device group; a stage has its working bytes while it
+    computes. The curve has one step at the start and one at the end of each action.
     """
     stages = np.flatnonzero(graph.device == device)
     tasks = np.flatnonzero(np.isin(graph.stage[: graph.num_actions], stages))
@@ -133,17 +133,17 @@ def _memory_curve(graph: IterationGraph, costs: PlanCosts, device: int, start_s:
 
 
 def _critical_path(graph: IterationGraph, links: RouteNames, start_s: Floats, end_s: Floats) -> tuple[int, ...]:
-    """Walk back from the last end to time zero, over tasks that end when the current one starts.
+    """Walk back from the last end to time zero, each time to a task that ends when the current one starts.
 
-    Of several the one of the smallest number is taken. Among tasks of no duration the walk can run
-    into a dead end, and then goes on from the task before.
+    Of several, the one with the smallest number is tried first. Among tasks of zero duration the walk
+    can reach a dead end, and then backtracks.
     """
     path = [int(np.argmax(end_s))]
     by_end = np.argsort(end_s, kind="stable")
     ends_s = end_s[by_end]
 
     def waited_for(task: int) -> list[int]:
-        """Predecessors of a task, and tasks on its links, that end when it starts; in ascending order."""
+        """Predecessors of a task and tasks on its links that end when it starts, in ascending order."""
         own_links, before = set(links[task]), set(graph.predecessors[task].tolist())
         first, last = np.searchsorted(ends_s, start_s[task], "left"), np.searchsorted(ends_s, start_s[task], "right")
         ending = by_end[first:last].tolist()

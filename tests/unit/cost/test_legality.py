@@ -104,8 +104,8 @@ def test_choices_of_the_whole_plan_are_those_of_the_job(choices, changes, words)
 @pytest.mark.parametrize(
     ("choice", "num_sliced", "words"),
     [
-        (0, 1, ("1 halved micro-batches, where the job gives such plans 0",)),
-        (2, 1, ("1 halved micro-batches, where the job gives such plans 2",)),
+        (0, 1, ("1 halved micro-batches, where the job asks for 0",)),
+        (2, 1, ("1 halved micro-batches, where the job asks for 2",)),
         (9, 4, ()),
         (AUTO, 3, ()),
     ],
@@ -153,7 +153,7 @@ def test_replicas_divide_the_micro_batch():
 
 def test_stages_have_no_sizes_of_their_own():
     (fault,) = found(problem(), stage(0, 4, "pair/0", depth=1, backward_micro_batch=4))
-    assert fault == "stage 0: a micro-batch of 4 of its own, where the plan has 2"
+    assert fault == "stage 0: a micro-batch of 4 where the plan has 2"
 
 
 @pytest.mark.parametrize(("degrees", "words"), [(None, "1"), ((1, 4), "1, 4")])
@@ -215,7 +215,7 @@ of layers 1 .. 3 are kept, 6 bytes, and 20 bytes of one layer while it works: 42
         (Recompute.ALWAYS, 96.0, ALONE_AGAIN, ()),
         (Recompute.ALWAYS, 96.0, ALONE, ("stage 0: does not recompute, where the job says always",)),
         (Recompute.AUTO, 96.0, ALONE, ()),
-        (Recompute.AUTO, 96.0, ALONE_AGAIN, ("stage 0: recomputes, though it fits in memory without",)),
+        (Recompute.AUTO, 96.0, ALONE_AGAIN, ("stage 0: recomputes although it fits in memory without",)),
         (Recompute.AUTO, 95.0, ALONE, ("stage 0: needs 96 B of memory and has 95 B",)),
         (Recompute.AUTO, 42.0, ALONE_AGAIN, ()),
         (Recompute.AUTO, 41.0, ALONE_AGAIN, ("stage 0: needs 42 B of memory and has 41 B",)),
@@ -345,14 +345,14 @@ def test_only_an_interleaved_plan_has_chunks():
 def test_device_groups_that_take_turns_divide_the_micro_batches():
     chosen = replace(TURNS, job=replace(TURNS.job, global_batch=6))
     odd = turns(("pair/0",), ("pair/1",), num_microbatches=3, depths=(1, 1, 1, 1))
-    assert faults(CostModel(chosen), odd) == ("3 micro-batches are no multiple of the 2 device groups",)
+    assert faults(CostModel(chosen), odd) == ("3 micro-batches are not a multiple of the 2 device groups",)
 
 
 def test_stages_on_the_same_devices_recompute_alike():
     legal = turns(("pair/0",), ("pair/1",))
     stages = (*legal.stages[:3], replace(legal.stages[3], recompute=True))
     mixed = replace(legal, pipelines=(Pipeline(stages=stages),))
-    assert "stage 3: recomputes, other than stage 1 on the same devices" in faults(CostModel(TURNS), mixed)
+    assert "stage 3: recomputes, unlike stage 1 on the same devices" in faults(CostModel(TURNS), mixed)
 
 
 @pytest.mark.parametrize(

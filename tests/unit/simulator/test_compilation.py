@@ -79,7 +79,7 @@ def test_stages_that_wait_for_each_other_are_named():
 
 
 def test_a_stage_in_two_lists_is_rejected():
-    with pytest.raises(BadInputError, match="actions of stage 0 must stand in one list"):
+    with pytest.raises(BadInputError, match="actions of stage 0 must be in one list"):
         compile_actions([actions(0, "F0-1"), actions(0, "B0-1")])
 
 
