@@ -50,8 +50,8 @@ MEMORY_ROUNDING = 1e-9
 """Slack of sums of bytes in relaxations and programs, so that rounding never cuts off a stage that just fits."""
 PREFIX_ROUNDING = 1e-12
 """Differences of prefix sums, relative to the largest sum: a stage that just meets its limit must not be lost."""
-ALMOST_NO_TIME_S = 1e-300
-"""Replaces a time of 0 where it divides; large enough for a sum of its inverses to be finite."""
+ALMOST_ZERO = 1e-300
+"""Replaces a time or size of 0 as a divisor; large enough for a sum of its inverses to be finite."""
 
 # --- planners of papers ---
 

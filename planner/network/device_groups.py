@@ -33,6 +33,18 @@ def placements_on_hosts(
             )
 
 
+def placements_on_whole_hosts(
+    problem: Problem, cluster: Cluster, *, server_class: int, most: int, micro_batch: int
+) -> Iterator[Placement]:
+    """Every way to take all devices of 2 to `most` whole hosts."""
+    # Each replica needs a sample, which limits the hosts that one stage can take.
+    most = min(most, micro_batch * max(problem.tensor_parallel_degrees) // cluster.servers[server_class].num_devices)
+    for num_hosts in range(2, most + 1):
+        yield from placements_on_hosts(
+            problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedGroup:
     """The device group of one stage."""

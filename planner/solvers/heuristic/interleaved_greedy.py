@@ -1,10 +1,9 @@
 """Good interleaved plans in seconds.
 
-1. The shapes of all interleaved variants, the one that could be fastest first, get chunks of equal
-   work, or of equal weights where those do not fit; a shape that could not beat the best plan so far
-   is passed over.
-2. The most promising are improved by moves of layers: by the rows of the plan first, smoothed so that
-   every slow device group counts and not the slowest alone, at last by simulation.
+1. The shapes of all interleaved variants, the potentially fastest first, get chunks of equal work, or
+   of equal weights if those do not fit; shapes that cannot beat the best plan so far are skipped.
+2. The most promising are improved by moves of layers: first by the rows of the plan, smoothed so that
+   all slow device groups count and not just the slowest, then by simulation.
 
 Nothing is random, and all limits are counts.
 """
@@ -23,31 +22,31 @@ from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interlea
 from stagecut.planner.solvers.search.search import Search
 
 MOST_SHAPES = 300
-"""Looked at, those of the smallest floor."""
+"""Shapes tried, those with the smallest floors."""
 NUM_REFINED, WORTH_REFINING = 8, 1.3
-"""So many shapes are improved, none with an estimate above this times the smallest."""
+"""Shapes improved at most, and their largest estimate relative to the smallest; without it same plans, 80 % slower."""
 NUM_SIMULATED = 2
-"""So many of these once more by simulation."""
+"""Shapes improved by simulation too."""
 MOST_MOVES, MOST_WORK = 40, 2_000_000_000
-"""Of one descent, and the stages times rows of all neighbours that it looks at."""
+"""Moves in one descent, and the stages times rows of all neighbours evaluated in it."""
 SHARPNESS = 64
-"""Of the smooth maximum, a norm of that order."""
+"""Order of the norm that serves as a smooth maximum."""
 MANY_STAGES, MOST_SHIFTED = 32, 4
-"""In longer pipelines a move shifts boundaries by so many layers in all."""
+"""In longer pipelines, a move shifts boundaries by at most that many layers in total."""
 LEAST_GAIN = 1e-5
 """Relative gain of a move that is worth taking."""
 BATCH, BATCH_ACTIONS = 16, 200_000
-"""Neighbours simulated in one call, those of the smallest estimate; fewer where that were too many actions, or none."""
+"""Neighbours simulated in one call, the smallest estimates first; fewer, or none, if they have more actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sketch:
-    """Layers on a shape."""
+class _Candidate:
+    """A shape with its layers."""
 
     shape: Shape
     chunks: ChunkCosts
     rows: Floats
-    """Forms, shape (rows, S, costs)."""
+    """Rows as linear forms, shape (rows, S, costs)."""
     stops: Ints
     """Shape (S,)."""
     seconds: float
@@ -56,25 +55,25 @@ class _Sketch:
 
 def offer_interleaved(search: Search) -> None:
     """Simulate good interleaved plans, if the job allows any."""
-    sketches = _sketches(search)
-    limit_s = WORTH_REFINING * min((sketch.seconds for sketch in sketches), default=math.inf)
-    refined: list[_Sketch] = []
-    for sketch in sketches[:NUM_REFINED]:
-        if search.out_of_budget or sketch.seconds > limit_s:
+    candidates = _candidates(search)
+    limit_s = WORTH_REFINING * min((candidate.seconds for candidate in candidates), default=math.inf)
+    refined: list[_Candidate] = []
+    for candidate in candidates[:NUM_REFINED]:
+        if search.out_of_budget or candidate.seconds > limit_s:
             break
-        refined.append(_descended(search, sketch))
+        refined.append(_descended(search, candidate))
         _simulate(search, refined[-1], refined[-1].stops[None])
-    for sketch in sorted(refined, key=lambda sketch: sketch.seconds)[:NUM_SIMULATED]:
-        _polish(search, sketch)
+    for candidate in sorted(refined, key=lambda candidate: candidate.seconds)[:NUM_SIMULATED]:
+        _polish(search, candidate)
 
 
-def balanced_stops(before: Floats, num_stages: int) -> Ints:
+def equal_share_stops(before: Floats, num_stages: int) -> Ints:
     """Boundaries nearest to equal shares, with at least one layer for each stage, shape (S,).
 
     Parameters
     ----------
     before
-        Work, or whatever else is to be shared, of the layers before each boundary, shape (L + 1,).
+        Sum of the quantity to share, such as work, over the layers before each boundary, shape (L + 1,).
     """
     num_layers, stage = len(before) - 1, np.arange(1, num_stages + 1)
     middles = (before[1:] + before[:-1]) / 2
@@ -84,46 +83,46 @@ def balanced_stops(before: Floats, num_stages: int) -> Ints:
     return np.maximum(stops, stage)
 
 
-def _sketches(search: Search) -> list[_Sketch]:
-    """The shapes worth a look, the smallest estimate first; those that do not fit left out."""
+def _candidates(search: Search) -> list[_Candidate]:
+    """The shapes that fit and might beat the best plan, the smallest estimate first."""
     variants = [variant for variant in search.problem.variants if variant.schedule is Schedule.INTERLEAVED]
     shapes = [shape for variant in variants for shape in shapes_of(search.costs.of(variant.share), variant)]
     floors_s = [floor_s(search.costs.of(shape.variant.share), shape) for shape in shapes]
-    found: list[_Sketch] = []
+    found: list[_Candidate] = []
     for index in sorted(range(len(shapes)), key=floors_s.__getitem__)[:MOST_SHAPES]:
         if search.out_of_budget or floors_s[index] >= search.best_s:
             break
-        sketch = _sketch(search, shapes[index])
-        if sketch is not None and sketch.seconds < search.best_s:
-            found.append(sketch)
-            _simulate(search, sketch, sketch.stops[None])
-    return sorted(found, key=lambda sketch: sketch.seconds)
+        candidate = _candidate(search, shapes[index])
+        if candidate is not None and candidate.seconds < search.best_s:
+            found.append(candidate)
+            _simulate(search, candidate, candidate.stops[None])
+    return sorted(found, key=lambda candidate: candidate.seconds)
 
 
-def _sketch(search: Search, shape: Shape) -> _Sketch | None:
-    """Chunks of equal work, or else of equal weights; None if neither fits."""
+def _candidate(search: Search, shape: Shape) -> _Candidate | None:
+    """Chunks of equal work, otherwise of equal weights; None if neither fits."""
     costs = search.costs.of(shape.variant.share)
     chunks = ChunkCosts(costs, shape)
     shares = (chunks.prefix[0, [Cost.FORWARD, Cost.BACKWARD]].sum(axis=0), chunks.prefix[0, Cost.STATIC])
-    cuts = np.array([balanced_stops(share, shape.num_stages) for share in shares])
+    cuts = np.array([equal_share_stops(share, shape.num_stages) for share in shares])
     fitting = cuts[chunks.settled(cuts)[1]]
     if not len(fitting):
         return None
     rows = row_forms(costs, shape, shared_only=False)
-    sketch = _Sketch(shape=shape, chunks=chunks, rows=rows, stops=fitting[0], seconds=math.inf)
-    return replace(sketch, seconds=float(_values(sketch, fitting[:1]).max()))
+    candidate = _Candidate(shape=shape, chunks=chunks, rows=rows, stops=fitting[0], seconds=math.inf)
+    return replace(candidate, seconds=float(_values(candidate, fitting[:1]).max()))
 
 
-def _values(sketch: _Sketch, stops: Ints) -> Floats:
+def _values(candidate: _Candidate, stops: Ints) -> Floats:
     """All rows of each cut, infinite where it does not fit, shape (n, rows)."""
-    modes, fits = sketch.chunks.settled(stops)
-    costs = sketch.chunks.of_cuts(stops, sketch.chunks.modes_of_stages(modes, stops.shape[1]))
-    values = np.tensordot(costs, sketch.rows, axes=((1, 2), (1, 2)))
+    modes, fits = candidate.chunks.settled(stops)
+    costs = candidate.chunks.of_cuts(stops, candidate.chunks.modes_of_stages(modes, stops.shape[1]))
+    values = np.tensordot(costs, candidate.rows, axes=((1, 2), (1, 2)))
     return np.where(fits[:, None], values, np.inf)
 
 
 def _smooth(values: Floats) -> Floats:
-    """A little above the largest value of each row of a table, the more the more values are near it."""
+    """A smooth maximum of each row: above the largest value by the more, the more values are close to it."""
     largest = values.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         shares = np.where(largest > 0, values / largest, 0.0)
@@ -131,17 +130,17 @@ def _smooth(values: Floats) -> Floats:
     return np.where(np.isfinite(largest[:, 0]), smooth, np.inf)
 
 
-def _descended(search: Search, sketch: _Sketch) -> _Sketch:
-    """Go to the neighbouring cut of the smallest smooth maximum until none is better."""
-    stops, least_s = sketch.stops, float(_smooth(_values(sketch, sketch.stops[None]))[0])
-    moves = min(MOST_MOVES, MOST_WORK // (len(_neighbours(stops)) * len(stops) * len(sketch.rows) + 1))
+def _descended(search: Search, candidate: _Candidate) -> _Candidate:
+    """Go to the neighbouring cut with the smallest smooth maximum until none is better."""
+    stops, least_s = candidate.stops, float(_smooth(_values(candidate, candidate.stops[None]))[0])
+    moves = min(MOST_MOVES, MOST_WORK // (len(_neighbours(stops)) * len(stops) * len(candidate.rows) + 1))
     for _ in range(moves):
         cuts = _neighbours(stops)
-        smooth_s = _smooth(_values(sketch, cuts)) if len(cuts) else np.array([math.inf])
+        smooth_s = _smooth(_values(candidate, cuts)) if len(cuts) else np.array([math.inf])
         if search.out_of_budget or not smooth_s.min() < least_s * (1 - LEAST_GAIN):
             break
         stops, least_s = cuts[smooth_s.argmin()], float(smooth_s.min())
-    return replace(sketch, stops=stops, seconds=float(_values(sketch, stops[None]).max()))
+    return replace(candidate, stops=stops, seconds=float(_values(candidate, stops[None]).max()))
 
 
 def _neighbours(stops: Ints) -> Ints:
@@ -152,26 +151,26 @@ def _neighbours(stops: Ints) -> Ints:
     return near
 
 
-def _polish(search: Search, sketch: _Sketch) -> None:
+def _polish(search: Search, candidate: _Candidate) -> None:
     """Go to the fastest of the most promising neighbours while the simulated time falls."""
-    size = min(BATCH, BATCH_ACTIONS // (2 * sketch.shape.num_stages * sketch.shape.variant.num_microbatches))
+    size = min(BATCH, BATCH_ACTIONS // (2 * candidate.shape.num_stages * candidate.shape.variant.num_microbatches))
     if size == 0:
         return
-    stops, seconds = sketch.stops, float(_simulate(search, sketch, sketch.stops[None])[0])
+    stops, seconds = candidate.stops, float(_simulate(search, candidate, candidate.stops[None])[0])
     for _ in range(MOST_MOVES):
         cuts = _neighbours(stops)
         if search.out_of_budget or not len(cuts):
             return
-        cuts = cuts[np.argsort(_smooth(_values(sketch, cuts)), kind="stable")[:size]]
-        times_s = _simulate(search, sketch, cuts)
+        cuts = cuts[np.argsort(_smooth(_values(candidate, cuts)), kind="stable")[:size]]
+        times_s = _simulate(search, candidate, cuts)
         if times_s.min() >= seconds * (1 - LEAST_GAIN):
             return
         stops, seconds = cuts[times_s.argmin()], float(times_s.min())
 
 
-def _simulate(search: Search, sketch: _Sketch, cuts: Ints) -> Floats:
+def _simulate(search: Search, candidate: _Candidate, cuts: Ints) -> Floats:
     """Simulated iteration times of cuts, shape (n,); infinite where one does not fit."""
-    costs = search.costs.of(sketch.shape.variant.share)
-    plans = [interleaved_plan(costs, sketch.shape, stops) for stops in cuts.tolist()]
+    costs = search.costs.of(candidate.shape.variant.share)
+    plans = [interleaved_plan(costs, candidate.shape, stops) for stops in cuts.tolist()]
     times_s = iter(search.offer([plan for plan in plans if plan is not None]))
     return np.array([math.inf if plan is None else next(times_s) for plan in plans])

@@ -1,7 +1,7 @@
-"""Neighbourhoods: layers moved between stages, and device groups changed."""
+"""Neighbourhoods of a plan: layers moved between stages, and device groups changed."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -9,9 +9,10 @@ from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
+from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_whole_hosts
 
 LARGE_SHIFTS = (2, 4, 8)
+"""Layers by which one boundary moves at once, besides 1."""
 Run = tuple[Placement, ...]
 """Placements of consecutive stages on one host, or of one stage on several hosts."""
 
@@ -19,8 +20,8 @@ Run = tuple[Placement, ...]
 def neighbouring_cuts(stops: Ints) -> Ints:
     """Cuts with consecutive boundaries moved by one layer, or one boundary by 2, 4 or 8, either way.
 
-    Moving the boundaries after stages a .. b - 1 takes a layer from one of the stages a and b to the
-    other. Empty stages are left out.
+    Moving the boundaries after stages a .. b - 1 moves one layer between stages a and b. Cuts with
+    empty stages are left out.
 
     Parameters
     ----------
@@ -43,18 +44,18 @@ def neighbouring_cuts(stops: Ints) -> Ints:
     return rising
 
 
-def runs_of(seats: tuple[PlacedGroup, ...]) -> tuple[Run, ...]:
+def runs_of(groups: tuple[PlacedGroup, ...]) -> tuple[Run, ...]:
     """The placements of a pipeline, host by host."""
-    runs: list[list[Placement]] = []
-    for seat in seats:
-        if seat.opens:
-            runs.append([])
-        runs[-1].append(seat.placement)
-    return tuple(tuple(run) for run in runs)
+    runs: list[Run] = []
+    for group in groups:
+        if group.opens:
+            runs.append(())
+        runs[-1] += (group.placement,)
+    return tuple(runs)
 
 
-def seats_of(runs: tuple[Run, ...]) -> tuple[PlacedGroup, ...]:
-    """The seats of runs of placements, each run on hosts of its own."""
+def groups_of(runs: Iterable[Run]) -> tuple[PlacedGroup, ...]:
+    """The device groups of a pipeline, each run on hosts of its own."""
     return tuple(
         PlacedGroup(placement=placement, opens=number == 0) for run in runs for number, placement in enumerate(run)
     )
@@ -63,19 +64,19 @@ def seats_of(runs: tuple[Run, ...]) -> tuple[PlacedGroup, ...]:
 def neighbouring_runs(
     problem: Problem, cluster: Cluster, micro_batch: int, runs: tuple[Run, ...]
 ) -> Iterator[tuple[Run, ...]]:
-    """Sequences of runs that differ in one run, in the order of two, or in the place of one.
+    """Sequences of runs that differ in one run, in the order of two, or in the position of one.
 
-    Whether there are hosts and devices enough is not looked at.
+    They may need more hosts or devices than there are.
 
     Parameters
     ----------
     cluster
-        What one pipeline has.
+        The share of one pipeline.
     """
-    groups = _Groups(problem, cluster, micro_batch)
+    hosts = _Runs(problem, cluster, micro_batch)
     for index, run in enumerate(runs):
         yield (*runs[:index], *runs[index + 1 :])
-        yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in groups.changed_runs(run))
+        yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in hosts.changed(run))
     for first, second in itertools.combinations(range(len(runs)), 2):
         swapped = list(runs)
         swapped[first], swapped[second] = runs[second], runs[first]
@@ -83,19 +84,19 @@ def neighbouring_runs(
     for source, target in itertools.permutations(range(len(runs)), 2):
         others = [*runs[:source], *runs[source + 1 :]]
         yield (*others[:target], runs[source], *others[target:])
-    for run in groups.fresh_runs(runs):
+    for run in hosts.fresh(runs):
         for place in range(len(runs) + 1):
             yield (*runs[:place], run, *runs[place:])
 
 
-class _Groups:
+class _Runs:
     """Runs on the hosts of one cluster."""
 
     def __init__(self, problem: Problem, cluster: Cluster, micro_batch: int) -> None:
         self._problem, self._cluster, self._micro_batch = problem, cluster, micro_batch
 
-    def changed_runs(self, run: Run) -> Iterator[Run]:
-        """Turned around; or one or two neighbours in an island replaced by up to two stages on any groups."""
+    def changed(self, run: Run) -> Iterator[Run]:
+        """The run reversed, or one or two neighbours on an island replaced by up to two stages on any groups."""
         if run[0].num_hosts > 1:
             return
         yield run[::-1]
@@ -106,25 +107,20 @@ class _Groups:
                     if changed := (*run[:index], *stages, *run[index + width :]):
                         yield changed
 
-    def fresh_runs(self, runs: tuple[Run, ...]) -> Iterator[Run]:
-        """One more host with equal groups, or several whole ones as one stage."""
+    def fresh(self, runs: tuple[Run, ...]) -> Iterator[Run]:
+        """One more host filled with equal groups, or several whole hosts as one stage."""
         for index, server in enumerate(self._cluster.servers):
             left = server.count - sum(run[0].num_hosts for run in runs if run[0].server_class == index)
             for island, group in enumerate(server.islands if left else ()):
                 for placement in self._on_island(index, island, group.count):
                     yield (placement,) * (group.count // placement.devices_per_host)
-            for num_hosts in range(2, left + 1):
-                for placement in placements_on_hosts(
-                    self._problem,
-                    self._cluster,
-                    server_class=index,
-                    num_hosts=num_hosts,
-                    micro_batch=self._micro_batch,
-                ):
-                    yield (placement,)
+            for placement in placements_on_whole_hosts(
+                self._problem, self._cluster, server_class=index, most=left, micro_batch=self._micro_batch
+            ):
+                yield (placement,)
 
     def _restaged(self, placement: Placement) -> Iterator[Run]:
-        """No stage, one, or two on the island of a placement."""
+        """No stage, one or two on the island of a placement."""
         where = placement.server_class, placement.island
         count = self._cluster.servers[placement.server_class].islands[placement.island].count
         yield ()

@@ -1,7 +1,7 @@
-"""What a stage may cost on every placement, in tables that many layouts share.
+"""Costs of stages on every placement, in tables that many layouts share.
 
 Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers.
-What fits in memory is the same for all shares and schedules: it only depends on the kind of device,
+What fits in memory is the same for all shares and schedules: it depends only on the device type,
 the samples of a replica, the degree of tensor parallelism and the warm-up depth.
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
@@ -19,23 +19,23 @@ from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
 ANY_DEPTH = np.iinfo(np.int32).max
-"""Stands for no limit."""
+"""Stands for an unlimited warm-up depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTable:
-    """Sums over the layers before each boundary, for one placement and micro-batch size; shape (L + 1,) each."""
+    """Sums over the layers before each boundary, for one placement and micro-batch size; each of shape (L + 1,)."""
 
     forward_s: Floats
     half_s: Floats
-    """Forward of half the samples; of all of them where the replicas cannot share half a micro-batch."""
+    """Forward of half the samples; of all samples where the replicas cannot share half a micro-batch."""
     backward_s: Floats
     """Without recomputation, which adds `forward_s`."""
     tail_s: Floats
-    """Gradient all-reduce and optimizer step, but for the latency."""
+    """Gradient all-reduce and optimizer step, without the latency."""
     tail_latency_s: float
     tail_beyond_s: Floats | None
-    """What a stage [i, j) takes on top, shape (L + 1, L + 1); None where the all-reduce has no table."""
+    """Further tail of a stage [i, j), shape (L + 1, L + 1); None unless the all-reduce has a measured table."""
     plain: "Capacity"
     recomputing: "Capacity"
 
@@ -46,7 +46,7 @@ class Capacity:
     Parameters
     ----------
     depths
-        Gives the largest that fits, negative if none does, shape (L + 1, L + 1); called when first needed.
+        Returns the largest number that fits, negative if none does, shape (L + 1, L + 1); called when first needed.
     """
 
     def __init__(self, depths: Callable[[], Ints]) -> None:
@@ -55,20 +55,32 @@ class Capacity:
         self._starts: dict[int, Ints] = {}
 
     def starts(self, depth: int) -> Ints:
-        """The first start with which a stage fits, for every stop; the stop itself where there is none; int16."""
+        """For every stop, the first start with which a stage fits, the stop itself if there is none; int16."""
         if depth not in self._starts:
             self._most = self._depths() if self._most is None else self._most
             self._starts[depth] = np.count_nonzero(self._most < depth, axis=0).astype(np.int16)
         return self._starts[depth]
 
 
+def first_fit(start: Ints, plain_start: Ints, recomputing_start: Ints) -> tuple[Bools, Bools]:
+    """Which stages recompute, those that do not fit otherwise, and which fit at all.
+
+    Parameters
+    ----------
+    plain_start, recomputing_start
+        The first starts that fit without and with recomputation, see :meth:`Capacity.starts`.
+    """
+    recompute = start < plain_start
+    return recompute, ~recompute | (start >= recomputing_start)
+
+
 class StageTables:
-    """Tables of one problem, computed when they are first asked for.
+    """Tables of one problem, computed on first use.
 
     Parameters
     ----------
     costs
-        Of any share.
+        The cost model of any share.
     """
 
     def __init__(self, costs: CostModel) -> None:
@@ -80,7 +92,7 @@ class StageTables:
         self._capacities: dict[tuple[object, ...], Capacity] = {}
 
     def of(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
-        """The table of a placement in the cluster of a share."""
+        """The table of a placement in the part of the cluster that a share has."""
         key = (share, micro_batch, placement)
         if key not in self._tables:
             self._tables[key] = self._table(share, micro_batch, placement)
@@ -111,7 +123,7 @@ class StageTables:
         )
 
     def _tails(self, share: Share, micro_batch: int, placement: Placement) -> Floats:
-        """Of every stage, shape (L + 1, L + 1)."""
+        """All-reduce and optimizer step of every stage [i, j), shape (L + 1, L + 1)."""
         cost = self.costs.of(share).stages.stages(
             placement, micro_batch=micro_batch, recompute=False, start=self._start, stop=self._stop
         )
@@ -125,15 +137,10 @@ class StageTables:
         kind = stages.device_type(placement).name
         key = (kind, samples, placement.tensor_parallel, copies if job.zero1 else 1, recompute)
         if key not in self._capacities:
-            self._capacities[key] = Capacity(
-                partial(self._depths, share, micro_batch, placement, recompute=recompute)
-                if recompute in RECOMPUTE_MODES[job.recompute]
-                else self._nothing
-            )
+            allowed = recompute in RECOMPUTE_MODES[job.recompute]
+            depths = partial(self._depths, share, micro_batch, placement, recompute=recompute)
+            self._capacities[key] = Capacity(depths if allowed else lambda: self._table_of(np.array(-1)))
         return self._capacities[key]
-
-    def _nothing(self) -> Ints:
-        return self._table_of(np.full(len(self._start), -1))
 
     def _depths(self, share: Share, micro_batch: int, placement: Placement, *, recompute: bool) -> Ints:
         stages = self.costs.of(share).stages

@@ -43,9 +43,9 @@ from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import AUTOPIPE_H_LEAST_GAIN
 from stagecut.planner.network.arrangement import assemble
-from stagecut.planner.solvers.heuristic.balance import balanced
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
-from stagecut.planner.solvers.heuristic.sketches import Sketcher
+from stagecut.planner.solvers.heuristic.candidates import CandidateSearch
+from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.papers.autopipe_mapping.evaluation import Evaluator
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import (
     DeviceMapping,
@@ -141,7 +141,7 @@ class _MappingSearch:
 
     def _variants(self) -> Iterator[Variant]:
         """Those that might beat the best plan so far, the most promising first."""
-        sketcher = Sketcher(self._evaluator.tables)
+        sketcher = CandidateSearch(self._evaluator.tables)
         variants = [variant for variant in self._problem.variants if variant.schedule is Schedule.ONE_F_ONE_B]
         for variant in sorted(variants, key=sketcher.floor_s):
             if self._search.out_of_budget or sketcher.floor_s(variant) >= self._evaluator.best_s:
@@ -158,7 +158,7 @@ class _MappingSearch:
     def _balanced(self, variant: Variant, mapping: DeviceMapping) -> Iterator[Candidate]:
         """The mapping with balanced stages, if some fit in memory."""
         stages = self._stages(variant, mapping)
-        stops = balanced(stages)
+        stops = min_max_stops(stages)
         if stops is not None:
             yield from self._candidate(mapping, stages, stops)
 
@@ -172,12 +172,12 @@ class _MappingSearch:
         if tuple(stops.tolist()) != start.stops:
             yield from self._candidate(start.mapping, stages, stops)
 
-    def _stages(self, variant: Variant, mapping: DeviceMapping) -> SeatedStages:
-        return SeatedStages(self._evaluator.tables, variant, placed_stages(mapping))
+    def _stages(self, variant: Variant, mapping: DeviceMapping) -> SequenceCosts:
+        return SequenceCosts(self._evaluator.tables, variant, placed_stages(mapping))
 
-    def _candidate(self, mapping: DeviceMapping, stages: SeatedStages, stops: Ints) -> Iterator[Candidate]:
+    def _candidate(self, mapping: DeviceMapping, stages: SequenceCosts, stops: Ints) -> Iterator[Candidate]:
         variant = stages.variant
-        plan = assemble(self._evaluator.costs.of(variant.share), variant, stages.layout(stops))
+        plan = assemble(self._evaluator.costs.of(variant.share), variant, stages.arrangement(stops))
         self._search.count("mappings ranked")
         if plan is not None:
             rank_s = self._evaluator.rank_s(plan)

@@ -62,8 +62,8 @@ from stagecut.planner.core.share import Share
 from stagecut.planner.core.tolerances import EQUAL_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
+from stagecut.planner.solvers.heuristic.stage_tables import StageTables, first_fit
 from stagecut.planner.solvers.papers.class_orders import class_orders
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.refusals import require_schedules, require_single_devices
@@ -88,7 +88,7 @@ def solve(problem: Problem, search: Search) -> Result:
     for variant in variants:
         for partition in _partitions(search, tables, variant, known):
             seated = partition.worker.seated
-            plan = assemble(search.costs.of(variant.share), variant, seated.layout(partition.stops))
+            plan = assemble(search.costs.of(variant.share), variant, seated.arrangement(partition.stops))
             if plan is not None:
                 search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=partition.seconds))
         if search.out_of_budget:
@@ -106,7 +106,7 @@ class Worker:
     """
 
     def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[PlacedGroup]) -> None:
-        self.seated = SeatedStages(tables, variant, seats)
+        self.seated = SequenceCosts(tables, variant, seats)
         self._tables = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
         nothing = np.zeros((1, self.seated.num_layers + 1))
         self._received_s = np.vstack([nothing, self.seated.transfer_s, nothing])
@@ -127,15 +127,16 @@ class Worker:
             Minibatches that the stage holds.
         """
         table, forward_s, work_s = self._tables[stage], self.seated.forward_s[stage], self.seated.work_s[stage]
-        recompute = start < table.plain.starts(in_flight)[stop]
-        fits = (start < stop) & (~recompute | (start >= table.recomputing.starts(in_flight)[stop]))
+        recompute, fits = first_fit(
+            start, table.plain.starts(in_flight)[stop], table.recomputing.starts(in_flight)[stop]
+        )
         taken_s = (
             (work_s[stop] - work_s[start])
             + np.where(recompute, forward_s[stop] - forward_s[start], 0.0)
             + self._received_s[stage][start]
             + self._received_s[stage + 1][stop]
         )
-        return np.where(fits, taken_s, np.inf)
+        return np.where(fits & (start < stop), taken_s, np.inf)
 
     def slowest_s(self, stops: Ints, in_flight: Sequence[int]) -> float:
         """Seconds of the slowest stage of a cut, stops of shape (k,); infinite if a stage does not fit."""

@@ -41,8 +41,8 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup
-from stagecut.planner.solvers.heuristic.balance import balanced
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.papers.class_orders import class_orders
 from stagecut.planner.solvers.search.refusals import require_schedules
@@ -79,7 +79,7 @@ def solve(problem: Problem, search: Search) -> Result:
                 known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
             drafts = _drafts(search, tables, variant, known[variant.share])
             for draft in sorted(drafts, key=lambda draft: draft.seconds)[:NUM_SIMULATED]:
-                plan = assemble(search.costs.of(variant.share), variant, draft.seated.layout(draft.stops))
+                plan = assemble(search.costs.of(variant.share), variant, draft.seated.arrangement(draft.stops))
                 if plan is not None:
                     search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))
     return search.result(NAME, proves=False)
@@ -116,7 +116,7 @@ Grouping = tuple[DeviceGroup, ...]
 class Draft:
     """Layers on device groups, with the estimated time."""
 
-    seated: SeatedStages
+    seated: SequenceCosts
     stops: Ints
     """Shape (S,)."""
     seconds: float
@@ -138,7 +138,7 @@ def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
                     yield grouping
 
 
-def estimated_s(seated: SeatedStages, stops: Ints) -> float:
+def estimated_s(seated: SequenceCosts, stops: Ints) -> float:
     """Metis's estimate of the iteration time of a cut, stops of shape (S,)."""
     costs = seated.costs(stops[None])
     work_s = costs.forward_s + costs.backward_s
@@ -217,8 +217,8 @@ def _first_fitting(
 
     def draft(degrees: Sequence[int]) -> Draft | None:
         seats = [group.placed(degree) for group, degree in zip(grouping, degrees, strict=True)]
-        seated = SeatedStages(tables, variant, seats)
-        stops = balanced(seated)
+        seated = SequenceCosts(tables, variant, seats)
+        stops = min_max_stops(seated)
         search.count("partitions balanced")
         return None if stops is None else Draft(seated=seated, stops=stops, seconds=estimated_s(seated, stops))
 

@@ -1,7 +1,7 @@
-"""Every plan of the search space, simulated: the oracle for the other solvers.
+"""Simulate every plan of the search space: the oracle for the other solvers.
 
-The enumeration follows the words of docs/search_space.md, share by share, host by host and device by
-device, and shares nothing with the host states and networks that the exact solvers search.
+The enumeration is a deliberate second statement of the search space: it follows the words of docs/search_space.md,
+share by share, host by host and device by device, and shares no code with the networks of the exact solvers.
 """
 
 import itertools
@@ -26,12 +26,12 @@ MAX_LAYOUTS = 200_000
 BATCH = 512
 """Plans simulated in one call."""
 
-Seats = tuple[PlacedGroup, ...]
-"""Of every device group of a pipeline, in order."""
+Groups = tuple[PlacedGroup, ...]
+"""The device groups of a pipeline, in order."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """The fastest plan, which is proven optimal by there being no other.
+    """The fastest plan, proven optimal by trying all others.
 
     Raises
     ------
@@ -49,13 +49,16 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 def all_plans(problem: Problem, costs: CostModel | None = None) -> Iterator[Plan]:
-    """Every plan of the search space that fits in memory, up to the names of equal hosts and devices."""
+    """Every plan of the search space that fits in memory, up to renaming equal hosts and devices."""
     costs = costs or CostModel(problem)
-    for variant, seats in _seatings(costs):
-        put_together = _interleaved if variant.schedule is Schedule.INTERLEAVED else _apart
-        for cuts in itertools.combinations(range(1, problem.model.num_layers), len(seats) * variant.chunks - 1):
+    for variant, groups in _placements(costs):
+        share_costs = costs.of(variant.share)
+        for cuts in itertools.combinations(range(1, problem.model.num_layers), len(groups) * variant.chunks - 1):
             stops = (*cuts, problem.model.num_layers)
-            plan = put_together(costs.of(variant.share), variant, seats, stops)
+            if variant.schedule is Schedule.INTERLEAVED:
+                plan = _interleaved(share_costs, variant, groups, stops)
+            else:
+                plan = assemble(share_costs, variant, arrange(groups, stops))
             if plan is not None:
                 yield plan
 
@@ -67,60 +70,51 @@ def _refuse_if_large(problem: Problem, costs: CostModel) -> None:
             f"solver 'brute-force': the model has {num_layers} layers, more than {MAX_LAYERS}; use 'milp'"
         )
     count = 0
-    for variant, seats in _seatings(costs):
-        count += math.comb(num_layers - 1, len(seats) * variant.chunks - 1)
+    for variant, groups in _placements(costs):
+        count += math.comb(num_layers - 1, len(groups) * variant.chunks - 1)
         if count > MAX_LAYOUTS:
             raise UnsupportedError(f"solver 'brute-force': more than {MAX_LAYOUTS} plans to simulate; use 'milp'")
 
 
-def _apart(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
-    """A plan whose stages have devices of their own; None if it does not fit."""
-    return assemble(costs, variant, arrange(seats, stops))
-
-
-def _interleaved(costs: CostModel, variant: Variant, seats: Seats, stops: Sequence[int]) -> Plan | None:
-    """A plan whose stages take turns on the device groups; None if it does not fit."""
-    names = name_devices(costs.cluster, seats)
+def _interleaved(costs: CostModel, variant: Variant, groups: Groups, stops: Sequence[int]) -> Plan | None:
+    """The plan whose stages take turns on the device groups; None if it does not fit."""
+    names = name_devices(costs.cluster, groups)
     assert names is not None
     modes = RECOMPUTE_MODES[costs.problem.job.recompute]
 
     def plan(recompute: Sequence[bool]) -> Plan:
-        groups = itertools.cycle(zip(seats, names, recompute, strict=True))
-        intervals = itertools.pairwise((0, *stops))
-        return plan_of(
-            costs,
-            variant,
-            [
-                NamedStage(start=start, stop=stop, placement=seat.placement, devices=devices, recompute=again)
-                for (start, stop), (seat, devices, again) in zip(intervals, groups, strict=False)
-            ],
-        )
+        turns = itertools.cycle(zip(groups, names, recompute, strict=True))
+        cuts = [
+            NamedStage(start=start, stop=stop, placement=group.placement, devices=devices, recompute=again)
+            for (start, stop), (group, devices, again) in zip(itertools.pairwise((0, *stops)), turns, strict=False)
+        ]
+        return plan_of(costs, variant, cuts)
 
     def fits(candidate: Plan) -> list[bool]:
         numbers = costs.plan(candidate)
-        return [bool(fit) for fit in (numbers.memory_bytes <= numbers.limit_bytes)[: len(seats)]]
+        return [bool(fit) for fit in (numbers.memory_bytes <= numbers.limit_bytes)[: len(groups)]]
 
-    preferred = plan([modes[0]] * len(seats))
+    preferred = plan([modes[0]] * len(groups))
     last = preferred if all(fits(preferred)) else plan([modes[0] if fit else modes[-1] for fit in fits(preferred)])
     return last if all(fits(last)) else None
 
 
-def _seatings(costs: CostModel) -> Iterator[tuple[Variant, Seats]]:
-    """Every variant with every way to give devices to the pipeline's device groups."""
+def _placements(costs: CostModel) -> Iterator[tuple[Variant, Groups]]:
+    """Every variant with every sequence of device groups for its pipeline."""
     for variant in costs.problem.variants:
         walk = _Walk(problem=costs.problem, cluster=costs.of(variant.share).cluster, micro_batch=variant.micro_batch)
         if variant.schedule is not Schedule.INTERLEAVED:
             unopened = tuple(server.count for server in walk.cluster.servers)
-            yield from ((variant, seats) for seats in walk.extensions((), unopened, None))
+            yield from ((variant, groups) for groups in walk.extensions((), unopened, None))
             continue
-        for seats in walk.uniform(costs.problem.model.num_layers // variant.chunks):
-            if variant.num_microbatches % len(seats) == 0:
-                yield variant, seats
+        for groups in walk.uniform(costs.problem.model.num_layers // variant.chunks):
+            if variant.num_microbatches % len(groups) == 0:
+                yield variant, groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenHost:
-    """A single host on which the last stage sits."""
+    """The single host of the last stage."""
 
     server_class: int
     island: int
@@ -132,15 +126,15 @@ class _OpenHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Walk:
-    """All ways to seat the device groups of one pipeline one after another, first layer first."""
+    """All ways to place the device groups of one pipeline one after another, first layer first."""
 
     problem: Problem
     cluster: Cluster
-    """What the pipeline has."""
+    """The share of the pipeline."""
     micro_batch: int
 
-    def uniform(self, most: int) -> Iterator[Seats]:
-        """Up to so many equal device groups, on hosts of one class filled one after the other."""
+    def uniform(self, most: int) -> Iterator[Groups]:
+        """1 to `most` equal device groups, on hosts of one class filled one after the other."""
         for placement, per_host, room in self._equal_groups():
             for num_groups in range(1, min(most, room) + 1):
                 yield tuple(
@@ -148,43 +142,43 @@ class _Walk:
                 )
 
     def _equal_groups(self) -> Iterator[tuple[Placement, int, int]]:
-        """Every device group, with how many of its kind a host and the whole class have room for."""
+        """Every device group, with the number of such groups that fit on a host and in the whole class."""
         for index, server in enumerate(self.cluster.servers):
-            for island, group in enumerate(server.islands):
-                for replicas, degree in self._splits(range(1, group.count + 1)):
-                    per_host = group.count // (replicas * degree)
+            for island, devices in enumerate(server.islands):
+                for replicas, degree in self._splits(range(1, devices.count + 1)):
+                    per_host = devices.count // (replicas * degree)
                     placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
                     yield placement, per_host, per_host * server.count
             for whole in self._whole_hosts(index, server.count):
                 yield whole, 1, server.count // whole.num_hosts
 
-    def extensions(self, seats: Seats, unopened: tuple[int, ...], host: _OpenHost | None) -> Iterator[Seats]:
-        """The seats, and every way to go on from them; `unopened` hosts are left of each class."""
-        if seats:
-            yield seats
-        if len(seats) == self.problem.model.num_layers:
+    def extensions(self, groups: Groups, unopened: tuple[int, ...], host: _OpenHost | None) -> Iterator[Groups]:
+        """The groups, and every way to continue them; `unopened` hosts are left of each class."""
+        if groups:
+            yield groups
+        if len(groups) == self.problem.model.num_layers:
             return
         if host is not None:
-            for seat, inside in self._in_host(host):
-                yield from self.extensions((*seats, seat), unopened, inside)
+            for group, inside in self._in_host(host):
+                yield from self.extensions((*groups, group), unopened, inside)
         for index, left in enumerate(unopened):
-            for seat, after in self._in_new_hosts(index, left):
-                remaining = (*unopened[:index], left - seat.placement.num_hosts, *unopened[index + 1 :])
-                yield from self.extensions((*seats, seat), remaining, after)
+            for group, after in self._in_new_hosts(index, left):
+                remaining = (*unopened[:index], left - group.placement.num_hosts, *unopened[index + 1 :])
+                yield from self.extensions((*groups, group), remaining, after)
 
     def _in_host(self, host: _OpenHost) -> Iterator[tuple[PlacedGroup, _OpenHost]]:
-        for island, group in enumerate(self.cluster.servers[host.server_class].islands):
+        for island, devices in enumerate(self.cluster.servers[host.server_class].islands):
             if island == host.island:
                 yield from self._in_island(host, island, host.free, opens=False)
             elif island not in host.entered:
-                yield from self._in_island(host, island, group.count, opens=False)
+                yield from self._in_island(host, island, devices.count, opens=False)
 
     def _in_new_hosts(self, server_class: int, left: int) -> Iterator[tuple[PlacedGroup, _OpenHost | None]]:
         if left == 0:
             return
-        for island, group in enumerate(self.cluster.servers[server_class].islands):
-            fresh = _OpenHost(server_class=server_class, island=island, entered=frozenset(), free=group.count)
-            yield from self._in_island(fresh, island, group.count, opens=True)
+        for island, devices in enumerate(self.cluster.servers[server_class].islands):
+            fresh = _OpenHost(server_class=server_class, island=island, entered=frozenset(), free=devices.count)
+            yield from self._in_island(fresh, island, devices.count, opens=True)
         for whole in self._whole_hosts(server_class, left):
             yield PlacedGroup(placement=whole, opens=True), None
 
@@ -204,7 +198,7 @@ class _Walk:
             yield PlacedGroup(placement=placement, opens=opens), after
 
     def _whole_hosts(self, server_class: int, most: int) -> Iterator[Placement]:
-        """All devices of two hosts or more, up to so many; a replica stays on one host."""
+        """All devices of 2 to `most` hosts; a replica stays on one host."""
         islands = self.cluster.servers[server_class].islands
         if len(islands) > 1:
             return
@@ -220,7 +214,7 @@ class _Walk:
                     )
 
     def _splits(self, device_counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Replicas and degree of tensor parallelism that use up one of these numbers of devices."""
+        """Replicas and degrees of tensor parallelism that use exactly one of these numbers of devices."""
         for count, degree in itertools.product(device_counts, self.problem.tensor_parallel_degrees):
             if count % degree == 0 and self.problem.job.allows_replicas(count // degree, self.micro_batch):
                 yield count // degree, degree

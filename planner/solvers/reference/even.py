@@ -1,13 +1,13 @@
 """Equal layer counts on one device group after another: what people do by hand.
 
-For every variant: all stages take the fewest replicas (one, as a rule) and the smallest degree of
-tensor parallelism with which everything fits in memory; the device groups are used in the cluster's
-order, and the layers are split into as many equal runs as there are groups, the remainder spread
-over the pipeline. Where nothing fits, half as many groups are tried, down to a single one. Under
-`interleaved` the same goes for groups that are alike, those of the first island of the cluster. The
-best variant by simulation is returned.
+For every variant, all stages take the fewest replicas (usually one) and the smallest degree of tensor
+parallelism with which everything fits in memory. Device groups are used in the cluster's order, and the
+layers are split evenly over them. If nothing fits, half as many groups are tried, down to a single one.
+Under `interleaved` the groups must be alike, and those of the first islands are preferred. The best
+variant by simulation is returned.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule, warmup_depths
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.arrangement import Arrangement, arrange, assemble
+from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.network.fitted_stages import fit_stages
 from stagecut.planner.solvers.interleaved.shapes import Shape, interleaved_plan, shapes_of
@@ -33,15 +33,15 @@ class _Split:
     """The even split of one variant that fits in memory."""
 
     floor_s: float
-    """No plan with these stages is faster."""
+    """A lower bound on the time of the plan."""
     plan: Callable[[], Plan | None]
-    """Puts it together, which takes its time where there are thousands of pipelines."""
+    """Builds the plan, which is slow for thousands of pipelines."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
     """The best even split over the variants; proves nothing.
 
-    Plans are put together in the order of a floor, and simulated where their lower bounds are below the best time.
+    Plans are built in the order of their floors, and simulated if their lower bounds are below the best time.
     """
     splits = list[_Split]()
     for variant in problem.variants:
@@ -60,9 +60,9 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 def offer_first(search: Search) -> None:
-    """Simulate an even split that is soon found and played: as many pipelines as fit, each with few micro-batches.
+    """Simulate an even split that is quick to find and to simulate: many pipelines, each with few micro-batches.
 
-    Not of interleaved plans: their first sketches are as soon found.
+    Interleaved plans are left out, since their first candidates are found as quickly.
     """
     for variant in _easiest(search.problem.variants):
         split = _even_split(search, variant)
@@ -74,17 +74,12 @@ def offer_first(search: Search) -> None:
 
 
 def _easiest(variants: Sequence[Variant]) -> list[Variant]:
-    """Of every share the variant that keeps least in memory, the share of most pipelines first."""
+    """For every share, the variant that needs least memory; the share with most pipelines comes first."""
     of_share: dict[Share, Variant] = {}
     own = [variant for variant in variants if variant.schedule is not Schedule.INTERLEAVED]
     for variant in sorted(own, key=lambda variant: (EASIEST_FIRST.index(variant.schedule), variant.micro_batch)):
         of_share.setdefault(variant.share, variant)
     return sorted(of_share.values(), key=lambda variant: -variant.share.num_pipelines)
-
-
-def even_layout(num_layers: int, seats: tuple[PlacedGroup, ...]) -> Arrangement:
-    """One stage per seat, layer counts equal up to one."""
-    return arrange(seats, _even_stops(num_layers, len(seats)))
 
 
 def _even_stops(num_layers: int, num_stages: int) -> list[int]:
@@ -95,35 +90,35 @@ def _even_split(search: Search, variant: Variant) -> _Split | None:
     problem, costs = search.problem, search.costs.of(variant.share)
     num_layers, classes = problem.model.num_layers, range(len(costs.cluster.servers))
     choices = [
-        seats
+        groups
         for replicas in range(1, variant.micro_batch + 1)
         for degree in sorted(problem.tensor_parallel_degrees)
         if problem.job.allows_replicas(replicas, variant.micro_batch)
-        and (seats := groups_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
+        and (groups := groups_host_by_host(costs.cluster, classes, replicas=replicas, tensor_parallel=degree))
     ]
     most = num_layers
     while most > 0 and not search.out_of_budget:
-        for seats in choices:
-            floor_s = _floor_s(costs, variant, seats[:most])
+        for groups in choices:
+            floor_s = _floor_s(costs, variant, groups[:most])
             if floor_s is not None:
-                layout = even_layout(num_layers, seats[:most])
-                return _Split(floor_s=floor_s, plan=partial(assemble, costs, variant, layout))
+                arrangement = arrange(groups[:most], _even_stops(num_layers, len(groups[:most])))
+                return _Split(floor_s=floor_s, plan=partial(assemble, costs, variant, arrangement))
         most = min(most, max(map(len, choices), default=0)) // 2
     return None
 
 
-def _floor_s(costs: CostModel, variant: Variant, seats: tuple[PlacedGroup, ...]) -> float | None:
-    """The largest busy row of the even split on these seats, transfers aside; None if a stage does not fit.
+def _floor_s(costs: CostModel, variant: Variant, groups: tuple[PlacedGroup, ...]) -> float | None:
+    """The largest busy row of the even split on these groups, without transfers; None if a stage does not fit.
 
-    Before its first micro-batch and after its last one, a stage waits for those before it: sum of their F and B.
+    Besides its own M micro-batches, a stage waits for the F and B of the stages before it.
     """
-    num_stages = len(seats)
+    num_stages = len(groups)
     stop = np.array(_even_stops(costs.problem.model.num_layers, num_stages))
     start = np.append(0, stop[:-1])
     depth = np.array(warmup_depths(variant.schedule, num_stages, variant.num_microbatches))
     on: dict[Placement, list[int]] = {}
-    for stage, seat in enumerate(seats):
-        on.setdefault(seat.placement, []).append(stage)
+    for stage, group in enumerate(groups):
+        on.setdefault(group.placement, []).append(stage)
     work_s = np.zeros(num_stages)
     for placement, stages in on.items():
         fitting = fit_stages(costs, variant, placement, start[stages], stop[stages], depth[stages])
@@ -139,7 +134,8 @@ def _even_chunks(search: Search, variant: Variant) -> _Split | None:
     most = num_layers
     while most > 0 and not search.out_of_budget:
         fewer = [shape for shape in shapes if shape.num_groups <= most]
-        for shape in _largest_of_each(fewer):
+        for _, alike in itertools.groupby(fewer, key=lambda shape: shape.placement):
+            shape = next(alike)
             plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
             if plan is not None:
                 return _known(plan)
@@ -152,15 +148,7 @@ def _known(plan: Plan) -> _Split:
 
 
 def _plainest_first(shape: Shape) -> tuple[int, ...]:
-    """Few replicas, a small degree of tensor parallelism, islands in the cluster's order, many groups."""
+    """Sort key: few replicas, a small degree of tensor parallelism, islands in the cluster's order, many groups."""
     placement = shape.placement
     island = (placement.server_class, placement.island, placement.num_hosts)
     return (placement.replicas, placement.tensor_parallel, *island, -shape.num_groups)
-
-
-def _largest_of_each(shapes: list[Shape]) -> list[Shape]:
-    """Of every placement the shape that comes first."""
-    first: dict[Placement, Shape] = {}
-    for shape in shapes:
-        first.setdefault(shape.placement, shape)
-    return list(first.values())

@@ -1,8 +1,8 @@
 """The textbook assignment formulation, solved by HiGHS or CBC through PuLP.
 
-An independent formulation to check the others against, and the baseline for speed. It minimises
-the rows busy, fill and sync only, one program per variant; sets, variables and constraints are
-stated in :mod:`planner.solvers.reference.textbook_model`. The best plan of each variant is simulated.
+A deliberately independent formulation to check the others against, and the baseline for speed. It minimises
+only the rows busy, fill and sync, with one program per variant; sets, variables and constraints are in
+:mod:`planner.solvers.reference.textbook_model`. The best plan of each variant is simulated.
 """
 
 import math
@@ -37,18 +37,18 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one solve of one program gave."""
+    """The outcome of solving the program of one variant."""
 
     outcome: Outcome
     plan: Plan | None
     value_s: float
-    """Rows of the plan; infinite without one."""
+    """Largest row of the plan; infinite without one."""
     bound_s: float
-    """No plan of the variant has smaller rows; 0 where the solver proved nothing, infinite where there is no plan."""
+    """Lower bound on the rows of all plans of the variant: 0 if nothing is proven, infinite if there is no plan."""
 
 
 Engine = Callable[[TextbookModel, Search, float], tuple[Outcome, float]]
-"""Solves a program within so many seconds; returns how that ended, and the dual bound in the program's unit."""
+"""Solves a program within that many seconds; returns the outcome and the dual bound in the program's unit."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -63,12 +63,12 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 def solve_with_cbc(problem: Problem, search: Search) -> Result:
-    """Least shared rows over all plans, by CBC, which can be stopped by the time limit only.
+    """Least shared rows over all plans, by CBC, which only the time limit can stop.
 
     Raises
     ------
     UnsupportedError
-        If the job allows interleaved plans or slicing, the cluster has measured tables, or there is no CBC here.
+        If the job allows interleaved plans or slicing, the cluster has measured tables, or CBC is not available.
     """
     return _solve_variants(problem, search, name="textbook-milp-cbc", engine=_run_cbc)
 
@@ -76,16 +76,16 @@ def solve_with_cbc(problem: Problem, search: Search) -> Result:
 def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engine) -> Result:
     if Schedule.INTERLEAVED in problem.job.schedules:
         raise UnsupportedError(
-            f"solver {name!r}: its program gives every stage devices of its own, and knows no schedule "
-            f"{Schedule.INTERLEAVED}; leave that schedule out"
+            f"solver {name!r}: does not support schedule {Schedule.INTERLEAVED}, since its program gives every stage "
+            f"devices of its own; leave that schedule out"
         )
     if problem.job.slice != 0:
         raise UnsupportedError(
-            f"solver {name!r}: its program knows no halved micro-batches; leave slicing out, or use 'milp'"
+            f"solver {name!r}: does not support halved micro-batches; leave slicing out, or use 'milp'"
         )
     if problem.cluster.has_tables:
         raise UnsupportedError(
-            f"solver {name!r}: its program knows links of one latency and one bandwidth, and cluster "
+            f"solver {name!r}: supports only links with one latency and one bandwidth, but cluster "
             f"{problem.cluster.name!r} has measured tables; leave these out, or use 'milp'"
         )
     best_s, bound_s, proven = math.inf, math.inf, True
@@ -122,11 +122,11 @@ def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds:
 
 
 def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
-    """HiGHS 1.11 to 1.15 fail in one of some 1,000 small programs.
+    """Solve by HiGHS, whose versions 1.11 to 1.15 fail on about one in 1,000 small programs.
 
-    With presolve they call a worse plan optimal; so there is none. They call some infeasible
-    programs optimal, with an infinite bound and a fractional solution. And they end with an error
-    where the solution violates a row by more than their own tolerance; only then presolve is tried.
+    With presolve they call a worse plan optimal, so it is off. They call some infeasible programs
+    optimal, with an infinite bound and a fractional solution. And they end with an error if their
+    solution violates a row by more than their own tolerance; only then presolve is tried.
     """
     until = search.seconds + seconds
     outcome, bound = Outcome.STOPPED, 0.0
@@ -141,7 +141,7 @@ def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Ou
 
 
 def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
-    """CBC tells no dual bound through PuLP: what it has not finished proves nothing."""
+    """Solve by CBC, which reports no dual bound through PuLP: unless it finishes, it proves nothing."""
     solver = pulp.COIN_CMD(
         path=pulp.PULP_CBC_CMD.pulp_cbc_path,
         msg=False,
@@ -165,7 +165,7 @@ def _outcome(model: TextbookModel) -> Outcome:
 
 
 def _decode(model: TextbookModel) -> Plan | None:
-    """The plan of the solution; None if the solver left none, or one that fits only within its tolerance."""
+    """The plan of the solution; None if the solver left none, or one that only fits within its tolerance."""
     stop_of: dict[int, int] = {}
     for (layer, position), choice in model.layer_at.items():
         if _is_one(choice):
@@ -176,7 +176,7 @@ def _decode(model: TextbookModel) -> Plan | None:
     if not stop_of or sorted(stop_of) != sorted(option_of):
         return None
     positions = sorted(stop_of, reverse=True)
-    layout = tuple(
+    arrangement = tuple(
         PlacedStage(
             stop=stop_of[position],
             placement=option_of[position].placement,
@@ -184,7 +184,7 @@ def _decode(model: TextbookModel) -> Plan | None:
         )
         for before, position in zip([None, *positions], positions, strict=False)
     )
-    return assemble(model.costs, model.variant, layout) if layout[-1].stop == model.num_layers else None
+    return assemble(model.costs, model.variant, arrangement) if arrangement[-1].stop == model.num_layers else None
 
 
 def _is_one(choice: pulp.LpVariable) -> bool:

@@ -1,6 +1,7 @@
 """The assignment formulation that people usually write, for one variant, in PuLP.
 
-The cluster is the share of one pipeline; all pipelines are alike.
+The cluster is the share of one pipeline; all pipelines are alike. This is a deliberate second statement of
+the problem: apart from the costs of stages and links, it shares nothing with the network of the other programs.
 
 Sets
     l in 0 .. L-1           layers
@@ -46,14 +47,12 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import warmup_depth
+from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.cost.collectives import ring_all_reduce_s, ring_link
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.links import link_between_hosts, link_within_host
 from stagecut.planner.cost.stage_costs import StageCosts
-
-MEMORY_SLACK = 1e-9
-"""Relative; so that rounding never cuts off a stage that just fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +75,6 @@ class Option:
 
     group: Group
     placement: Placement
-
-    @property
-    def devices_per_host(self) -> int:
-        """Devices taken on each host of the group."""
-        return self.placement.devices_per_host
 
     def shares_host(self, other: "Option") -> bool:
         """Whether both take devices of the same single host."""
@@ -157,7 +151,7 @@ class TextbookModel:
         return warmup_depth(self.variant.schedule, position, self.variant.num_microbatches)
 
     def _typical_s(self) -> float:
-        """About one iteration time: the whole model on its fastest placement, shared by all devices."""
+        """Roughly an iteration time: the whole model on its fastest placement, divided by the number of devices."""
         alone = [self.per_layer(placement, recompute=False) for placement in self.placements]
         times_s = [self.variant.num_microbatches * float(np.sum(cost.forward_s + cost.backward_s)) for cost in alone]
         positive = [time_s for time_s in times_s if time_s > 0]
@@ -194,7 +188,7 @@ def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[O
 
 
 def _splits(problem: Problem, micro_batch: int, most: int) -> Iterator[tuple[int, int]]:
-    """Allowed replicas and degrees on at most so many devices."""
+    """Allowed replicas and degrees on at most that many devices."""
     for degree in problem.tensor_parallel_degrees:
         for replicas in range(1, most // degree + 1):
             if problem.job.allows_replicas(replicas, micro_batch):
@@ -244,7 +238,7 @@ def device_counts(model: TextbookModel) -> None:
         for host in range(server.count):
             for island, devices in enumerate(server.islands):
                 taken = [
-                    option.devices_per_host * model.option_at[q, o]
+                    option.placement.devices_per_host * model.option_at[q, o]
                     for o, option in enumerate(model.options)
                     if _touches(option.group, index, host) and option.group.island == island
                     for q in model.positions
@@ -312,7 +306,8 @@ def tails(model: TextbookModel) -> None:
 
 def crossing_bytes(model: TextbookModel) -> None:
     """E[q] = sum over j of e[j] cut[j,q], as a share of max e;  cut[j,q] >= x[j-1,q+1] + x[j,q] - 1."""
-    shares = _crossing_shares(model)
+    crossing = model.costs.problem.model.boundary_bytes()
+    shares = crossing / max(float(crossing.max()), ALMOST_ZERO)
     for q in model.positions[:-1]:
         cuts = []
         for j in range(1, model.num_layers):
@@ -354,8 +349,8 @@ def memory(model: TextbookModel) -> None:
     """
     for q in model.positions:
         for degree in model.working:
-            _peak(model, model.working[degree][q], q, _working_bytes(model, degree))
-            _peak(model, model.largest_saved[degree][q], q, _saved_bytes(model, degree))
+            _peak(model, model.working[degree][q], q, _per_sample(model, "working_bytes", degree))
+            _peak(model, model.largest_saved[degree][q], q, _per_sample(model, "saved_bytes", degree))
         for placement in model.placements:
             on = model.on_placement(q, placement)
             _fits(model, q, placement, recompute=False, off=1 - on + model.recompute[q])
@@ -439,12 +434,12 @@ def _at_least(
 def _fits(
     model: TextbookModel, position: int, placement: Placement, *, recompute: bool, off: pulp.LpAffineExpression
 ) -> None:
-    limit_bytes = model.costs.stages.device_type(placement).memory_bytes * (1 + MEMORY_SLACK)
+    limit_bytes = model.costs.stages.device_type(placement).memory_bytes * (1 + MEMORY_ROUNDING)
     degree, samples = placement.tensor_parallel, model.variant.micro_batch / placement.replicas
     stage = model.per_layer(placement, recompute=recompute)
     kept = stage.static_bytes + model.depth(position) * stage.saved_bytes
-    working_bytes = samples * float(_working_bytes(model, degree).max())
-    again_bytes = samples * float(_saved_bytes(model, degree).max()) if recompute else 0.0
+    working_bytes = samples * float(_per_sample(model, "working_bytes", degree).max())
+    again_bytes = samples * float(_per_sample(model, "saved_bytes", degree).max()) if recompute else 0.0
     largest_bytes = float(kept.sum()) + working_bytes + again_bytes
     if largest_bytes <= limit_bytes:
         return
@@ -454,14 +449,10 @@ def _fits(
     model.program += needed <= 1 + (largest_bytes / limit_bytes - 1) * off
 
 
-def _working_bytes(model: TextbookModel, degree: int) -> Floats:
+def _per_sample(model: TextbookModel, field: str, degree: int) -> Floats:
+    """Bytes of every layer on one of `degree` devices, shape (L,)."""
     profile = model.costs.problem.model
-    return np.array([layer.working_bytes for layer in profile.layers]) / parts(profile, degree)
-
-
-def _saved_bytes(model: TextbookModel, degree: int) -> Floats:
-    profile = model.costs.problem.model
-    return np.array([layer.saved_bytes for layer in profile.layers]) / parts(profile, degree)
+    return np.array([getattr(layer, field) for layer in profile.layers]) / parts(profile, degree)
 
 
 def _peak(model: TextbookModel, peak: pulp.LpVariable, position: int, values: Floats) -> None:
@@ -473,14 +464,9 @@ def _peak(model: TextbookModel, peak: pulp.LpVariable, position: int, values: Fl
 
 
 def _all_reduce_latency_s(costs: CostModel, placement: Placement) -> float:
-    """Of the replicas in all pipelines."""
+    """Latency of the all-reduce over the replicas of all pipelines."""
     ranks = placement.replicas * costs.share.num_pipelines
     return float(ring_all_reduce_s(np.zeros(1), ranks, ring_link(costs.cluster, placement, costs.share))[0])
-
-
-def _crossing_shares(model: TextbookModel) -> Floats:
-    crossing = model.costs.problem.model.boundary_bytes()
-    return crossing / max(float(crossing.max()), np.finfo(float).tiny)
 
 
 def _link(cluster: Cluster, sender: Group, receiver: Group) -> Link | None:

@@ -9,6 +9,7 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
+from stagecut.planner.solvers.heuristic.moves import groups_of
 from stagecut.planner.solvers.papers.class_orders import MOST_ORDERS
 
 
@@ -56,11 +57,7 @@ DeviceMapping = tuple[HostRun, ...]
 
 def placed_stages(mapping: DeviceMapping) -> tuple[PlacedGroup, ...]:
     """The placement of every stage of a mapping."""
-    return tuple(
-        PlacedGroup(placement=placement, opens=index == 0)
-        for run in mapping
-        for index, placement in enumerate(run.placements)
-    )
+    return groups_of(run.placements for run in mapping)
 
 
 def num_stages(mapping: DeviceMapping) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.solvers.heuristic.interleaved_greedy import balanced_stops, offer_interleaved
+from stagecut.planner.solvers.heuristic.interleaved_greedy import equal_share_stops, offer_interleaved
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -38,14 +38,14 @@ def test_same_problem_gives_the_same_plan():
 
 def test_boundaries_are_those_nearest_to_equal_work():
     """Work 1, 1, 1, 1, 4 in two stages: half of it is before the last layer."""
-    assert balanced_stops(np.array([0.0, 1, 2, 3, 4, 8]), 2).tolist() == [4, 5]
+    assert equal_share_stops(np.array([0.0, 1, 2, 3, 4, 8]), 2).tolist() == [4, 5]
 
 
 @given(st.data())
 def test_every_stage_has_a_layer_and_the_last_one_ends_the_model(data):
     layers = data.draw(st.lists(st.sampled_from((0.0, 1.0, 7.0)), min_size=1, max_size=9))
     num_stages = data.draw(st.integers(1, len(layers)))
-    stops = balanced_stops(np.cumsum([0.0, *layers]), num_stages)
+    stops = equal_share_stops(np.cumsum([0.0, *layers]), num_stages)
     assert (np.diff(stops, prepend=0) > 0).all()
     assert (len(stops), stops[-1]) == (num_stages, len(layers))
 

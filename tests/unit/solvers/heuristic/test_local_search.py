@@ -7,9 +7,14 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.arrangement import PlacedStage
 from stagecut.planner.network.device_groups import PlacedGroup
-from stagecut.planner.solvers.heuristic.local_search import descend, improve, seated_layout, simulated
-from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts, neighbouring_runs, runs_of, seats_of
-from stagecut.planner.solvers.heuristic.regroup import regroup
+from stagecut.planner.solvers.heuristic.local_search import (
+    change_groups,
+    descend,
+    improve,
+    sequence_of,
+    simulated_times,
+)
+from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -33,9 +38,9 @@ def _chain_of_two(num_layers=12):
     )
 
 
-def _seated(problem, *stops_and_placements):
+def _placed(problem, *stops_and_placements):
     tables = StageTables(_search(problem).costs)
-    return seated_layout(tables, problem.variants[0], _layout(*stops_and_placements))
+    return sequence_of(tables, problem.variants[0], _layout(*stops_and_placements))
 
 
 def test_one_boundary_is_shifted_as_far_as_each_stage_keeps_a_layer():
@@ -61,13 +66,12 @@ def test_descent_by_estimates_and_by_simulation_end_at_the_balanced_cut():
     the first stage of 10 s (k = 2) says 16 + 7 x 10 - 5 = 81.
     """
     problem = _chain_of_two()
-    stops, seconds = descend(*_seated(problem, (1, FIRST), (12, SECOND)))
+    stops, seconds = descend(*_placed(problem, (1, FIRST), (12, SECOND)))
     assert (stops.tolist(), seconds) == ([9, 12], 81.0)
     search = _search(problem)
     start = _layout((1, FIRST), (12, SECOND))
-    layout, seconds = improve(search, problem.variants[0], start, float("inf"))
-    assert [block.stop for block in layout] == [9, 12]
-    assert seconds == search.best_s == 81.0
+    assert improve(search, problem.variants[0], start, float("inf")) == search.best_s == 81.0
+    assert [stage.stop for stage in search.best_plan.stages] == [9, 12]
 
 
 def test_cuts_that_are_no_plans_take_forever():
@@ -77,26 +81,26 @@ def test_cuts_that_are_no_plans_take_forever():
         cluster=one_device_per_server("gpu", "gpu", memory_bytes=1.0),
         job=job(1),
     )
-    seated, stops = _seated(problem, (1, FIRST), (2, SECOND))
-    assert simulated(_search(problem), seated, stops[None]).tolist() == [np.inf]
+    sequence, stops = _placed(problem, (1, FIRST), (2, SECOND))
+    assert simulated_times(_search(problem), sequence, stops[None]).tolist() == [np.inf]
 
 
 def test_groups_are_added_where_they_help():
     """From the slow device alone to both: 9 + 3 layers as above."""
     problem = _chain_of_two()
     search = _search(problem)
-    assert regroup(search, StageTables(search.costs), *_seated(problem, (12, SECOND)), 8 * 36.0) == 81.0
+    assert change_groups(search, StageTables(search.costs), *_placed(problem, (12, SECOND)), 8 * 36.0) == 81.0
     assert len(search.best_plan.stages) == 2
 
 
-def test_runs_and_seats_are_inverse():
-    seats = (
+def test_runs_and_groups_are_inverse():
+    groups = (
         PlacedGroup(placement=FIRST, opens=True),
         PlacedGroup(placement=FIRST, opens=False),
         PlacedGroup(placement=SECOND, opens=True),
     )
-    assert runs_of(seats) == ((FIRST, FIRST), (SECOND,))
-    assert seats_of(runs_of(seats)) == seats
+    assert runs_of(groups) == ((FIRST, FIRST), (SECOND,))
+    assert groups_of(runs_of(groups)) == groups
 
 
 def test_stages_are_merged_split_dropped_and_hosts_moved():

@@ -13,7 +13,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.papers.metis_like import VARIANCE, deals, estimated_s, groupings
 from stagecut.planner.solvers.registry import run
@@ -95,7 +95,7 @@ def test_estimate_is_that_of_the_docstring():
     search = Search(problem, OPTIONS)
     grouping = next(groups for groups in groupings(problem.cluster, most_stages=2) if len(groups) == 2)
     seats = [group.placed(1) for group in grouping]
-    seated = SeatedStages(StageTables(search.costs), problem.variants[0], seats)
+    seated = SequenceCosts(StageTables(search.costs), problem.variants[0], seats)
     assert estimated_s(seated, np.array([2, 3])) == 29.0
 
 

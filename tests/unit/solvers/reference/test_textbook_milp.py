@@ -38,7 +38,7 @@ def _check_against_enumeration(problem, solver):
 @pytest.mark.parametrize("solver", ["textbook-milp", "textbook-milp-cbc"])
 def test_halved_micro_batches_are_refused(solver):
     problem = CATALOGUE[0].problem
-    with pytest.raises(UnsupportedError, match="knows no halved micro-batches"):
+    with pytest.raises(UnsupportedError, match="does not support halved micro-batches"):
         run(replace(problem, job=replace(problem.job, slice=2)), solver, UNLIMITED_TIME)
 
 
@@ -80,7 +80,7 @@ def test_cancelled_search_keeps_the_plan_of_the_first_variant_and_claims_nothing
 @pytest.mark.parametrize("solver", ["textbook-milp", "textbook-milp-cbc"])
 def test_interleaved_plans_are_refused(solver):
     problem = replace(CATALOGUE[0].problem, job=replace(CATALOGUE[0].problem.job, schedules=tuple(Schedule)))
-    with pytest.raises(UnsupportedError, match=f"solver '{solver}': .* knows no schedule interleaved"):
+    with pytest.raises(UnsupportedError, match=f"solver '{solver}': does not support schedule interleaved"):
         run(problem, solver, UNLIMITED_TIME)
 
 

@@ -13,8 +13,8 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.simulator.bounds import lower_bound
-from stagecut.planner.solvers.heuristic.balance import balanced
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import placed_stages, start_mappings
@@ -57,7 +57,7 @@ def _first_mapping(costs, variant):
     tables = StageTables(costs)
     starts = start_mappings(costs.problem, costs.cluster, variant.micro_batch)
     for mapping in sorted(starts, key=lambda mapping: -len(mapping)):
-        stops = balanced(SeatedStages(tables, variant, placed_stages(mapping)))
+        stops = min_max_stops(SequenceCosts(tables, variant, placed_stages(mapping)))
         if stops is not None:
             return mapping, stops.tolist()
     return None

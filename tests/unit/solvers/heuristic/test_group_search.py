@@ -9,27 +9,27 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
-from stagecut.planner.solvers.heuristic.host_steps import all_counts, chains, host_steps, most_whole_hosts
-from stagecut.planner.solvers.heuristic.seat_search import seat_sequences
+from stagecut.planner.solvers.heuristic.allocation_graph import all_counts, allocation_graph, counts_in_orders
+from stagecut.planner.solvers.heuristic.group_search import group_sequences
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 
 
 def _sequences(problem, limits_s, *, count=20):
     variant, cluster = problem.variants[0], problem.cluster
-    steps = host_steps(problem, cluster, variant.micro_batch, allowed=all_counts(cluster))
-    return seat_sequences(StageTables(CostModel(problem)), variant, steps, np.array(limits_s), count=count)
+    graph = allocation_graph(problem, cluster, variant.micro_batch, allowed=all_counts(cluster))
+    return group_sequences(StageTables(CostModel(problem)), variant, graph, np.array(limits_s), count=count)
 
 
 def _classes(sequence):
-    return [seat.placement.server_class for seat in sequence.seats]
+    return [group.placement.server_class for group in sequence.groups]
 
 
-def test_a_chain_of_counts_takes_the_classes_in_the_order_of_the_pipeline():
+def test_counts_in_an_order_take_the_classes_in_the_order_of_the_pipeline():
     """The pipeline is laid out from its last stage, here on the second class."""
     cluster = one_device_per_server("a", "b")
-    assert chains(cluster, [(0, 1)]) == {(0, 0), (0, 1), (1, 1)}
-    assert all_counts(cluster) == chains(cluster, [(0, 1), (1, 0)])
+    assert counts_in_orders(cluster, [(0, 1)]) == {(0, 0), (0, 1), (1, 1)}
+    assert all_counts(cluster) == counts_in_orders(cluster, [(0, 1), (1, 0)])
 
 
 def test_the_order_that_keeps_to_the_limit_is_found():
@@ -57,21 +57,19 @@ def test_several_whole_hosts_are_one_stage():
     cluster = Cluster(name="pairs", device_types=kinds(gpu=math.inf), servers=(server,))
     problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1, micro_batch=4, replicas=(4,)))
     (only,) = _sequences(problem, [math.inf])
-    assert [seat.placement for seat in only.seats] == [Placement(server_class=0, island=0, num_hosts=2, replicas=4)]
-    assert most_whole_hosts(problem, cluster, 4, server_class=0) == 2
-    assert most_whole_hosts(problem, cluster, 2, server_class=0) == 1
+    assert [group.placement for group in only.groups] == [Placement(server_class=0, island=0, num_hosts=2, replicas=4)]
 
 
-def test_islands_are_taken_in_either_order_and_every_sequence_can_be_seated():
+def test_islands_are_taken_in_either_order_and_every_sequence_finds_its_devices():
     """A host of a fast and a slow island, one device each: alone, or one after the other."""
     server = Server(name="mixed", islands=(Island(device_type="a", count=1), Island(device_type="b", count=1)))
     cluster = Cluster(name="mixed", device_types=kinds(a=math.inf, b=math.inf), servers=(server,))
     problem = Problem(model=chain(2, {"a": 1.0, "b": 2.0}), cluster=cluster, job=job(4))
     found = _sequences(problem, [1.0, 2.0, 3.0])
-    islands = [tuple(seat.placement.island for seat in sequence.seats) for sequence in found]
+    islands = [tuple(group.placement.island for group in sequence.groups) for sequence in found]
     assert (0, 1) in islands or (1, 0) in islands
     assert (0,) in islands
-    assert all(name_devices(cluster, sequence.seats) for sequence in found)
+    assert all(name_devices(cluster, sequence.groups) for sequence in found)
 
 
 def test_as_many_stages_as_the_limit_asks_for():
@@ -79,4 +77,4 @@ def test_as_many_stages_as_the_limit_asks_for():
     problem = Problem(model=chain(6, {"gpu": 1.0}), cluster=one_server("gpu", 3), job=job(1))
     for limit_s, num_stages in ((6.0, 1), (3.0, 2), (2.0, 3)):
         best = _sequences(problem, [limit_s])[0]
-        assert len(best.seats) == num_stages
+        assert len(best.groups) == num_stages

@@ -1,4 +1,4 @@
-"""Layers in proportion to speed."""
+"""Cuts that make the slowest stage as fast as possible."""
 
 from dataclasses import replace
 
@@ -11,16 +11,16 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import PlacedGroup
-from stagecut.planner.solvers.heuristic.balance import balanced, work_limits
-from stagecut.planner.solvers.heuristic.seated import SeatedStages
+from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops, work_limits
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
 from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_device_per_server
 
 
-def _balanced_counts(problem, *classes):
+def _layer_counts(problem, *classes):
     """Layers of each stage over single-device servers of the given classes."""
     seats = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in classes]
-    stops = balanced(SeatedStages(StageTables(CostModel(problem)), problem.variants[0], seats))
+    stops = min_max_stops(SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], seats))
     return None if stops is None else np.diff(stops, prepend=0).tolist()
 
 
@@ -29,14 +29,14 @@ def test_layers_are_in_proportion_to_speed():
     problem = Problem(
         model=chain(8, {"fast": 1.0, "slow": 3.0}), cluster=one_device_per_server("fast", "slow"), job=job(1)
     )
-    assert _balanced_counts(problem, 0, 1) == [6, 2]
-    assert _balanced_counts(problem, 1, 0) == [2, 6]
+    assert _layer_counts(problem, 0, 1) == [6, 2]
+    assert _layer_counts(problem, 1, 0) == [2, 6]
 
 
 def test_stages_that_take_no_time_are_cut_all_the_same():
     """Four of them: the inverses of four smallest normal numbers would sum up to infinity."""
     problem = Problem(model=chain(4, {"gpu": 0.0}), cluster=one_device_per_server(*["gpu"] * 4), job=job(1))
-    assert _balanced_counts(problem, 0, 1, 2, 3) == [1, 1, 1, 1]
+    assert _layer_counts(problem, 0, 1, 2, 3) == [1, 1, 1, 1]
 
 
 def test_a_device_short_of_memory_gets_what_it_holds():
@@ -47,7 +47,7 @@ def test_a_device_short_of_memory_gets_what_it_holds():
         cluster=replace(cluster, device_types=kinds(fast=4.0, slow=100.0)),
         job=job(1, optimizer=WEIGHTS_ONLY),
     )
-    assert _balanced_counts(problem, 0, 1) == [4, 4]
+    assert _layer_counts(problem, 0, 1) == [4, 4]
 
 
 def test_a_stage_that_recomputes_gets_less():
@@ -61,12 +61,12 @@ def test_a_stage_that_recomputes_gets_less():
         cluster=one_device_per_server("gpu", "gpu", memory_bytes=24.0),
         job=job(4),
     )
-    assert _balanced_counts(problem, 0, 1) == [3, 5]
+    assert _layer_counts(problem, 0, 1) == [3, 5]
 
 
 def test_no_cut_has_more_stages_than_layers():
     problem = Problem(model=chain(1, {"gpu": 1.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(1))
-    assert _balanced_counts(problem, 0, 1) is None
+    assert _layer_counts(problem, 0, 1) is None
 
 
 def test_no_cut_where_memory_is_short_in_every_way():
@@ -75,12 +75,12 @@ def test_no_cut_where_memory_is_short_in_every_way():
         cluster=one_device_per_server("gpu", "gpu", memory_bytes=3.0),
         job=job(1, optimizer=WEIGHTS_ONLY, recompute=Recompute.NEVER),
     )
-    assert _balanced_counts(problem, 0, 1) is None
+    assert _layer_counts(problem, 0, 1) is None
 
 
 def test_layers_that_take_no_time_are_cut_too():
     problem = Problem(model=chain(3, {"gpu": 0.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(1))
-    assert sum(_balanced_counts(problem, 0, 1)) == 3
+    assert sum(_layer_counts(problem, 0, 1)) == 3
 
 
 @pytest.mark.parametrize(
