@@ -1,11 +1,12 @@
 """Times and memory of stages, as arrays over any set of layer intervals at once."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster, DeviceType
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
@@ -29,6 +30,22 @@ class StageCosts:
     def memory_bytes(self, warmup_depth: Ints) -> Floats:
         """High-water mark with that many micro-batches in flight: static + k * saved + working, shape (n,)."""
         return self.static_bytes + warmup_depth * self.saved_bytes + self.working_bytes
+
+
+def first_fitting(
+    modes: Iterable[tuple[bool, StageCosts]], warmup_depth: Ints, limit_bytes: float
+) -> Iterator[tuple[bool, StageCosts, Bools]]:
+    """Each recompute mode, its costs, and which stages fit in memory in it and in no mode before it.
+
+    No further mode is taken from `modes` once all stages fit.
+    """
+    fits: Bools = np.array(False)
+    for recompute, costs in modes:
+        inside = costs.memory_bytes(warmup_depth) <= limit_bytes
+        yield recompute, costs, inside & ~fits
+        fits = fits | inside
+        if fits.all():
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

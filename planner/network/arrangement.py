@@ -11,6 +11,7 @@ from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depth, warmup_depths
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.stage_costs import first_fitting
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices
 
 
@@ -113,12 +114,12 @@ def recompute_choice(
     costs: CostModel, variant: Variant, placement: Placement, start: int, stop: int, depth: int
 ) -> bool | None:
     """Whether the stage recomputes; None if it fits in memory in no allowed way."""
+    modes = (
+        (mode, costs.stage(placement, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop))
+        for mode in RECOMPUTE_MODES[costs.problem.job.recompute]
+    )
     limit_bytes = costs.stages.device_type(placement).memory_bytes
-    for recompute in RECOMPUTE_MODES[costs.problem.job.recompute]:
-        stage = costs.stage(placement, micro_batch=variant.micro_batch, recompute=recompute, start=start, stop=stop)
-        if stage.memory_bytes(np.array([depth]))[0] <= limit_bytes:
-            return recompute
-    return None
+    return next((mode for mode, _, fits in first_fitting(modes, np.array([depth]), limit_bytes) if fits[0]), None)
 
 
 def arrangement_of(costs: CostModel, plan: Plan) -> Arrangement:

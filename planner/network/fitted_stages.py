@@ -9,6 +9,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.tolerances import PREFIX_SUM
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.stage_costs import first_fitting
 from stagecut.planner.network.arcs import Arcs
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
@@ -49,17 +50,17 @@ def fit_stages(
     limit_bytes = costs.stages.device_type(placement).memory_bytes
     forward_s, backward_s, tail_s, sync_s = (np.zeros(len(start)) for _ in range(4))
     fits, recompute = np.zeros(len(start), dtype=bool), np.zeros(len(start), dtype=bool)
-    for mode in RECOMPUTE_MODES[costs.problem.job.recompute]:
-        stage = costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop)
-        fresh = (stage.memory_bytes(depth) <= limit_bytes) & ~fits
+    modes = (
+        (mode, costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop))
+        for mode in RECOMPUTE_MODES[costs.problem.job.recompute]
+    )
+    for mode, stage, fresh in first_fitting(modes, depth, limit_bytes):
         recompute[fresh] = mode
         forward_s[fresh] = stage.forward_s[fresh]
         backward_s[fresh] = stage.backward_s[fresh]
         tail_s[fresh] = (stage.sync_s + stage.update_s)[fresh]
         sync_s[fresh] = stage.sync_s[fresh]
         fits |= fresh
-        if fits.all():
-            break
     return FittedStages(
         fits=fits,
         recompute=recompute,

@@ -35,6 +35,7 @@ FINE = np.linspace(0.88, 1.15, 19)
 MOST_ARCS = 20_000
 """All counts of hosts are searched if that takes no more arcs, otherwise those of the first orders of classes."""
 MOST_ORDERS = 24
+"""Both bound the time on clusters of many classes; on 12 problems of up to 4 classes they change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

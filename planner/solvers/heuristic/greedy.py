@@ -27,13 +27,13 @@ from stagecut.planner.solvers.search.search import Search
 LARGE = 20_000
 """Layers times devices from which an even split comes first."""
 NUM_COARSE, NUM_FINE = 4, 12
-"""Candidates of a variant; with 1 coarse one, some plans of the catalogue get 14 % slower, with all fine ones none."""
+"""Candidates of a variant; with 1 coarse one, two of 12 plans are 8 and 14 % slower."""
 NUM_REFINED, REFINED_ARCS = 24, 40_000
-"""At most so many variants get fine candidates, and none once that many arcs have been searched."""
+"""At most so many variants get fine candidates, and none once that many arcs are searched: these bound the time."""
 NUM_SIMULATED = 3
-"""Fine candidates of each variant that are simulated."""
+"""Fine candidates of each variant that are simulated; with all of them, one of 12 plans is 4 % faster."""
 NUM_IMPROVED = 4
-"""Simulated candidates that are improved."""
+"""Simulated candidates that are improved; with all of them, one of 12 plans is 6 % faster."""
 
 
 def solve(problem: Problem, search: Search) -> Result:

@@ -28,9 +28,9 @@ PATIENCE = 3
 LEAST_GAIN = 1e-4
 """Relative gain of a step worth taking; from 1e-6 to 1e-4, 23 problems of the catalogue have the same plans."""
 MOST_STAGES = 6000
-"""Stages estimated in all changes of groups from one plan."""
+"""Stages estimated in all changes of groups from one plan; bounds the time, and changes none of 12 plans."""
 NUM_SIMULATED = 8
-"""Changes of groups simulated, those of the smallest estimate."""
+"""Changes of groups simulated, the smallest estimates first; 3 lead to the same 12 plans."""
 
 
 def descend(sequence: SequenceCosts, stops: Ints) -> tuple[Ints, float]:

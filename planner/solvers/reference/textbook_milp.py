@@ -8,7 +8,6 @@ only the rows busy, fill and sync, with one program per variant; sets, variables
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 import pulp
 
@@ -22,17 +21,9 @@ from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.reference.textbook_model import TextbookModel
-from stagecut.planner.solvers.search.highs import LONGEST_S
+from stagecut.planner.solvers.search.highs import LONGEST_S, Outcome
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.search import Search
-
-
-class Outcome(Enum):
-    """How a solve ended."""
-
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def test_known_optima_are_found():
 
 
 def test_over_many_devices_the_first_plan_is_an_even_split():
-    """A device holds 60 of 100 layers, so 256 of them are 128 pipelines of 2; sketches would even out the times."""
+    """A device holds 60 of 100 layers, so 256 of them are 128 pipelines of 2; candidates would even out the times."""
     model = ModelProfile(
         name="uneven",
         layers=tuple(layer(f"layer-{n}", {"gpu": 1.0 if n < 50 else 2.0}, params_bytes=2.0) for n in range(100)),
