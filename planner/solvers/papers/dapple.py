@@ -12,7 +12,7 @@ micro-batches, AR_s the gradient all-reduce of stage s, and Q the pivot stage,
 
 The pivot is the last stage at first; going to the front, stage s takes its place where
 (M - 1)(F_s + B_s) > (M - 1)(F_Q + B_Q) + sum over s < a < Q of (F_a + B_a). So L can be updated
-as stages are put in front of a pipeline: see `_with_stage_in_front`.
+as stages are put in front of a pipeline: see `with_stage_in_front`.
 
 **Search**, by the structure of the authors' code: a dynamic program over (layers, devices used, which
 devices) whose value is the slowest stage or transfer,
@@ -47,19 +47,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
-from stagecut.planner.solvers.papers.uniform.intervals import Intervals, IntervalTimes
+from stagecut.planner.solvers.papers.uniform.intervals import IntervalTimes
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "dapple"
 OBJECTIVE = "latency, s"
-Indices = NDArray[np.int16]
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -77,7 +76,7 @@ def solve(problem: Problem, search: Search) -> Result:
 
 def _least_latency(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
     """The plan with the least L, among those that the program finds and that fit, and its L."""
-    for candidate in sorted(candidates(search, terms_of(variant, uniform))):
+    for candidate in sorted(Dapple(variant, uniform).candidates(search)):
         groups = [Group(replicas=number) for number in candidate.replicas]
         plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
         if plan is not None:
@@ -97,59 +96,11 @@ class Candidate(NamedTuple):
     """Whether each stage is on another server than the stage before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Data of the dynamic program for one variant."""
-
-    num_layers: int
-    num_microbatches: int
-    num_servers: int
-    devices_per_server: int
-    max_stages: int
-    replicas: tuple[int, ...]
-    """Allowed replica counts; those above the devices of a server take whole servers."""
-    intervals: tuple[Intervals, ...]
-    """Stages with each replica count."""
-    inside_s: Floats
-    """One way over each boundary within a server, 0 at the end, shape (L + 1,)."""
-    between_s: Floats
-    """The same between servers."""
-
-    @property
-    def num_opened(self) -> Ints:
-        """Servers that a stage on fresh devices takes, for each replica count."""
-        return np.array([max(1, number // self.devices_per_server) for number in self.replicas])
-
-
-def terms_of(variant: Variant, uniform: UniformCluster) -> Terms:
-    """The data for a variant."""
-    replicas, model = uniform.replicas(variant.micro_batch), uniform.costs.problem.model
-    message_bytes = variant.micro_batch * model.boundary_bytes()
-    crossed = np.arange(model.num_layers + 1) < model.num_layers
-    return Terms(
-        num_layers=model.num_layers,
-        num_microbatches=variant.num_microbatches,
-        num_servers=uniform.num_servers,
-        devices_per_server=uniform.devices_per_server,
-        max_stages=uniform.costs.max_stages,
-        replicas=replicas,
-        intervals=tuple(uniform.intervals(variant, Group(replicas=number)) for number in replicas),
-        inside_s=np.where(crossed, uniform.inside.transfer_s(message_bytes), 0.0),
-        between_s=np.where(crossed, uniform.between.transfer_s(message_bytes), 0.0),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstStages:
-    """The first stage of each pipeline of a :class:`Front`, in the same shape."""
-
-    stop: Indices
-    choice: Indices
-    """Index of its replica count."""
-    used_behind: Indices
-    """Devices in use on the first server of the stages behind it."""
-    fresh: Bools
-    """Whether it is on another server than the stage behind it."""
+FIRST_STAGE = np.dtype([("stop", np.int16), ("choice", np.int16), ("used_behind", np.int16), ("fresh", bool)])
+"""The first stage of a pipeline: first layer after it, index of its replica count, devices in use on the first
+server of the stages behind it, and whether it is on another server than that."""
+NO_STAGE = (0.0, 0.0, -np.inf, 0.0, -np.inf, -np.inf)
+"""The terms of L of a pipeline without stages: the first stage put in front is the pivot, whatever it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,121 +113,133 @@ class Front:
     value_s: Floats
     """V: the slowest stage, or transfer there and back; infinite where there is no such pipeline."""
     latency: Floats
-    """The terms of L, see `_with_stage_in_front`, shape (6, N + 1, D + 1, L + 1)."""
-    first: FirstStages
+    """The terms of L, see :func:`with_stage_in_front`, shape (6, N + 1, D + 1, L + 1)."""
+    first: NDArray[np.void]
+    """Their :data:`FIRST_STAGE`."""
+
+    def offer(
+        self, state: tuple[int, int], stage_s: Floats, rest_s: Floats, used_behind: Ints, *, choice: int, fresh: bool
+    ) -> None:
+        """Keep the better of the pipelines of a state and stage [i, j) before [j, L), with the best j for every i.
+
+        Parameters
+        ----------
+        stage_s
+            Seconds of [i, j), shape (L + 1, L + 1).
+        rest_s
+            V of [j, L), including the transfer to it, shape (L + 1,).
+        used_behind
+            u of [j, L), shape (L + 1,).
+        """
+        if not np.isfinite(rest_s).any():
+            return
+        longest_s = np.maximum(stage_s, rest_s)
+        stop, value_s = longest_s.argmin(axis=1), longest_s.min(axis=1)
+        better = value_s < self.value_s[state]
+        self.value_s[state][better] = value_s[better]
+        first = self.first[state]
+        first["stop"][better], first["used_behind"][better] = stop[better], used_behind[stop[better]]
+        first["choice"][better], first["fresh"][better] = choice, fresh
 
 
-def candidates(search: Search, terms: Terms) -> list[Candidate]:
-    """The best pipeline for every number of stages and every occupied set."""
-    front, firsts, found = _no_front(terms), list[FirstStages](), list[Candidate]()
-    # No stage holds no layers, on no servers.
-    front.value_s[0, 0, -1] = 0.0
-    for position in range(1, terms.max_stages + 1):
-        if search.out_of_budget or not terms.replicas:
-            break
-        front = _extend(terms, front, position=position)
-        firsts.append(front.first)
-        latency_s = _latency_s(front, terms.num_microbatches)
-        for servers, used in np.argwhere(np.isfinite(front.value_s[:, :, 0])).tolist():
-            found.append(_candidate(terms, firsts, servers, used, latency_s=float(latency_s[servers, used])))
-    return found
+class Dapple:
+    """The dynamic program for one variant."""
+
+    def __init__(self, variant: Variant, uniform: UniformCluster) -> None:
+        model = uniform.costs.problem.model
+        self._num_layers, self._num_microbatches = model.num_layers, variant.num_microbatches
+        self._num_servers, self._size = uniform.num_servers, uniform.devices_per_server
+        self._max_stages = uniform.costs.max_stages
+        self._replicas = uniform.replicas(variant.micro_batch)
+        self._intervals = [uniform.intervals(variant, Group(replicas=number)) for number in self._replicas]
+        # Servers that a stage on fresh devices takes, for each replica count.
+        self._num_opened = np.array([max(1, number // self._size) for number in self._replicas])
+        # One way over each boundary, nothing at the end.
+        message_bytes = variant.micro_batch * model.boundary_bytes()
+        crossed = np.arange(model.num_layers + 1) < model.num_layers
+        self._inside_s = np.where(crossed, uniform.inside.transfer_s(message_bytes), 0.0)
+        self._between_s = np.where(crossed, uniform.between.transfer_s(message_bytes), 0.0)
+
+    def candidates(self, search: Search) -> list[Candidate]:
+        """The best pipeline for every number of stages and every occupied set."""
+        front, firsts, found = self._no_pipelines(), list[NDArray[np.void]](), list[Candidate]()
+        # No stage holds no layers, on no servers.
+        front.value_s[0, 0, -1] = 0.0
+        for position in range(1, self._max_stages + 1):
+            if search.out_of_budget or not self._replicas:
+                break
+            front = self._with_one_more(front, position=position)
+            firsts.append(front.first)
+            ramp_s, pivot_s, _, _, end_s, _ = front.latency[..., 0]
+            latency_s = ramp_s + (self._num_microbatches - 1) * pivot_s + end_s
+            for servers, used in np.argwhere(np.isfinite(front.value_s[:, :, 0])).tolist():
+                found.append(self._candidate(firsts, servers, used, latency_s=float(latency_s[servers, used])))
+        return found
+
+    def _with_one_more(self, before: Front, *, position: int) -> Front:
+        """Put a stage, in that position from the end, in front of the best pipelines so far."""
+        after, every_layer = self._no_pipelines(), np.ones(self._num_layers + 1, dtype=int)
+        times = [stages.fitting(min(position, self._num_microbatches)) for stages in self._intervals]
+        appended_s = np.maximum(before.value_s, 2 * self._inside_s)
+        fresh_s, least_used = np.maximum(before.value_s.min(axis=1), 2 * self._between_s), before.value_s.argmin(axis=1)
+        for choice, number in enumerate(self._replicas):
+            stage_s = times[choice].work_s
+            for servers in range(self._num_servers + 1):
+                for used in range(1, self._size - number + 1):
+                    state, rest_s = (servers, used + number), appended_s[servers, used]
+                    after.offer(state, stage_s, rest_s, used * every_layer, choice=choice, fresh=False)
+                state = (servers + int(self._num_opened[choice]), min(number, self._size))
+                if state[0] <= self._num_servers:
+                    after.offer(state, stage_s, fresh_s[servers], least_used[servers], choice=choice, fresh=True)
+        self._update_latency(before, after, times)
+        return after
+
+    def _update_latency(self, before: Front, after: Front, times: list[IntervalTimes]) -> None:
+        """Fill in the terms of L for all pipelines of a front."""
+        state = np.nonzero(np.isfinite(after.value_s))
+        stop, choice, used_behind, fresh = (after.first[name][state] for name in after.first.dtype.names or ())
+        servers_behind = state[0] - np.where(fresh, self._num_opened[choice], 0)
+        terms = before.latency[:, servers_behind, used_behind, stop]
+        if (stop < self._num_layers).all():
+            transfer_s = np.where(fresh, self._between_s[stop], self._inside_s[stop])
+            terms = with_stage_in_front(terms, transfer_s, transfer_s, np.zeros(len(stop)), self._num_microbatches)
+        stage = (choice, state[2], stop)
+        forward_s = np.stack([stages.forward_s for stages in times])[stage]
+        backward_s = np.stack([stages.backward_s for stages in times])[stage]
+        sync_s = np.stack([stages.sync_s for stages in times])[stage]
+        terms = with_stage_in_front(terms, forward_s, backward_s, sync_s, self._num_microbatches)
+        after.latency[:, state[0], state[1], state[2]] = terms
+
+    def _no_pipelines(self) -> Front:
+        shape = (self._num_servers + 1, self._size + 1, self._num_layers + 1)
+        latency = np.broadcast_to(np.reshape(NO_STAGE, (6, 1, 1, 1)), (6, *shape)).copy()
+        return Front(value_s=np.full(shape, np.inf), latency=latency, first=np.zeros(shape, dtype=FIRST_STAGE))
+
+    def _candidate(self, firsts: list[NDArray[np.void]], servers: int, used: int, *, latency_s: float) -> Candidate:
+        """The pipeline of a state with all layers, traced from its first stage."""
+        start, stops, replicas, opens = 0, list[int](), list[int](), [True]
+        for first in reversed(firsts):
+            start, choice, used, fresh = first[servers, used, start].item()
+            servers -= fresh * int(self._num_opened[choice])
+            stops.append(start)
+            replicas.append(self._replicas[choice])
+            opens.append(fresh)
+        return Candidate(latency_s, len(stops), tuple(stops), tuple(replicas), tuple(opens[:-1]))
 
 
-def _latency_s(front: Front, num_microbatches: int) -> Floats:
-    """L of the pipelines with all layers, shape (N + 1, D + 1)."""
-    ramp_s, pivot_s, _, _, end_s, _ = front.latency[..., 0]
-    latency_s: Floats = ramp_s + (num_microbatches - 1) * pivot_s + end_s
-    return latency_s
-
-
-def _extend(terms: Terms, before: Front, *, position: int) -> Front:
-    """Put a stage, in that position from the end, in front of the best pipelines so far."""
-    after, size = _no_front(terms), terms.devices_per_server
-    times = [stages.fitting(min(position, terms.num_microbatches)) for stages in terms.intervals]
-    appended_s = np.maximum(before.value_s, 2 * terms.inside_s)
-    fresh_s, least_used = np.maximum(before.value_s.min(axis=1), 2 * terms.between_s), before.value_s.argmin(axis=1)
-    for choice, number in enumerate(terms.replicas):
-        stage_s = times[choice].work_s
-        for servers in range(terms.num_servers + 1):
-            for used in range(1, size - number + 1):
-                _offer(after, (servers, used + number), stage_s, appended_s[servers, used], choice, used)
-            state = (servers + int(terms.num_opened[choice]), min(number, size))
-            if state[0] <= terms.num_servers:
-                _offer(after, state, stage_s, fresh_s[servers], choice, least_used[servers], fresh=True)
-    _carry_latency(terms, before, after, times)
-    return after
-
-
-def _offer(
-    after: Front,
-    state: tuple[int, int],
-    stage_s: Floats,
-    rest_s: Floats,
-    choice: int,
-    used_behind: int | Ints,
-    *,
-    fresh: bool = False,
-) -> None:
-    """Keep the better of the pipelines of a state and stage [i, j) before [j, L), with the best j for every i.
-
-    Parameters
-    ----------
-    stage_s
-        Seconds of [i, j), shape (L + 1, L + 1).
-    rest_s
-        V of [j, L), including the transfer to it, shape (L + 1,).
-    used_behind
-        u of the rest: the same for all j, or of shape (L + 1,).
-    """
-    if not np.isfinite(rest_s).any():
-        return
-    longest_s = np.maximum(stage_s, rest_s)
-    stop = longest_s.argmin(axis=1)
-    value_s = longest_s[np.arange(len(stop)), stop]
-    better = value_s < after.value_s[state]
-    after.value_s[state][better] = value_s[better]
-    first = after.first
-    first.stop[state][better] = stop[better]
-    first.choice[state][better] = choice
-    first.used_behind[state][better] = np.broadcast_to(used_behind, stop.shape)[stop][better]
-    first.fresh[state][better] = fresh
-
-
-def _carry_latency(terms: Terms, before: Front, after: Front, times: list[IntervalTimes]) -> None:
-    """Update the terms of L for all pipelines of a front."""
-    first, state = after.first, np.nonzero(np.isfinite(after.value_s))
-    stop, choice, fresh = first.stop[state], first.choice[state], first.fresh[state]
-    servers_behind = state[0] - np.where(fresh, terms.num_opened[choice], 0)
-    latency = before.latency[:, servers_behind, first.used_behind[state], stop]
-    if (stop < terms.num_layers).all():
-        transfer_s = np.where(fresh, terms.between_s[stop], terms.inside_s[stop])
-        latency = _with_stage_in_front(latency, transfer_s, transfer_s, np.zeros(len(stop)), terms.num_microbatches)
-    forward_s, backward_s, sync_s = (
-        np.stack([getattr(stages, name) for stages in times])[choice, state[2], stop]
-        for name in ("forward_s", "backward_s", "sync_s")
-    )
-    after.latency[:, state[0], state[1], state[2]] = _with_stage_in_front(
-        latency, forward_s, backward_s, sync_s, terms.num_microbatches
-    )
-
-
-NO_STAGE = (0.0, 0.0, -np.inf, 0.0, -np.inf, -np.inf)
-"""The terms of a pipeline without stages: the first stage put in front is the pivot, whatever it takes."""
-
-
-def _with_stage_in_front(
-    latency: Floats, forward_s: Floats, backward_s: Floats, sync_s: Floats, num_microbatches: int
+def with_stage_in_front(
+    terms: Floats, forward_s: Floats, backward_s: Floats, sync_s: Floats, num_microbatches: int
 ) -> Floats:
     """Update Tw, F_Q + B_Q, sum of (F + B) before Q, sum of B up to Q, Te, and max over s of AR_s - sum of B up to s.
 
     Parameters
     ----------
-    latency
+    terms
         These six terms for n pipelines, shape (6, n).
     forward_s, backward_s, sync_s
         Times of the stages put in front, shape (n,) each.
     """
-    ramp_s, pivot_s, before_s, drain_s, end_s, later_s = latency
+    ramp_s, pivot_s, before_s, drain_s, end_s, later_s = terms
     work_s, repeats = forward_s + backward_s, num_microbatches - 1
     takes_over = repeats * work_s > repeats * pivot_s + before_s
     new_drain_s = np.where(takes_over, 0.0, drain_s) + backward_s
@@ -290,36 +253,4 @@ def _with_stage_in_front(
             np.maximum(own_end_s, np.where(takes_over, later_s - backward_s, end_s)),
             np.maximum(sync_s, later_s) - backward_s,
         ]
-    )
-
-
-def _no_front(terms: Terms) -> Front:
-    """A front without pipelines."""
-    shape = (terms.num_servers + 1, terms.devices_per_server + 1, terms.num_layers + 1)
-    numbers = {name: np.zeros(shape, dtype=np.int16) for name in ("stop", "choice", "used_behind")}
-    return Front(
-        value_s=np.full(shape, np.inf),
-        latency=np.broadcast_to(np.reshape(NO_STAGE, (6, 1, 1, 1)), (6, *shape)).copy(),
-        first=FirstStages(**numbers, fresh=np.zeros(shape, dtype=bool)),
-    )
-
-
-def _candidate(terms: Terms, firsts: list[FirstStages], servers: int, used: int, *, latency_s: float) -> Candidate:
-    """The pipeline of a state with all layers, traced from its first stage."""
-    start, stops, replicas, opens = 0, list[int](), list[int](), [True]
-    for first in reversed(firsts):
-        state = (servers, used, start)
-        start, used, choice, fresh = (
-            int(column[state]) for column in (first.stop, first.used_behind, first.choice, first.fresh)
-        )
-        servers -= fresh * int(terms.num_opened[choice])
-        stops.append(start)
-        replicas.append(terms.replicas[choice])
-        opens.append(bool(fresh))
-    return Candidate(
-        latency_s=latency_s,
-        num_stages=len(stops),
-        stops=tuple(stops),
-        replicas=tuple(replicas),
-        opens=tuple(opens[:-1]),
     )

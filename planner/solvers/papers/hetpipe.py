@@ -51,9 +51,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pulp
-from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
@@ -116,38 +115,32 @@ class Worker:
         """Number of devices and of stages, k."""
         return self.seated.num_stages
 
-    def seconds(self, stage: int, start: Ints, stop: Ints, *, in_flight: int) -> Floats:
-        """a[q,i,j], recomputation included; infinite where the run is empty or does not fit.
+    def seconds(self, in_flight: Sequence[int]) -> Floats:
+        """a[q,i,j] of every run, recomputation included; infinite if it is empty or does not fit, (k, L + 1, L + 1).
 
         Parameters
         ----------
-        start, stop
-            Any shapes that broadcast.
         in_flight
-            Minibatches that the stage holds.
+            Minibatches that each stage holds.
         """
-        table, forward_s, work_s = self._tables[stage], self.seated.forward_s[stage], self.seated.work_s[stage]
-        recompute, fits = first_fit(
-            start, table.plain.starts(in_flight)[stop], table.recomputing.starts(in_flight)[stop]
-        )
-        taken_s = (
-            (work_s[stop] - work_s[start])
-            + np.where(recompute, forward_s[stop] - forward_s[start], 0.0)
-            + self._received_s[stage][start]
-            + self._received_s[stage + 1][stop]
-        )
-        return np.where(fits & (start < stop), taken_s, np.inf)
+        num_nodes, seated = self.seated.num_layers + 1, self.seated
+        start, stop = np.ogrid[:num_nodes, :num_nodes]
+        seconds = np.empty((self.num_stages, num_nodes, num_nodes))
+        for q, (table, held) in enumerate(zip(self._tables, in_flight, strict=True)):
+            recompute, fits = first_fit(start, table.plain.starts(held), table.recomputing.starts(held))
+            taken_s = (
+                (seated.work_s[q][stop] - seated.work_s[q][start])
+                + np.where(recompute, seated.forward_s[q][stop] - seated.forward_s[q][start], 0.0)
+                + self._received_s[q][start]
+                + self._received_s[q + 1]
+            )
+            seconds[q] = np.where(fits & (start < stop), taken_s, np.inf)
+        return seconds
 
     def slowest_s(self, stops: Ints, in_flight: Sequence[int]) -> float:
         """Seconds of the slowest stage of a cut, stops of shape (k,); infinite if a stage does not fit."""
         starts = np.concatenate(([0], stops[:-1]))
-        cut = zip(range(self.num_stages), starts, stops, in_flight, strict=True)
-        return max(float(self.seconds(q, start, stop, in_flight=held)) for q, start, stop, held in cut)
-
-    def all_seconds(self, in_flight: Sequence[int]) -> Floats:
-        """a[q,i,j] of every run, shape (k, L + 1, L + 1)."""
-        start, stop = np.ogrid[: self.seated.num_layers + 1, : self.seated.num_layers + 1]
-        return np.stack([self.seconds(q, start, stop, in_flight=held) for q, held in enumerate(in_flight)])
+        return float(self.seconds(in_flight)[np.arange(self.num_stages), starts, stops].max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +152,6 @@ class WorkerPartition:
     """Shape (k,)."""
     seconds: float
     """Time of the slowest stage."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """Runs of layers that stages may have, each of shape (n,)."""
-
-    stage: Ints
-    start: Ints
-    stop: Ints
-    seconds: Floats
-    """In units of the program."""
 
 
 _Key = tuple[Share, int, tuple[int, ...]]
@@ -208,17 +190,16 @@ def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> 
     low_s, high_s
         See :func:`bracket`.
     """
-    stage, start, stop = np.nonzero(on_a_path(seconds <= high_s))
+    allowed = on_a_path(seconds <= high_s)
     scale_s = high_s or 1.0
-    runs = Runs(stage=stage, start=start, stop=stop, seconds=seconds[stage, start, stop] / scale_s)
-    program, choices = _program(len(seconds), runs, least=low_s / scale_s)
+    program, choices = _program(allowed, seconds / scale_s, least=low_s / scale_s)
     program.solve(highs(search, search.seconds_left, gap=HETPIPE_GAP))
     search.count("programs solved")
     taken = np.array([choice.varValue is not None and choice.varValue > 0.5 for choice in choices])
-    return stop[taken] if np.count_nonzero(taken) == len(seconds) else None
+    return np.nonzero(allowed)[2][taken] if np.count_nonzero(taken) == len(seconds) else None
 
 
-def on_a_path(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def on_a_path(allowed: Bools) -> Bools:
     """The runs on a path from layer 0 to layer L with one run of every stage, shape (k, L + 1, L + 1)."""
     num_stages, num_nodes, _ = allowed.shape
     reached, leading = np.zeros((2, num_stages + 1, num_nodes), dtype=bool)
@@ -227,7 +208,7 @@ def on_a_path(allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         reached[stage + 1] = allowed[stage][reached[stage]].any(axis=0)
         last = num_stages - 1 - stage
         leading[last] = allowed[last][:, leading[last + 1]].any(axis=1)
-    on_path: NDArray[np.bool_] = allowed & reached[:-1, :, None] & leading[1:, None, :]
+    on_path: Bools = allowed & reached[:-1, :, None] & leading[1:, None, :]
     return on_path
 
 
@@ -273,9 +254,7 @@ def _partitions(
 def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequence[int]) -> WorkerPartition | None:
     """The best over all orders of the devices; one must be 0.1 % faster to replace another."""
     brackets = [
-        (*bracket(worker.all_seconds(in_flight)), index)
-        for index, worker in enumerate(workers)
-        if not search.out_of_budget
+        (*bracket(worker.seconds(in_flight)), index) for index, worker in enumerate(workers) if not search.out_of_budget
     ]
     best: WorkerPartition | None = None
     for low_s, high_s, index in sorted(brackets):
@@ -283,7 +262,7 @@ def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequen
         if low_s >= least_s or search.out_of_budget:
             break
         worker = workers[index]
-        stops = best_stops(search, worker.all_seconds(in_flight), low_s, high_s)
+        stops = best_stops(search, worker.seconds(in_flight), low_s, high_s)
         if stops is not None and (seconds := worker.slowest_s(stops, in_flight)) < least_s:
             best = WorkerPartition(worker=worker, stops=stops, seconds=seconds)
     return best
@@ -297,19 +276,28 @@ def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[
             yield Worker(tables, variant, groups_host_by_host(cluster, order))
 
 
-def _program(num_stages: int, runs: Runs, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
-    """The program over these runs, and their variables in order; `least` is a lower bound of T."""
+def _program(allowed: Bools, scaled: Floats, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+    """The program over the allowed runs, and their variables in order.
+
+    Parameters
+    ----------
+    allowed, scaled
+        The runs, and their times in units of the program, shape (k, L + 1, L + 1).
+    least
+        A lower bound of T.
+    """
     program = pulp.LpProblem("hetpipe", pulp.LpMinimize)
     slowest = program.add_variable("T", lowBound=least)
-    choices = [program.add_variable(f"x_{run}", cat=pulp.LpBinary) for run in range(len(runs.stage))]
+    stage, start, stop = np.nonzero(allowed)
+    choices = [program.add_variable(f"x_{run}", cat=pulp.LpBinary) for run in range(len(stage))]
     program += slowest
-    for stage in range(num_stages):
-        own = np.flatnonzero(runs.stage == stage)
+    for q in range(len(allowed)):
+        own, following = np.flatnonzero(stage == q), np.flatnonzero(stage == q + 1)
         program += pulp.lpSum(choices[run] for run in own) == 1
-        program += pulp.lpSum(float(runs.seconds[run]) * choices[run] for run in own) <= slowest
-        following = np.flatnonzero(runs.stage == stage + 1)
-        for layer in np.unique(runs.stop[own]) if len(following) else ():
-            ending = (choices[run] for run in own[runs.stop[own] == layer])
-            beginning = (choices[run] for run in following[runs.start[following] == layer])
+        seconds = scaled[q, start[own], stop[own]].tolist()
+        program += pulp.lpSum(time * choices[run] for time, run in zip(seconds, own, strict=True)) <= slowest
+        for layer in np.unique(stop[own]) if len(following) else ():
+            ending = (choices[run] for run in own[stop[own] == layer])
+            beginning = (choices[run] for run in following[start[following] == layer])
             program += pulp.lpSum(ending) == pulp.lpSum(beginning)
     return program, choices

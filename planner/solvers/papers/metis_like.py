@@ -30,7 +30,7 @@ schedule but interleaved, and the fastest one is returned.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
@@ -85,31 +85,8 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result(NAME, proves=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceGroup:
-    """Devices of one stage: part of an island, or whole hosts."""
-
-    server_class: int
-    island: int
-    num_hosts: int
-    num_devices: int
-    opens: bool
-    """Whether the stage before is on other hosts."""
-
-    def placed(self, tensor_parallel: int) -> PlacedGroup:
-        """A stage on all devices, with that tensor parallel degree."""
-        placement = Placement(
-            server_class=self.server_class,
-            island=self.island,
-            num_hosts=self.num_hosts,
-            replicas=self.num_devices // tensor_parallel,
-            tensor_parallel=tensor_parallel,
-        )
-        return PlacedGroup(placement=placement, opens=self.opens)
-
-
-Grouping = tuple[DeviceGroup, ...]
-"""The groups of all stages in order."""
+Grouping = tuple[PlacedGroup, ...]
+"""The device groups of all stages in order, each with all its devices as replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +154,7 @@ def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> G
         for _ in range(cluster.servers[index].count)
         for island, group in enumerate(cluster.servers[index].islands)
     ]
-    groups, at, used = list[DeviceGroup](), 0, 0
+    groups, at, used = list[PlacedGroup](), 0, 0
     for size in sizes:
         index, island, count = islands[at]
         num_hosts = max(1, size // count)
@@ -186,9 +163,8 @@ def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> G
         if used + size > count and not whole:
             return None
         opens = used == 0 and island == 0
-        groups.append(
-            DeviceGroup(server_class=index, island=island, num_hosts=num_hosts, num_devices=size, opens=opens)
-        )
+        placement = Placement(server_class=index, island=island, num_hosts=num_hosts, replicas=size)
+        groups.append(PlacedGroup(placement=placement, opens=opens))
         at, used = (at + num_hosts, 0) if used + size >= count else (at, used + size)
     return tuple(groups)
 
@@ -216,8 +192,8 @@ def _first_fitting(
     """The draft for the first degrees with which the layers fit; None if they fit with none."""
 
     def draft(degrees: Sequence[int]) -> Draft | None:
-        seats = [group.placed(degree) for group, degree in zip(grouping, degrees, strict=True)]
-        seated = SequenceCosts(tables, variant, seats)
+        placed = [_with_degree(group, degree) for group, degree in zip(grouping, degrees, strict=True)]
+        seated = SequenceCosts(tables, variant, placed)
         stops = min_max_stops(seated)
         search.count("partitions balanced")
         return None if stops is None else Draft(seated=seated, stops=stops, seconds=estimated_s(seated, stops))
@@ -232,25 +208,30 @@ def _first_fitting(
     return None
 
 
+def _with_degree(group: PlacedGroup, degree: int) -> PlacedGroup:
+    """All devices of a group, with that tensor parallel degree."""
+    replicas = group.placement.replicas // degree
+    return replace(group, placement=replace(group.placement, replicas=replicas, tensor_parallel=degree))
+
+
 def _strategies(problem: Problem, micro_batch: int, grouping: Grouping) -> Iterator[list[int]]:
     """Tensor parallel degrees of all stages, smallest first; the groups with the most replicas are raised next."""
-    choices = {group.placed(1).placement: _degrees(problem, micro_batch, group) for group in grouping}
+    choices = {group.placement: _degrees(problem, micro_batch, group.placement) for group in grouping}
     if not all(choices.values()):
         return
     degree_of = {kind: allowed.pop(0) for kind, allowed in choices.items()}
-    yield [degree_of[group.placed(1).placement] for group in grouping]
+    yield [degree_of[group.placement] for group in grouping]
     while any(choices.values()):
         movable = [kind for kind, allowed in choices.items() if allowed]
         kind = max(movable, key=lambda placement: placement.replicas // degree_of[placement])
         degree_of[kind] = choices[kind].pop(0)
-        yield [degree_of[group.placed(1).placement] for group in grouping]
+        yield [degree_of[group.placement] for group in grouping]
 
 
-def _degrees(problem: Problem, micro_batch: int, group: DeviceGroup) -> list[int]:
+def _degrees(problem: Problem, micro_batch: int, group: Placement) -> list[int]:
     """Tensor parallel degrees of a stage that uses all devices of a group, increasing."""
     return [
         degree
         for degree in sorted(problem.tensor_parallel_degrees)
-        if group.num_devices // group.num_hosts % degree == 0
-        and problem.job.allows_replicas(group.num_devices // degree, micro_batch)
+        if group.devices_per_host % degree == 0 and problem.job.allows_replicas(group.replicas // degree, micro_batch)
     ]

@@ -8,7 +8,7 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Optimizer, Recompute
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.solvers.papers.dapple import candidates, solve, terms_of
+from stagecut.planner.solvers.papers.dapple import Dapple, solve
 from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -39,7 +39,7 @@ def _candidates(problem):
     search = Search(problem, SolveOptions())
     (variant,) = problem.variants
     uniform = uniform_cluster(search.costs.of(variant.share), "dapple")
-    return uniform, candidates(search, terms_of(variant, uniform))
+    return uniform, Dapple(variant, uniform).candidates(search)
 
 
 def test_pivot_and_all_reduces_decide_the_latency():

@@ -70,7 +70,7 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
     for in_flight in ([1] * stages, [min(2, stages - stage) for stage in range(stages)]):
         cuts = [(*inner, layers) for inner in itertools.combinations(range(1, layers), stages - 1)]
         least_s = min(_slowest_s(problem, worker, cut, in_flight) for cut in cuts)
-        seconds = worker.all_seconds(in_flight)
+        seconds = worker.seconds(in_flight)
         low_s, high_s = bracket(seconds)
         assert math.isinf(high_s) == math.isinf(least_s)
         if math.isfinite(least_s):
@@ -144,7 +144,7 @@ def test_equal_distribution_gives_each_worker_a_device_of_each_node():
         assert sorted(device.split("/")[0] for stage in pipeline.stages for device in stage.devices) == ["fast", "slow"]
 
 
-def test_runs_on_no_way_are_left_out():
+def test_runs_on_no_path_are_left_out():
     """Two stages, three layers: [0, 1) and [0, 2) may begin, but only [2, 3) may end."""
     allowed = np.zeros((2, 4, 4), dtype=bool)
     allowed[0, 0, 1] = allowed[0, 0, 2] = allowed[1, 2, 3] = True
