@@ -49,7 +49,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
     Parameters
     ----------
     any_slicing
-        Whether the rows are to hold for every sliced warm-up count, not for the plan's own alone.
+        Whether the rows shall hold for every sliced warm-up count, not only for that of the plan.
 
     Returns
     -------
@@ -57,7 +57,31 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         By family: one value per stage, per boundary, or for the whole plan (shape (1,)).
     """
     order = costs.interleaving
-    return interleaved_rows(costs, order) if order is not None else _plain_rows(costs, any_slicing=any_slicing)
+    if order is not None:
+        return interleaved_rows(costs, order)
+    num, depth = costs.variant.num_microbatches, costs.warmup_depth
+    forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
+    chains = chains_of(costs, any_slicing=any_slicing)
+    forward_before, backward_before = chains.forward_before, chains.backward_before
+    total, tail_s = chains.total, chains.tail_s
+    work_s = num * (forward_s + backward_s)
+    later_s = (num - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
+    late_end_s = _last_forwards(costs, chains) + depth * backward_s
+    end_s = np.maximum(np.maximum(forward_before + work_s, total - backward_before + later_s), late_end_s)
+    rows = {
+        "busy": forward_before + work_s + backward_before + tail_s[0],
+        "fill": total + later_s + tail_s[0],
+        "sync": forward_before + work_s + tail_s,
+        "drain": total - backward_before + later_s + tail_s,
+        "pair": total + _pair_loops(costs) + tail_s[0],
+        "link": total + (num - 1) * transfer_s + tail_s[0],
+        "late": late_end_s + np.maximum(tail_s, backward_before + tail_s[0]),
+        "queue": end_s + _queued(costs),
+    }
+    if costs.variant.schedule is Schedule.GPIPE:
+        slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
+        rows["flush"] = np.array([total + (num - 1) * slowest + tail_s[0]])
+    return rows
 
 
 def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None, *, any_slicing: bool = False) -> float:
@@ -67,35 +91,8 @@ def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None, *, an
     return max(float(values.max()) for values in chosen.values() if len(values))
 
 
-def _plain_rows(costs: PlanCosts, *, any_slicing: bool) -> dict[str, Floats]:
-    """Rows where every stage has devices of its own."""
-    micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
-    forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
-    chains = chains_of(costs, any_slicing=any_slicing)
-    forward_before, backward_before, total = chains.forward_before, chains.backward_before, chains.total
-    tail_s = chains.tail_s
-    work_s = micro_batches * (forward_s + backward_s)
-    later_s = (micro_batches - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
-    rows = {
-        "busy": forward_before + work_s + backward_before + tail_s[0],
-        "fill": total + later_s + tail_s[0],
-        "sync": forward_before + work_s + tail_s,
-        "drain": total - backward_before + later_s + tail_s,
-        "pair": total + _pair_loops(costs) + tail_s[0],
-        "link": total + (micro_batches - 1) * transfer_s + tail_s[0],
-    }
-    last_forward_s = _last_forwards(costs, chains)
-    late_end_s = last_forward_s + depth * backward_s
-    rows["late"] = late_end_s + np.maximum(tail_s, backward_before + tail_s[0])
-    end_s = np.maximum(np.maximum(forward_before + work_s, total - backward_before + later_s), late_end_s)
-    rows["queue"] = end_s + _queued(costs)
-    if costs.variant.schedule is Schedule.GPIPE:
-        slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
-        rows["flush"] = np.array([total + (micro_batches - 1) * slowest + tail_s[0]])
-    return rows
-
-
 def _pair_loops(costs: PlanCosts) -> Floats:
+    """What a pair row adds to the round trip: n W + (M - 1 - a n) B_s + max(0, M - k_s - a n) F_s, shape (S - 1,)."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth[:-1]
     per_loop, loops = pair_loops(depth, costs.warmup_depth[1:], micro_batches)
     work_s = costs.forward_s + costs.backward_s

@@ -1,4 +1,4 @@
-"""Chains of work along a pipeline that every bound row is made of."""
+"""The chains of work along a pipeline from which every bound row is made."""
 
 from dataclasses import dataclass
 
@@ -13,25 +13,19 @@ class Chains:
     """One micro-batch on its own in a pipeline of S stages."""
 
     forward_before: Floats
-    """PF: from the first forward to the arrival of the first part of a micro-batch at each stage, shape (S,)."""
+    """PF: from the start to the arrival of the first part of a micro-batch at each stage, shape (S,)."""
     whole_before: Floats
     """PF of a whole micro-batch, shape (S,); the same where none is halved."""
     backward_before: Floats
-    """PB: from the end of each stage's backward to that of the first stage's, shape (S,)."""
+    """PB: from the end of each stage's backward to the end of the first stage's, shape (S,)."""
     total: float
-    """Seconds of the whole round trip."""
+    """Seconds of the round trip."""
     tail_s: Floats
     """g: all-reduce and optimizer step of each stage, shape (S,)."""
 
 
 def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
-    """Add the times of a plan up.
-
-    Parameters
-    ----------
-    any_slicing
-        Whether the sums are to hold for every sliced warm-up count, not for the plan's own alone.
-    """
+    """Sums of the times of a plan; with `any_slicing` they hold for every sliced warm-up count."""
     backward_s, transfer_s = costs.backward_s, costs.transfer_s
     first_s, crossing_s = _first_parts(costs, any_slicing=any_slicing)
     return Chains(
@@ -44,9 +38,9 @@ def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
 
 
 def _first_parts(costs: PlanCosts, *, any_slicing: bool) -> tuple[Floats, Floats]:
-    """Least seconds until the first part of a micro-batch has passed each stage, and each boundary.
+    """Least seconds that the first part of a micro-batch spends on each stage and each boundary.
 
-    On the last stage the whole of it: its backward waits for both halves.
+    On the last stage the whole micro-batch counts: its backward waits for both halves.
     """
     halves = costs.halves
     if halves is None or not (any_slicing or costs.num_halved):
