@@ -12,7 +12,7 @@ from stagecut.planner.core.share import WHOLE, Share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
-    """How some ranks add up what each of them has: as measured, or else in a ring over links of one speed."""
+    """An all-reduce among some ranks: as measured, or else as a ring over links of one speed."""
 
     num_ranks: int
     link: Link
@@ -20,19 +20,19 @@ class AllReduce:
 
     @property
     def has_table(self) -> bool:
-        """Whether seconds are other than a latency and an equal time for every byte."""
+        """Whether its time is not simply a latency plus an equal time per byte."""
         return self.measured is not None or bool(self.link.table)
 
     def seconds(self, num_bytes: Floats) -> Floats:
-        """Seconds for so many bytes on each rank."""
+        """Seconds for an all-reduce of `num_bytes` on each rank."""
         if self.measured is not None:
             return self.measured.seconds(num_bytes)
         return ring_all_reduce_s(num_bytes, self.num_ranks, self.link)
 
     def least_s(self, num_bytes: float) -> float:
-        """Parts that make up so many bytes take no less in all, however many: the best rate of any size times the sum.
+        """Least total time of messages that add up to so many bytes: that many bytes at the best rate of any size.
 
-        Between the points of a table seconds are linear in the bytes, so the best rate is at one of them or the sum.
+        Seconds are linear in the bytes between the points of a table, so the best rate is at a point or at the total.
         """
         per_point, points = (self.num_ranks, self.link.table) if self.measured is None else (1, self.measured.table)
         sizes = np.array([num_bytes, *(size * per_point for size, _ in points if 0 < size * per_point < num_bytes)])
@@ -41,14 +41,14 @@ class AllReduce:
 
 
 def exchange_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> AllReduce:
-    """The all-reduce among the devices that share a replica; all replicas of a stage, in all pipelines, do it at once.
+    """The all-reduce among the devices of a replica; all replicas of a stage, in all pipelines, run it at once.
 
-    In a shared fabric a measured one takes what so many times the bytes take alone.
+    On a shared fabric, n measured all-reduces at once take as long as a single one of n times the bytes.
 
     Parameters
     ----------
     cluster
-        What one pipeline has of the cluster.
+        The share of one pipeline.
     """
     island, degree = _island(cluster, placement), placement.tensor_parallel
     measured = island.all_reduce_among(degree)
@@ -59,13 +59,7 @@ def exchange_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) ->
 
 
 def gradient_sync_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> AllReduce:
-    """The all-reduce of gradients among the replicas of a stage in all pipelines.
-
-    Parameters
-    ----------
-    cluster
-        What one pipeline has of the cluster.
-    """
+    """The all-reduce of gradients among the replicas of a stage in all pipelines; `cluster` is one pipeline's share."""
     num_ranks, measured = placement.replicas * share.num_pipelines, None
     if placement.tensor_parallel == 1 and not crosses_hosts(placement, share):
         measured = _island(cluster, placement).all_reduce_among(num_ranks)
@@ -81,25 +75,20 @@ def ring_all_reduce_s(num_bytes: Floats, num_ranks: int, link: Link) -> Floats:
 
 
 def group_link(cluster: Cluster, placement: Placement) -> Link:
-    """The link of a ring over the devices that share a replica; all replicas of a stage do the same at once.
+    """The link of a ring over the devices of a replica, while all replicas of the stage do the same.
 
-    In a shared fabric all transfers of a step pass the same root, which leaves each an equal part.
+    On a shared fabric all transfers of a step pass through the same root and get an equal part of it.
     """
     island = _island(cluster, placement)
     return island.fabric.scaled(over=placement.devices_per_host) if island.shared else island.fabric
 
 
 def ring_link(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> Link:
-    """The slowest link of a ring over all replicas of a stage, those of all pipelines included.
+    """The slowest link of a ring over the replicas of a stage in all pipelines; `cluster` is one pipeline's share.
 
-    There are `tensor_parallel` such rings at once, one for each part of the weights. In a shared
-    fabric all their transfers pass the same root. Between hosts one transfer of each ring leaves
-    and one enters each interface; a ring with one device on each host uses no fabric.
-
-    Parameters
-    ----------
-    cluster
-        What one pipeline has of the cluster.
+    `tensor_parallel` such rings run at once, one for each part of the weights. On a shared fabric all
+    their transfers pass through the same root. Between hosts, one transfer of each ring leaves and one
+    enters each interface; a ring with one device on each host does not use the fabric.
     """
     server = cluster.servers[placement.server_class]
     link = group_link(cluster, placement)
@@ -113,7 +102,7 @@ def ring_link(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> L
 
 
 def crosses_hosts(placement: Placement, share: Share) -> bool:
-    """Whether the replicas of a stage, over all pipelines, are on several hosts."""
+    """Whether the replicas of a stage in all pipelines are on several hosts."""
     return placement.num_hosts > 1 or share.host_split(placement.server_class) > 1
 
 

@@ -14,11 +14,11 @@ BACKWARD_PER_FORWARD = 2.0
 def layer_times(
     model: ModelProfile, device: DeviceType, samples: float, tensor_parallel: int = 1
 ) -> tuple[Floats, Floats]:
-    """Seconds of every layer for one micro-batch of that many samples, collectives not included.
+    """Seconds of every layer for a micro-batch of that many samples, without collectives.
 
     Measured tables are interpolated where the layer has one for the device type and degree; one
-    for a single device is divided by the degree. The roofline (Williams et al., CACM 2009) serves
-    elsewhere. A layer that cannot be shared is computed whole on each device.
+    for a single device is divided by the degree. The roofline model (Williams et al., CACM 2009) is used
+    elsewhere. A layer that cannot be divided is computed whole on each device.
 
     Returns
     -------
@@ -40,15 +40,15 @@ def layer_times(
 
 
 def parts(model: ModelProfile, tensor_parallel: int) -> Floats:
-    """Into how many parts each layer is divided: the degree, or 1 where it cannot be; shape (L,)."""
+    """Number of parts into which each layer is divided: the degree, or 1 where it cannot be divided; shape (L,)."""
     return np.array([1.0 if layer.tensor_parallel_bytes is None else tensor_parallel for layer in model.layers])
 
 
 def interpolate(sizes: tuple[int, ...], seconds: tuple[float, ...], samples: float) -> float:
     """Time at a micro-batch size from a measured table.
 
-    Piecewise linear between the sizes, in proportion to the size below the smallest (and
-    everywhere, with a single size), along the last segment above the largest but never falling.
+    Piecewise linear between the sizes; proportional to the size below the smallest (and everywhere,
+    if there is only one); above the largest along the last segment, but never falling.
     """
     if samples <= sizes[0] or len(sizes) == 1:
         return seconds[0] * samples / sizes[0]

@@ -1,4 +1,4 @@
-"""Least squares with a least value for every unknown."""
+"""Least squares with a lower limit on the unknowns."""
 
 import numpy as np
 
@@ -22,9 +22,8 @@ def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floa
 
     Notes
     -----
-    Active sets (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23): unknowns are
-    let off their least value one by one, the one with the steepest descent first; where a solution
-    would take others below it, they are put back.
+    The active-set method of Lawson and Hanson (Solving Least Squares Problems, 1974, chapter 23): unknowns
+    leave their limit one by one, steepest descent first; those that a solution would push below it return.
     """
     target = target - least * matrix.sum(axis=1)
     excess = np.zeros(matrix.shape[1])

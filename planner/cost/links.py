@@ -1,4 +1,4 @@
-"""Links between the devices of consecutive stages, and the queues on their way."""
+"""Links between the devices of consecutive stages, and which transfers share them."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from stagecut.planner.cost.collectives import crosses_hosts
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
     """The fabric of an island, or the bridge between two islands of a host.
 
-    A server that states no bridge is given the slower of the two fabrics: see :func:`planner.core.cluster.slowest`.
+    A server without a stated bridge gets the slower of the two fabrics: see :func:`planner.core.cluster.slowest`.
     """
     server = cluster.servers[server_class]
     if first_island == second_island:
@@ -25,9 +25,9 @@ def link_within_host(cluster: Cluster, server_class: int, first_island: int, sec
 def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tuple[int, int]) -> Link:
     """The link from the hosts of one stage to those of the next.
 
-    Each side is (server class, number of hosts): m hosts send their shares of a micro-batch at
-    once through m interfaces, over as many network paths as the smaller side has hosts. A path
-    with a table is the whole way, interfaces included.
+    Each side is (server class, number of hosts): m hosts send their parts of a micro-batch at
+    once through m interfaces, over as many network paths as the smaller side has hosts. A measured
+    path includes the interfaces.
     """
     (from_class, from_hosts), (to_class, to_hosts) = sender, receiver
     from_nic, to_nic = cluster.servers[from_class].nic, cluster.servers[to_class].nic
@@ -45,7 +45,7 @@ def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tupl
 
 
 def half_transfer_s(link: Link, message_bytes: Floats) -> Floats:
-    """Seconds of half a message: those of half the bytes, and at least half of those of all bytes."""
+    """Seconds for half a message: those for half the bytes, but at least half of those for all bytes."""
     halves_s: Floats = np.maximum(link.transfer_s(message_bytes / 2), link.transfer_s(message_bytes) / 2)
     return halves_s
 
@@ -59,9 +59,9 @@ def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:
 
 
 def route_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> tuple[str, ...]:
-    """Names of the links that a transfer shares with others and must queue for.
+    """Names of the links that a transfer shares with others and has to queue for.
 
-    The hosts of one stage send and receive alike, so the first stands for all of them.
+    All hosts of a stage send and receive alike, so the first one stands for all.
     """
     if not _same_host(sender, receiver):
         return (f"{_host_name(cluster, sender)}:nic-out", f"{_host_name(cluster, receiver)}:nic-in")

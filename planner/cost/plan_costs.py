@@ -1,4 +1,4 @@
-"""A plan in numbers: what the simulator, the bounds and the memory check are given."""
+"""The costs of a plan: input of the simulator, the bounds and the memory check."""
 
 from dataclasses import dataclass, replace
 
@@ -64,7 +64,7 @@ class PlanCosts:
     limit_bytes: Floats
     """Memory of each device, shape (S,)."""
     halves: Halves | None = None
-    """Of a plan that halves micro-batches, or whose job lets it."""
+    """Given where the plan halves micro-batches or its job allows it to."""
 
     @property
     def num_stages(self) -> int:
@@ -73,7 +73,7 @@ class PlanCosts:
 
     @property
     def num_devices(self) -> int:
-        """D: as many device groups as stages, unless stages share them."""
+        """D: one device group per stage, unless stages share them."""
         return self.num_stages // self.variant.chunks
 
     @property
@@ -89,11 +89,11 @@ class PlanCosts:
 
     @property
     def num_halved(self) -> tuple[int, ...]:
-        """How many micro-batches each stage forwards in halves; empty if none does."""
+        """Micro-batches that each stage forwards in halves; empty if none does."""
         return () if self.halves is None or not self.halves.num_halved.any() else tuple(self.halves.num_halved.tolist())
 
     def sliced(self, num_sliced: int) -> "PlanCosts":
-        """The same plan with another sliced warm-up count; itself where nothing can be halved."""
+        """The same plan with another sliced warm-up count; unchanged where nothing can be halved."""
         if self.halves is None:
             return self
         num_halved = np.where(np.isfinite(self.halves.forward_s), np.minimum(num_sliced, self.warmup_depth), 0)
@@ -118,7 +118,7 @@ class PlanCosts:
 def shared_bytes(order: Interleaving, static_bytes: Floats, saved_bytes: Floats, working_bytes: Floats) -> Floats:
     """High-water mark of the devices of each stage where stages share devices, shape (S,).
 
-    See :attr:`PlanCosts.memory_bytes`; what is given is that of the stages.
+    The arguments are those of the stages, shape (S,) each; see :attr:`PlanCosts.memory_bytes`.
     """
 
     def of_group(device: int) -> float:

@@ -11,8 +11,8 @@ grants never decrease, so this is the order of readiness; task numbers break tie
 """
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 
@@ -43,26 +43,6 @@ class _Tables:
     """By task: the device group that may wait for it, which is where a message goes to."""
     previous: list[int]
     """By task: the message before it in its flow."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Play:
-    """State of the event loop for one plan."""
-
-    tables: _Tables
-    durations: list[float]
-    lines: list[tuple[int, ...]]
-    """By task: the shared links it queues on."""
-    starts: list[float]
-    """By task, zero unless it used a shared link."""
-    ends: list[float]
-    """By task; the entry at `NONE` is zero."""
-    waiting: list[int]
-    """By device group: the message or all-reduce it is waiting for."""
-    requests: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (ready time, task)."""
-    runnable: list[int] = field(default_factory=list)
-    """Device groups whose wait is over."""
 
 
 def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[bool]:
@@ -98,78 +78,64 @@ def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[l
     starts_s, ends_s
         Start time of every task that used a shared link, zero for the others; end time of every task.
     """
-    play = _Play(
-        tables=_tables(graph),
-        durations=durations_s.tolist(),
-        lines=_lines(graph, routes),
-        starts=[0.0] * graph.num_tasks,
-        ends=[UNKNOWN] * graph.num_tasks + [0.0],
-        waiting=[NONE] * graph.num_devices,
-    )
-    resume = [_device(play, device).__next__ for device in range(graph.num_devices)]
-    for start in resume:
-        start()
-    _grant_all(play, resume, num_links(routes))
-    for update, before in enumerate(graph.predecessors[graph.first_update :, 0].tolist(), graph.first_update):
-        play.ends[update] = play.ends[before] + play.durations[update]
-    return play.starts, play.ends[:-1]
-
-
-def _device(play: _Play, device: int) -> Iterator[None]:
-    """Play the actions and all-reduces of a device group, pausing for whatever has not been granted yet."""
-    # Local names: this loop and the next one take nearly all of the time.
-    tables, durations, lines, ends = play.tables, play.durations, play.lines, play.ends
-    requests, waiting, runnable = play.requests, play.waiting, play.runnable
+    # Plain lists, closed over by both loops below: these take nearly all of the time.
+    tables, durations, lines = _tables(graph), durations_s.tolist(), _lines(graph, routes)
     need, sends, receiver, previous = tables.need, tables.sends, tables.receiver, tables.previous
-    now = 0.0
-    for action in tables.actions[device]:
-        arrival = ends[need[action]]
-        if arrival < 0.0:
-            waiting[device] = need[action]
-            yield
+    starts, ends = [0.0] * graph.num_tasks, [UNKNOWN] * graph.num_tasks + [0.0]  # `NONE` ends at zero
+    waiting = [NONE] * graph.num_devices  # by device group: the message or all-reduce it is waiting for
+    requests: list[tuple[float, int]] = []  # heap of (ready time, task)
+    runnable: list[int] = []  # device groups whose wait is over
+
+    def run(device: int) -> Iterator[None]:
+        """Run the actions and all-reduces of a device group, pausing for whatever has not been granted yet."""
+        now = 0.0
+        for action in tables.actions[device]:
             arrival = ends[need[action]]
-        now = (arrival if arrival > now else now) + durations[action]
-        ends[action] = now
-        for message in sends[action]:
-            if lines[message]:
-                heappush(requests, (now, message))
-                continue
-            before = ends[previous[message]]
-            ends[message] = (before if before > now else now) + durations[message]
-            if waiting[receiver[message]] == message:
-                runnable.append(receiver[message])
-    for sync in tables.syncs[device]:
-        if lines[sync]:
-            heappush(requests, (now, sync))
-            waiting[device] = sync
-            yield
-        else:
-            ends[sync] = now + durations[sync]
-        now = ends[sync]
-    yield
+            if arrival < 0.0:
+                waiting[device] = need[action]
+                yield
+                arrival = ends[need[action]]
+            now = (arrival if arrival > now else now) + durations[action]
+            ends[action] = now
+            for message in sends[action]:
+                if lines[message]:
+                    heappush(requests, (now, message))
+                    continue
+                before = ends[previous[message]]
+                ends[message] = (before if before > now else now) + durations[message]
+                if waiting[receiver[message]] == message:
+                    runnable.append(receiver[message])
+        for sync in tables.syncs[device]:
+            if lines[sync]:
+                heappush(requests, (now, sync))
+                waiting[device] = sync
+                yield
+            else:
+                ends[sync] = now + durations[sync]
+            now = ends[sync]
+        yield
 
-
-def _grant_all(play: _Play, resume: list[Callable[[], None]], links: int) -> None:
-    """Grant one request after another, letting device groups run as far as they can in between."""
-    durations, lines, starts, ends = play.durations, play.lines, play.starts, play.ends
-    requests, waiting, runnable, receiver = play.requests, play.waiting, play.runnable, play.tables.receiver
-    free = [0.0] * links
+    resume = [run(device).__next__ for device in range(graph.num_devices)]
+    for start_up in resume:
+        start_up()
+    free = [0.0] * num_links(routes)
     while requests or runnable:
         while runnable:
             resume[runnable.pop()]()
         if not requests:
             break
         start, task = heappop(requests)
-        line = lines[task]
-        for link in line:
+        for link in lines[task]:
             if free[link] > start:  # noqa: PLR1730 - a call of max costs more than the rest of the loop
                 start = free[link]
-        end = start + durations[task]
-        starts[task], ends[task] = start, end
-        for link in line:
-            free[link] = end
+        starts[task], ends[task] = start, start + durations[task]
+        for link in lines[task]:
+            free[link] = ends[task]
         if waiting[receiver[task]] == task:
             runnable.append(receiver[task])
+    for update, before in enumerate(graph.predecessors[graph.first_update :, 0].tolist(), graph.first_update):
+        ends[update] = ends[before] + durations[update]
+    return starts, ends[:-1]
 
 
 @lru_cache

@@ -75,21 +75,21 @@ def _running_max(values: Floats) -> Floats:
 
 
 def _less_rounds(way_s: Floats, work_s: Floats) -> Floats:
-    """The way to each stage less one round of all chunks before it on its device group, shape (v, D)."""
+    """The way to each stage, less one round of the earlier chunks on its device group, shape (v, D)."""
     num_devices = work_s.shape[1]
     less: Floats = way_s - num_devices * (np.cumsum(work_s, axis=0) - work_s)
     return less
 
 
 def _work(counts: tuple[Ints, Ints], forward_s: Floats, backward_s: Floats) -> Floats:
-    """Seconds of so many forwards and backwards of each chunk, shape (v, D)."""
+    """Seconds of these numbers of forwards and backwards of each chunk, shape (v, D)."""
     forwards, backwards = counts
     seconds: Floats = np.einsum("cdk,kd->cd", forwards, forward_s) + np.einsum("cdk,kd->cd", backwards, backward_s)
     return seconds
 
 
 def _latest_start(order: Interleaving, forward_start_s: Floats, backward_start_s: Floats) -> Floats:
-    """Latest start of a device group's list that holds for the last forward of each stage, shape (v, D).
+    """Latest known start of a device group's list, for the last forward of each stage, shape (v, D).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """How many warm-up micro-batches to halve: the rule behind the job's choice `auto`.
 
-From none upwards, as long as one more makes the iteration shorter. A count that would pay only together
-with the next one is not looked for: with equal stages and no transfers every count up to the best one pays.
+The count grows from zero as long as one more makes the iteration shorter. A count that pays only together
+with the next one is not found; with equal stages and no transfers every count up to the best one pays.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
     Parameters
     ----------
     unsliced_s
-        Seconds of the iteration with none.
+        Seconds of the iteration with no halved micro-batch.
 
     Returns
     -------
@@ -39,13 +39,13 @@ def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
 
 
 def as_stated(problem: Problem, plan: Plan) -> Plan:
-    """The plan with the sliced warm-up count that the job states; under `auto` with none."""
+    """The plan with the sliced warm-up count that the job states, zero under `auto`."""
     count = problem.job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
     return plan if plan.num_sliced == count else replace(plan, num_sliced=count)
 
 
 def slicing_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
-    """Whether the sliced warm-up count is the one that pays, where the job leaves it to the planner."""
+    """A fault where the job leaves the sliced warm-up count to the planner and the plan's is not the one that pays."""
     if costs.problem.job.slice != AUTO:
         return
     numbers = costs.plan(as_stated(costs.problem, plan))

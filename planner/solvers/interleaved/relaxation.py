@@ -1,12 +1,15 @@
 """Bounds on the rows of interleaved plans from weights on linear forms.
 
-With non-negative weights of the rows that sum to one, and non-negative weights of the uses of memory,
-the weighted sum of all rows and of (use - 1) is a bound on the largest row of every plan that fits, and
-linear in the costs of the stages. Its least value over all cuts is a shortest path over (stage,
-boundary). Each stage may choose there by itself whether to recompute, which is one more relaxation.
+Take non-negative weights u_i of the rows with sum 1 and w_d of the memory use of each device group. Then
 
-Weights are found by column generation: a linear program finds those that are best for the cuts met so
-far, and the least cut for them is the next one. Whatever the weights, the bound holds.
+    sum_i u_i row_i + sum_d w_d (use_d - 1)
+
+is a lower bound on the largest row of every plan that fits, and linear in the costs of the stages. Its
+least value over all cuts is a shortest path over (stage, boundary); each stage chooses its recompute
+mode for itself there, which relaxes the program further.
+
+Weights are found by cutting planes: a linear program finds the best ones for the cuts met so far, and
+the least cut under them is added. The bound holds for any weights.
 """
 
 from dataclasses import dataclass
@@ -33,11 +36,11 @@ class Relaxation:
     """Weights, and what they prove."""
 
     form: Floats
-    """The weighted sum of all rows and uses of memory, shape (S, costs)."""
+    """The weighted sum of all rows and memory uses, shape (S, costs)."""
     constant_s: float
-    """Less the weights of memory."""
+    """Minus the sum of the weights of memory."""
     of_rows: Floats
-    """The weights of the rows, which sum to one, shape (rows,)."""
+    """The weights of the rows, with sum 1, shape (rows,)."""
     bound_s: float
     """Infinite where no plan fits in memory."""
 
@@ -45,8 +48,12 @@ class Relaxation:
 def least_values(chunks: ChunkCosts, forms: Floats) -> Floats:
     """Least value of each form over the stages to come, shape (S + 1, L + 1, forms).
 
-    Entry (s, j) is for the stages from s on, on the layers from j on; infinite where there are too
-    few layers or too many. It is a minimum over all cuts and over the modes of every stage.
+    Entry (s, j) is for stages s .. S - 1 on layers j .. L - 1; infinite where these are too few or left over.
+    Backwards over the stages, with P the prefix sums of a stage's own costs,
+
+        value(s, j) = min over modes and stops i > j of  P(i) - P(j) + transfer(s, i) + value(s + 1, i),
+
+    where the minimum over i is a running minimum from the right: O(S L forms) in all.
 
     Parameters
     ----------
@@ -76,7 +83,7 @@ def relax(
     rows
         Forms of the rows, shape (rows, S, costs).
     scale_s
-        Some iteration time near the bound.
+        An iteration time near the bound, as the unit of the linear program.
     enough_s
         Stop once the bound reaches it.
     """

@@ -18,15 +18,15 @@ from stagecut.planner.network.device_groups import PlacedGroup, name_devices, pl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """An interleaved plan but for its layers: D equal device groups that take turns on D v stages."""
+    """An interleaved plan without its layers: D equal device groups that take turns on D v stages."""
 
     variant: Variant
     placement: Placement
-    """Of every device group."""
+    """The same for every device group."""
     num_groups: int
     """D, which divides the number of micro-batches."""
     groups_per_host: int
-    """How many a host has room for."""
+    """Device groups that fit on a host."""
 
     @property
     def num_stages(self) -> int:
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def order(self) -> Interleaving:
-        """Order of the forwards and backwards of the device groups."""
+        """Order of forwards and backwards on the device groups."""
         return Interleaving(
             num_devices=self.num_groups,
             chunks=self.variant.chunks,
@@ -43,8 +43,8 @@ class Shape:
         )
 
     @property
-    def seats(self) -> tuple[PlacedGroup, ...]:
-        """Of the device groups; hosts are filled one after the other."""
+    def placed_groups(self) -> tuple[PlacedGroup, ...]:
+        """Placement of each device group; hosts are filled one after the other."""
         return tuple(
             PlacedGroup(placement=self.placement, opens=group % self.groups_per_host == 0)
             for group in range(self.num_groups)
@@ -59,13 +59,7 @@ class Shape:
 
 
 def shapes_of(costs: CostModel, variant: Variant) -> Iterator[Shape]:
-    """Every shape of an interleaved variant, whether any layers fit or not.
-
-    Parameters
-    ----------
-    costs
-        Of the variant's share.
-    """
+    """Every shape of an interleaved variant, whether any layers fit or not; `costs` are of the variant's share."""
     most = costs.problem.model.num_layers // variant.chunks
     for placement, per_host, room in _equal_groups(costs, variant.micro_batch):
         for num_groups in range(1, min(most, room, variant.num_microbatches) + 1):
@@ -92,13 +86,7 @@ def floor_s(costs: CostModel, shape: Shape) -> float:
 
 
 def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Plan | None:
-    """The plan with these layers; None if a device group does not fit in memory in any allowed way.
-
-    Parameters
-    ----------
-    stops
-        First layer after each of the S stages.
-    """
+    """The plan that cuts the layers at the S stops; None if a device group fits in memory in no allowed way."""
     modes = RECOMPUTE_MODES[costs.problem.job.recompute]
     recompute = [modes[0]] * shape.num_groups
     fits = _fits(costs, shape, stops, recompute)
@@ -109,7 +97,7 @@ def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Pl
 
 
 def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> list[bool]:
-    """Whether every device group has the memory; asked before there is a plan, which takes long for many pipelines."""
+    """Whether each device group fits in memory; checked before building a plan, which is slow for many pipelines."""
     micro_batch, placement = shape.variant.micro_batch, shape.placement
     stages = [
         costs.stage(placement, micro_batch=micro_batch, recompute=again, start=int(start), stop=int(stop))
@@ -126,7 +114,7 @@ def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Seque
 
 
 def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> Plan:
-    names = name_devices(costs.cluster, shape.seats)
+    names = name_devices(costs.cluster, shape.placed_groups)
     assert names is not None
     groups = itertools.cycle(zip(names, recompute, strict=True))
     cuts = [
@@ -137,7 +125,7 @@ def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Seque
 
 
 def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placement, int, int]]:
-    """Every device group, with how many of its kind a host and the whole class have room for."""
+    """Every placement of a device group, with how many of it fit on a host and on the whole server class."""
     problem, cluster = costs.problem, costs.cluster
     for index, server in enumerate(cluster.servers):
         for island, devices in enumerate(server.islands):

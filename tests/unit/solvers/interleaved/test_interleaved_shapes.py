@@ -46,7 +46,7 @@ def test_hosts_are_filled_one_after_the_other():
     wider = replace(problem, model=chain(12, {"gpu": 1.0}))
     *_, last = (shape for _, shape in shapes_with_costs(wider))
     assert [hosting.hosts for hosting in last.hostings] == [(0,), (0,), (0,), (1,), (1,), (1,)]
-    assert [seat.opens for seat in last.seats] == [True, False, False, True, False, False]
+    assert [group.opens for group in last.placed_groups] == [True, False, False, True, False, False]
 
 
 @settings(max_examples=25)
