@@ -150,18 +150,19 @@ def _fit(times: _StageTimes, device_type: str, stages: Sequence[StageRecord], ri
 
 
 def _corrected(layer: Layer, factors: Mapping[tuple[str, str], KindFactor]) -> Layer:
-    tables = (_scaled(table, factors.get((table.device_type, layer.kind))) for table in layer.times)
-    return replace(layer, times=tuple(tables))
+    """The layer with its times scaled, on the device types that have factors."""
 
+    def scaled(table: TimeTable) -> TimeTable:
+        factor = factors.get((table.device_type, layer.kind))
+        if factor is None:
+            return table
+        return replace(
+            table,
+            forward_s=tuple(factor.forward * seconds for seconds in table.forward_s),
+            backward_s=tuple(factor.backward * seconds for seconds in table.backward_s),
+        )
 
-def _scaled(table: TimeTable, factor: KindFactor | None) -> TimeTable:
-    if factor is None:
-        return table
-    return replace(
-        table,
-        forward_s=tuple(factor.forward * seconds for seconds in table.forward_s),
-        backward_s=tuple(factor.backward * seconds for seconds in table.backward_s),
-    )
+    return replace(layer, times=tuple(map(scaled, layer.times)))
 
 
 def _spread(recorded: _StageTimes, used: _StageTimes, stages: Sequence[StageRecord]) -> ErrorSpread | None:

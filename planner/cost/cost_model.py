@@ -79,7 +79,16 @@ class CostModel:
             return self.of(plan.share).plan(plan)
         stages = plan.stages
         hostings = [self.hosting(stage) for stage in stages]
-        costs = [self._stage_of(stage, hosting) for stage, hosting in zip(stages, hostings, strict=True)]
+        costs = [
+            self.stage(
+                hosting.placement,
+                micro_batch=stage.forward_micro_batch,
+                recompute=stage.recompute,
+                start=stage.start,
+                stop=stage.stop,
+            )
+            for stage, hosting in zip(stages, hostings, strict=True)
+        ]
         # Consecutive chunks of a single device group are on the same devices: nothing is sent.
         apart = [sender.devices != receiver.devices for sender, receiver in pairwise(stages)]
         ends = list(zip(hostings, hostings[1:], apart, strict=False))
@@ -115,15 +124,6 @@ class CostModel:
             return own
         names = device_names(self.problem.cluster, self.share, 0)
         return {names[name]: device for name, device in own.items()}
-
-    def _stage_of(self, stage: Stage, hosting: Hosting) -> StageCosts:
-        return self.stage(
-            hosting.placement,
-            micro_batch=stage.forward_micro_batch,
-            recompute=stage.recompute,
-            start=stage.start,
-            stop=stage.stop,
-        )
 
     def _halves(
         self, plan: Plan, hostings: Sequence[Hosting], links: Sequence[Link], message_bytes: Floats

@@ -46,8 +46,7 @@ def link_between_hosts(cluster: Cluster, sender: tuple[int, int], receiver: tupl
 
 def half_transfer_s(link: Link, message_bytes: Floats) -> Floats:
     """Seconds for half a message: those for half the bytes, but at least half of those for all bytes."""
-    halves_s: Floats = np.maximum(link.transfer_s(message_bytes / 2), link.transfer_s(message_bytes) / 2)
-    return halves_s
+    return np.maximum(link.transfer_s(message_bytes / 2), link.transfer_s(message_bytes) / 2)
 
 
 def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:

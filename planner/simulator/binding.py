@@ -76,8 +76,7 @@ class Binding:
 def what_binds(costs: PlanCosts, timeline: Timeline) -> Binding:
     """Find what limits an iteration, from the costs and the timeline of the same plan."""
     num_devices = costs.num_devices
-    device = timeline.stage % num_devices
-    takes_s = timeline.end_s - timeline.start_s
+    device, takes_s = timeline.stage % num_devices, timeline.end_s - timeline.start_s
     computes = np.isin(timeline.kind, COMPUTE)
     critical = np.zeros(len(takes_s), dtype=bool)
     critical[list(timeline.critical_path)] = True

@@ -1,9 +1,9 @@
 """Compilation of action lists into the graph of one iteration."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,8 @@ class _Actions:
         return f"{word} of samples [{self.lo[task]}, {self.hi[task]})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Messages:
-    """Messages as columns, by (producer, first sample)."""
+class _Messages(NamedTuple):
+    """Messages as columns, sorted by (producer, first sample)."""
 
     producer: Ints
     consumer: Ints
@@ -91,18 +90,18 @@ def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
 
 
 def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
-    flat = list(itertools.chain.from_iterable(lists))
     lengths = [len(actions) for actions in lists]
     if not lengths or min(lengths) == 0:
         raise BadInputError("schedule: every stage must have actions, and there must be a stage")
-    stages = np.array([action.stage for action in flat], dtype=np.int64)
+    rows = [(_kind(action), action.stage, action.lo, action.hi) for actions in lists for action in actions]
+    kind, stages, lo, hi = np.array(rows, dtype=np.int64).T.copy()
     actions = _Actions(
         device=_devices(stages, np.repeat(np.arange(len(lists)), lengths)),
-        samples=max(action.hi for action in flat),
-        kind=np.array([_kind(action) for action in flat], dtype=np.int64),
+        samples=int(hi.max()),
+        kind=kind,
         stage=stages,
-        lo=np.array([action.lo for action in flat], dtype=np.int64),
-        hi=np.array([action.hi for action in flat], dtype=np.int64),
+        lo=lo,
+        hi=hi,
         last=np.cumsum(lengths) - 1,
     )
     for stage in range(actions.num_stages):
@@ -169,13 +168,8 @@ def _messages(actions: _Actions) -> _Messages:
         for s in range(actions.num_stages - 1)
         for kind, sender, receiver in ((Kind.FORWARD, s, s + 1), (Kind.BACKWARD, s + 1, s))
     ]
-    empty = np.zeros(0, dtype=np.int64)
-    producer, consumer, lo, hi = (
-        np.concatenate([empty, *(getattr(part, field) for part in parts)])
-        for field in ("producer", "consumer", "lo", "hi")
-    )
-    order = np.lexsort((lo, producer))
-    return _Messages(producer=producer[order], consumer=consumer[order], lo=lo[order], hi=hi[order])
+    columns = np.concatenate([np.zeros((4, 0), dtype=np.int64), *map(np.stack, parts)], axis=1)
+    return _Messages(*columns[:, np.lexsort((columns[2], columns[0]))])
 
 
 def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> IterationGraph:

@@ -14,7 +14,7 @@ A *flow* is a sequence of tasks that use the same links: the activations over on
 gradients over one boundary, or the all-reduce of one stage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -108,37 +108,19 @@ class IterationGraph:
 def duration_table(costs: Sequence[PlanCosts]) -> Floats:
     """Seconds by kind of task and stage, then zeros, shape (6 S + 1, plans).
 
-    Where micro-batches are halved, S rows of half forwards and S - 1 of half messages follow.
-
-    Parameters
-    ----------
-    costs
-        Plans of S stages each; of one structure.
+    Where micro-batches are halved, S rows of half forwards and S - 1 of half messages follow. All plans
+    must have one structure.
     """
-    edge = np.zeros((1, len(costs)))
-    transfer_s = _columns([cost.transfer_s for cost in costs])
-    return np.concatenate(
-        (
-            _columns([cost.forward_s for cost in costs]),
-            _columns([cost.backward_s for cost in costs]),
-            transfer_s,
-            edge,
-            edge,
-            transfer_s,
-            _columns([cost.sync_s for cost in costs]),
-            _columns([cost.update_s for cost in costs]),
-            edge,
-            *_half_rows(costs),
-        )
-    )
 
+    def rows(values: Iterable[Floats]) -> Floats:
+        return np.array([*values], dtype=np.float64).T
 
-def _half_rows(costs: Sequence[PlanCosts]) -> list[Floats]:
+    edge = np.zeros((1, len(costs)))  # the last stage sends no activations, the first one no gradients
+    transfer_s = rows(cost.transfer_s for cost in costs)
+    table = [rows(cost.forward_s for cost in costs), rows(cost.backward_s for cost in costs)]
+    table += [transfer_s, edge, edge, transfer_s]
+    table += [rows(cost.sync_s for cost in costs), rows(cost.update_s for cost in costs), edge]
     halves = [cost.halves for cost in costs if cost.halves is not None and cost.num_halved]
-    if not halves:
-        return []
-    return [_columns([half.forward_s for half in halves]), _columns([half.transfer_s for half in halves])]
-
-
-def _columns(vectors: list[Floats]) -> Floats:
-    return np.array(vectors, dtype=np.float64).T
+    if halves:
+        table += [rows(half.forward_s for half in halves), rows(half.transfer_s for half in halves)]
+    return np.concatenate(table)

@@ -88,16 +88,16 @@ def evaluate(order: LevelOrder, rows_s: Floats) -> None:
     scratch = np.empty((order.scratch_rows, *rows_s.shape[1:]))
     for gather, fetched, before, arrived, followed, actions, senders, first_messages, further in order.levels:
         take(gather, 0, scratch[fetched], "clip")
-        start = scratch[before]
+        start = scratch[before]  # action: max(end of the previous one, last message needed) + its duration
         maximum(start, scratch[arrived], out=start)
         end = rows_s[actions]
         add(end, start, out=end)
         start = scratch[followed]
-        if len(start):
+        if len(start):  # first message: max(end of its action, end of the message before it in its flow)
             maximum(start, rows_s[senders], out=start)
             end = rows_s[first_messages]
             add(end, start, out=end)
-        for earlier, later in further:
+        for earlier, later in further:  # further messages follow the one before
             end = rows_s[later]
             add(end, rows_s[earlier], out=end)
 

@@ -181,7 +181,5 @@ class ChunkCosts:
 
 
 def starts_of(stops: Ints) -> Ints:
-    """First layers of stages, of the same shape as the stops."""
-    starts = np.zeros_like(stops)
-    starts[:, 1:] = stops[:, :-1]
-    return starts
+    """First layers of the stages, shape (n, stages), from their stops."""
+    return np.pad(stops[:, :-1], ((0, 0), (1, 0)))[:, : stops.shape[1]]
