@@ -1,1 +1,1 @@
-"""Data every part of the planner shares: model, cluster, job, problem, plan, result."""
+"""Data shared by every part of the planner: model, cluster, job, problem, plan, result."""

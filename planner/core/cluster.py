@@ -21,15 +21,15 @@ from stagecut.planner.core.precision import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A way for bytes: seconds = latency_s + bytes / bandwidth_bytes_per_s, or as measured."""
+    """A link: seconds = latency_s + bytes / bandwidth_bytes_per_s, or as measured."""
 
     bandwidth_bytes_per_s: float
-    """Per direction; infinity means unlimited. With a table, of what is larger than its only point."""
+    """Per direction; infinity means unlimited. With a table of one point, it applies to larger messages."""
     latency_s: float = 0.0
     source: str = ""
-    """Where the figures come from."""
+    """Source of the figures."""
     table: Points = ()
-    """Measured (bytes, seconds) of one message from one end to the other, in place of the other figures."""
+    """Measured (bytes, seconds) of one message from end to end; overrides the other figures."""
 
     def __post_init__(self) -> None:
         require_positive("link", "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, finite=False)
@@ -43,7 +43,7 @@ class Link:
 
     @property
     def large_message_bytes_per_s(self) -> float:
-        """Bandwidth that every further byte of a large message has: of the last segment of a table."""
+        """Marginal bandwidth of large messages: that of a table's last segment."""
         if len(self.table) < 2:
             return self.bandwidth_bytes_per_s
         slope = last_slope(self.table)
@@ -54,10 +54,10 @@ class Link:
     @overload
     def transfer_s(self, num_bytes: Floats) -> Floats: ...
     def transfer_s(self, num_bytes: float | Floats) -> float | Floats:
-        """Seconds that a message of that size takes, or messages of those sizes.
+        """Seconds that a message of that size takes; elementwise for arrays.
 
-        In a table linear between points, and going on along the last segment, or at the bandwidth
-        where there is a single point; no message takes less than the smallest one measured.
+        A table is interpolated linearly and extrapolated along its last segment, or at the bandwidth if it has a
+        single point; no message takes less than the smallest one measured.
         """
         if not self.table:
             return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
@@ -65,7 +65,7 @@ class Link:
         return seconds if isinstance(num_bytes, np.ndarray) else float(seconds)
 
     def scaled(self, times: float = 1.0, *, over: float = 1.0) -> "Link":
-        """With times / over of the bandwidth and the same latency: a message takes what over / times of it took."""
+        """The link with times / over of its bandwidth and the same latency."""
         return replace(
             self,
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * times / over,
@@ -77,14 +77,14 @@ UNLIMITED = Link(bandwidth_bytes_per_s=float("inf"))
 
 
 def slowest(first: Link, second: Link) -> Link:
-    """A link no faster than either: the least bandwidth with the largest latency, or the longest seconds of tables."""
+    """A link no faster than either: the lower bandwidth with the higher latency, or the longer times of tables."""
     sizes = sorted({num_bytes for link in (first, second) for num_bytes, _ in link.table})
     bandwidth_bytes_per_s = min(first.large_message_bytes_per_s, second.large_message_bytes_per_s)
     latency_s = max(first.latency_s, second.latency_s)
     if not sizes:
         return Link(bandwidth_bytes_per_s=bandwidth_bytes_per_s, latency_s=latency_s)
     table = [(num_bytes, max(first.transfer_s(num_bytes), second.transfer_s(num_bytes))) for num_bytes in sizes]
-    # One more point, so that the last segment is as steep as the steeper of both.
+    # One more point, so that the last segment is as steep as the steeper of the two.
     beyond_bytes, (last_bytes, last_s) = 2 * sizes[-1] + 1, table[-1]
     table.append((beyond_bytes, last_s + (beyond_bytes - last_bytes) / bandwidth_bytes_per_s))
     return Link(bandwidth_bytes_per_s=bandwidth_bytes_per_s, latency_s=latency_s, table=tuple(table))
@@ -97,14 +97,14 @@ class DeviceType:
     name: str
     peak_flops_per_s: tuple[tuple[Precision, float], ...]
     memory_bytes: float
-    """Usable by training; infinity means unlimited."""
+    """Available for training; infinity means unlimited."""
     memory_bandwidth_bytes_per_s: float = float("inf")
     efficiency: float = 1.0
-    """Share of the peak that large kernels reach."""
+    """Fraction of the peak that large kernels reach."""
     launch_s: float = 0.0
-    """Fixed time of one layer in one direction, whatever the size: kernel launches."""
+    """Fixed time per layer and direction, whatever the size: kernel launches."""
     source: str = ""
-    """Where the figures come from."""
+    """Source of the figures."""
 
     def __post_init__(self) -> None:
         owner = f"device type {self.name!r}"
@@ -117,28 +117,28 @@ class DeviceType:
         require_non_negative(owner, "launch_s", self.launch_s)
 
     def flops_per_s(self, precision: Precision) -> float | None:
-        """Peak rate in one precision, None where the type does not state it."""
+        """Peak rate in one precision, None if not stated."""
         return dict(self.peak_flops_per_s).get(precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduceTable:
-    """Measured all-reduces among some devices of an island, with nothing else on its fabric."""
+    """Measured all-reduces among some devices of an island whose fabric is otherwise idle."""
 
     num_devices: int
     table: Points
-    """(Bytes on each device, seconds), at least two."""
+    """At least two points (bytes per device, seconds)."""
 
     def __post_init__(self) -> None:
         require(self.num_devices >= 2, "all-reduce", "num_devices", "at least 2", self.num_devices)
         require_points(f"all-reduce among {self.num_devices}", self.table, least=2)
 
     def seconds(self, num_bytes: Floats) -> Floats:
-        """Seconds for so many bytes on each device, read from the table like those of a :class:`Link`."""
+        """Seconds for that many bytes per device, looked up like those of a :class:`Link`."""
         return seconds_at(self.table, num_bytes, last_slope(self.table))
 
     def scaled(self, times: float = 1.0, *, over: float = 1.0) -> "AllReduceTable":
-        """As over a fabric with times / over of the bandwidth: see :meth:`Link.scaled`."""
+        """The table for a fabric with times / over of the bandwidth: see :meth:`Link.scaled`."""
         return replace(self, table=stretched(self.table, times, over))
 
 
@@ -150,9 +150,9 @@ class Island:
     count: int
     fabric: Link = UNLIMITED
     shared: bool = False
-    """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+    """True: one root complex that all transfers queue for. False: a switch, with a separate path for each pair."""
     all_reduce: tuple[AllReduceTable, ...] = ()
-    """By number of devices; for other numbers a ring over the fabric stands in."""
+    """One table per number of devices; other numbers are estimated by a ring over the fabric."""
 
     def __post_init__(self) -> None:
         owner = f"island of {self.device_type}"
@@ -160,7 +160,7 @@ class Island:
         require_distinct(owner, "numbers of devices of all_reduce", (table.num_devices for table in self.all_reduce))
 
     def all_reduce_among(self, num_devices: int) -> AllReduceTable | None:
-        """What was measured among so many devices, if anything."""
+        """The table measured among that many devices, if there is one."""
         return next((table for table in self.all_reduce if table.num_devices == num_devices), None)
 
 
@@ -172,26 +172,26 @@ class Server:
     islands: tuple[Island, ...]
     count: int = 1
     nic: Link = UNLIMITED
-    """Without a table, which is of a whole way: see `Cluster.network`."""
+    """Has no table, since tables cover whole paths: see `Cluster.network`."""
     bridge: Link | None = None
-    """Between islands of the server; None: the slowest fabric of the server."""
+    """Link between the islands; None: the slowest fabric of the server."""
 
     def __post_init__(self) -> None:
         owner = f"server {self.name!r}"
         require(bool(self.name), "server", "name", "not empty", self.name)
         require_count(owner, "count", self.count)
         require(len(self.islands) > 0, owner, "islands", "not empty", ())
-        require(not self.nic.table, owner, "nic", "without a table, which belongs to the network", self.nic)
+        require(not self.nic.table, owner, "nic", "without a table; tables belong to the network", self.nic)
 
     @property
     def num_devices(self) -> int:
-        """Devices of one host."""
+        """Number of devices per host."""
         return sum(island.count for island in self.islands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOverride:
-    """The link between two server classes where it differs from the default."""
+    """The link between two server classes, in place of the default."""
 
     servers: tuple[str, str]
     link: Link
@@ -207,7 +207,7 @@ class Device:
     server_class: int
     """Index into `Cluster.servers`."""
     host: int
-    """Which of the identical hosts of the class, from 0."""
+    """Index among the identical hosts of the class."""
     island: int
     """Index into `Server.islands`."""
 
@@ -220,7 +220,7 @@ class Cluster:
     device_types: tuple[DeviceType, ...]
     servers: tuple[Server, ...]
     network: Link = UNLIMITED
-    """Between any two hosts, on top of their interfaces; with a table the whole way, interfaces included."""
+    """Between any two hosts, in addition to their interfaces; a table covers the whole path, including interfaces."""
     overrides: tuple[NetworkOverride, ...] = ()
 
     def __post_init__(self) -> None:
@@ -246,7 +246,7 @@ class Cluster:
         require_distinct(owner, "names of servers and hosts", (*(server.name for server in self.servers), *numbered))
 
     def _classes_of_several(self) -> tuple[int, ...]:
-        """Server classes with numbered hosts; a part of the cluster may have a single one of them."""
+        """Server classes whose hosts are numbered: those with several hosts."""
         return tuple(index for index, server in enumerate(self.servers) if server.count > 1)
 
     def device_type(self, name: str) -> DeviceType:
@@ -263,12 +263,12 @@ class Cluster:
         raise BadInputError(f"cluster {self.name!r}: unknown device type {name!r}")
 
     def host_names(self, server_class: int) -> tuple[str, ...]:
-        """Names of the hosts of one class: the class name, numbered where there are several."""
+        """Names of the hosts of one class: the class name, numbered if there are several hosts."""
         server = self.servers[server_class]
         return _host_names(server.name, server.count)
 
     def devices(self) -> tuple[Device, ...]:
-        """Every device, by class, host, island."""
+        """Every device, ordered by class, host and island."""
         return tuple(
             Device(
                 name=f"{host_name}/{slot}",
@@ -284,12 +284,12 @@ class Cluster:
 
     @property
     def num_devices(self) -> int:
-        """Devices of all hosts."""
+        """Number of devices of all hosts."""
         return sum(server.count * server.num_devices for server in self.servers)
 
     @property
     def has_tables(self) -> bool:
-        """Whether any link or all-reduce is given as measured."""
+        """Whether any link or all-reduce is given by measurements."""
         paths = (self.network, *(override.link for override in self.overrides))
         bridges = (server.bridge for server in self.servers if server.bridge is not None)
         islands = [island for server in self.servers for island in server.islands]
@@ -297,7 +297,7 @@ class Cluster:
         return any(link.table for link in (*paths, *bridges, *fabrics)) or any(i.all_reduce for i in islands)
 
     def network_between(self, first: int, second: int) -> Link:
-        """The network link between hosts of two classes, interfaces not included unless it has a table."""
+        """The network link between hosts of two classes; it excludes the interfaces unless it has a table."""
         pair = {self.servers[first].name, self.servers[second].name}
         for override in self.overrides:
             if set(override.servers) == pair:

@@ -1,14 +1,14 @@
-"""The one family of exceptions, each with the exit code of the command line."""
+"""The exceptions, each with its exit code on the command line."""
 
 
 class StagecutError(Exception):
-    """Base of every error raised on purpose; an internal fault when raised as such."""
+    """Base class of deliberate errors; raised directly, it is an internal fault."""
 
     exit_code = 1
 
 
 class BadInputError(StagecutError):
-    """Something the user gave cannot be used.
+    """Unusable input from the user.
 
     Parameters
     ----------
@@ -24,17 +24,17 @@ class BadInputError(StagecutError):
 
 
 class OutputError(BadInputError):
-    """An output cannot be written; nothing was."""
+    """An output could not be written, and nothing was."""
 
 
 class UnsupportedError(BadInputError):
-    """A solver was asked for a problem that its formulation cannot express."""
+    """A problem that the requested solver or target cannot express."""
 
 
 class FaultWarning(RuntimeWarning):
-    """A search met an internal fault, and its result is what it had by then. An error in the tests."""
+    """An internal fault ended a search, whose result is what it had by then. An error in the tests."""
 
 
 def in_one_line(fault: BaseException) -> str:
-    """Type and words of an error."""
+    """Type and message of an error on one line."""
     return " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")

@@ -2,9 +2,9 @@
 
 With D device groups, v chunks and M micro-batches there are S = D v stages, and stage s = c D + d is
 chunk c of device group d. Megatron-LM's order (Narayanan et al., SC 2021): micro-batches come in
-rounds of D; forwards of a round run chunk 0 for all of them, then chunk 1, and so on; backwards the
-same with the chunks reversed. Device group d runs min(M v, 2 (D - d - 1) + (v - 1) D) forwards, then a
-forward and a backward in turn, then the remaining backwards.
+rounds of D; the forwards of a round run chunk 0 for all of them, then chunk 1, and so on, and backwards
+do the same with the chunks reversed. Device group d runs min(M v, 2 (D - d - 1) + (v - 1) D) forwards, then
+alternates between a forward and a backward, then runs the remaining backwards.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from stagecut.planner.core.checks import require, require_count
 class Interleaving:
     """Order of the forwards and backwards of D device groups.
 
-    Forwards, and backwards, of a device group are numbered from 0 in the order it runs them.
+    The forwards of a device group are numbered from 0 in the order it runs them, and so are its backwards.
 
     Raises
     ------
     BadInputError
-        If a number is less than one, or if M is no multiple of D.
+        If a number is less than one, or M is not a multiple of D.
     """
 
     num_devices: int
@@ -44,7 +44,7 @@ class Interleaving:
 
     @property
     def num_forwards(self) -> int:
-        """Of each device group: M v, as many as its backwards."""
+        """Number of forwards, and of backwards, of each device group: M v."""
         return self.num_microbatches * self.chunks
 
     @property
@@ -55,7 +55,7 @@ class Interleaving:
 
     @property
     def warmup_depth(self) -> Ints:
-        """Forwards of each stage before its first backward, shape (D v,); it never has more in flight."""
+        """Forwards of each stage before its first backward, shape (D v,): the most it ever has in flight."""
         before, _ = self.before_first_backward
         chunk = np.arange(self.chunks)[:, None]
         return before[chunk, np.arange(self.num_devices), chunk].ravel()
@@ -67,7 +67,7 @@ class Interleaving:
         Returns
         -------
         tuple
-            Numbers by chunk and device group of the stage, and by chunk of the action, each of
+            Counts by chunk and device group of the stage, and by chunk of the action, each of
             shape (v, D, v).
         """
         backwards = (self.chunks - 1 - np.arange(self.chunks)[:, None]) * self.num_devices
@@ -76,42 +76,42 @@ class Interleaving:
 
     @property
     def until_last_forward(self) -> tuple[Ints, Ints]:
-        """Forwards up to the last one of a stage, itself included, and backwards before it; shapes as above."""
+        """Forwards up to and including the last one of a stage, and backwards before it; shapes as above."""
         left = (self.chunks - 1 - np.arange(self.chunks)[:, None]) * self.num_devices
         forwards = np.broadcast_to(self.num_forwards - left, (self.chunks, self.num_devices))
         backwards = np.maximum(0, forwards - 1 - self.warmup)
         return self.forwards_by_chunk(forwards), self.backwards_by_chunk(backwards)
 
     def action(self, number: int) -> tuple[int, int]:
-        """Chunk and micro-batch of a forward; a backward has chunk v - 1 - c instead of c."""
+        """Chunk c and micro-batch of a forward; the backward of that number has chunk v - 1 - c."""
         rounds, place = divmod(number, self.num_devices * self.chunks)
         chunk, member = divmod(place, self.num_devices)
         return chunk, rounds * self.num_devices + member
 
     def forwards_by_chunk(self, numbers: Ints) -> Ints:
-        """How many of the first n forwards are of each chunk, shape (*n.shape, v)."""
+        """How many of the first n forwards belong to each chunk, shape (*n.shape, v)."""
         rounds, place = np.divmod(numbers[..., None], self.num_devices * self.chunks)
         begun = place - self.num_devices * np.arange(self.chunks)
         return rounds * self.num_devices + np.clip(begun, 0, self.num_devices)
 
     def backwards_by_chunk(self, numbers: Ints) -> Ints:
-        """How many of the first n backwards are of each chunk, shape (*n.shape, v)."""
+        """How many of the first n backwards belong to each chunk, shape (*n.shape, v)."""
         return self.forwards_by_chunk(numbers)[..., ::-1]
 
 
 @lru_cache(maxsize=1024)
 def in_flight(order: Interleaving, device: int) -> tuple[Ints, Ints]:
-    """What a device group holds while it runs its actions.
+    """Micro-batches that a device group holds during each action.
 
     Returns
     -------
     tuple
         Micro-batches in flight of each chunk during an action, shape (n, v), and the action's chunk,
-        shape (n,); without repetitions.
+        shape (n,), without duplicate rows.
 
     Notes
     -----
-    D v forwards and backwards after the warm-up everything repeats, and once the forwards are done
+    After the warm-up, everything repeats every D v forwards and backwards, and once the forwards are done,
     less is held than in any such round.
     """
     warmup = order.warmup[device]

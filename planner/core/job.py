@@ -1,4 +1,4 @@
-"""What is to be trained, and what the planner may choose."""
+"""The training job, and the choices left to the planner."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from stagecut.planner.core.schedule import Schedule, can_slice
 
 
 class Recompute(StrEnum):
-    """Whether stages drop their activations and compute them again."""
+    """Whether stages drop activations and recompute them."""
 
     AUTO = "auto"
     """Exactly the stages that would not fit in memory otherwise."""
@@ -20,20 +20,20 @@ class Recompute(StrEnum):
 
 AUTO: Final = "auto"
 SliceChoice = int | Literal["auto"]
-"""How many warm-up micro-batches are halved: that many, or as many as pay."""
+"""How many warm-up micro-batches are halved: a number, or as many as pay off."""
 ACTION_OVERHEAD_S = 0.0004
-"""About what the executor takes for one more action, as `python -m benchmarks.runtime_overhead` measures it."""
+"""Approximate cost of one more action in the executor, measured by `python -m benchmarks.runtime_overhead`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """Bytes that each parameter costs in memory."""
+    """Memory per parameter, in bytes."""
 
     name: str
     weight_bytes: float
     gradient_bytes: float
     state_bytes: float
-    """Moments, and the fp32 copy of the weights in mixed precision."""
+    """Moments and, in mixed precision, the fp32 copy of the weights."""
 
     def __post_init__(self) -> None:
         for field in ("weight_bytes", "gradient_bytes", "state_bytes"):
@@ -41,20 +41,20 @@ class Optimizer:
 
     @property
     def total_bytes(self) -> float:
-        """Bytes per parameter of everything that stays in memory."""
+        """Bytes per parameter that stay in memory."""
         return self.weight_bytes + self.gradient_bytes + self.state_bytes
 
 
 def standard_optimizer(name: str, precision: Precision) -> Optimizer:
-    """AdamW or SGD with momentum, as used with that precision.
+    """AdamW or SGD with momentum in the given precision.
 
-    Mixed precision keeps an fp32 copy of the weights beside the optimizer's own fp32 numbers:
+    Mixed precision keeps an fp32 copy of the weights besides the optimizer's own fp32 state:
     2 + 2 + 12 bytes per parameter for AdamW (ZeRO, SC 2020, section 3.1), 2 + 2 + 8 for SGD.
 
     Raises
     ------
     BadInputError
-        For another name.
+        If the name is unknown.
     """
     moments = {"adamw": 2, "sgd": 1}
     require(name in moments, "job", "optimizer", f"one of {sorted(moments)} or a table of bytes", name)
@@ -65,30 +65,30 @@ def standard_optimizer(name: str, precision: Precision) -> Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The training iteration and the choices left to the planner."""
+    """A training iteration, and the choices left to the planner."""
 
     global_batch: int
     """Samples per iteration."""
     optimizer: Optimizer
     precision: Precision = Precision.FP16
     micro_batches: tuple[int, ...] = (1, 2, 4, 8)
-    """Allowed sizes; those that do not divide the global batch are passed over."""
+    """Allowed sizes; those that do not divide the global batch are ignored."""
     schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
     recompute: Recompute = Recompute.AUTO
     replicas: tuple[int, ...] | None = None
-    """Allowed replicas of a stage; None: any number that divides the micro-batch."""
+    """Allowed numbers of replicas of a stage; None: any that divides the micro-batch."""
     tensor_parallel: tuple[int, ...] | None = None
-    """Allowed numbers of devices that share a replica; None: any power of two that an island can hold."""
+    """Allowed tensor-parallel degrees; None: any power of two that fits in an island."""
     pipelines: tuple[int, ...] | None = None
-    """Allowed numbers of identical pipelines; None: any for which the cluster has equal shares."""
+    """Allowed numbers of identical pipelines; None: any that divides the cluster into equal shares."""
     zero1: bool = False
-    """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1, SC 2020)."""
+    """Whether the optimizer state is sharded over replicas and pipelines (ZeRO-1, SC 2020)."""
     chunks: tuple[int, ...] = (2,)
     """Stages per device group under `interleaved`."""
     slice: SliceChoice = 0
-    """Warm-up micro-batches whose forwards are halved (AutoPipe, CLUSTER 2022); `auto`: until one more does not pay."""
+    """Warm-up micro-batches whose forwards are halved (AutoPipe, CLUSTER 2022); `auto`: as many as pay off."""
     action_overhead_s: float = ACTION_OVERHEAD_S
-    """On top of half a forward."""
+    """Overhead of half a forward."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
@@ -99,7 +99,7 @@ class Job:
         require_distinct("job", "micro_batches", self.micro_batches)
         require_distinct("job", "schedules", self.schedules)
         fitting = any(self.global_batch % size == 0 for size in self.micro_batches)
-        rule = f"such that one divides the global batch {self.global_batch}"
+        rule = f"such that at least one divides the global batch {self.global_batch}"
         require(fitting, "job", "micro_batches", rule, self.micro_batches)
         for field in ("replicas", "tensor_parallel", "pipelines", "chunks"):
             self._check_counts(field)
@@ -120,14 +120,14 @@ class Job:
         require_distinct("job", field, counts)
 
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
-        """Whether a stage may have that many replicas: a micro-batch is split evenly over them."""
+        """Whether a stage may have that many replicas, which have to divide the micro-batch."""
         return micro_batch % replicas == 0 and (self.replicas is None or replicas in self.replicas)
 
     def may_slice(self, schedule: Schedule, micro_batch: int) -> bool:
-        """Whether plans of that schedule and size may halve micro-batches, as far as the job goes."""
+        """Whether the job lets plans with that schedule and micro-batch size halve micro-batches."""
         return self.slice != 0 and can_slice(schedule, micro_batch)
 
     def first_num_sliced(self, schedule: Schedule, micro_batch: int, num_microbatches: int) -> int:
-        """The sliced warm-up count of such plans as stated; under `auto` 0, from where it is looked for."""
+        """The sliced warm-up count that the job states for such plans; 0, the start of the search, under `auto`."""
         stated = 0 if self.slice == AUTO else self.slice
         return min(stated, num_microbatches) if self.may_slice(schedule, micro_batch) else 0

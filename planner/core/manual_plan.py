@@ -1,4 +1,4 @@
-"""Plans written by hand, for layers that no planner has seen."""
+"""Hand-written plans."""
 
 from collections.abc import Sequence
 
@@ -20,16 +20,16 @@ def plan_of(
     num_pipelines: int = 1,
     chunks: int = 1,
 ) -> Plan:
-    """A plan whose stages are the layers between consecutive cuts, on devices with names of their own.
+    """A plan whose stages are the layers between consecutive cuts, on made-up devices.
 
-    Warm-up depths are those of the schedule; stages with sizes of their own hold at least one of each.
+    Warm-up depths follow from the schedule; stages with sizes of their own hold at least one micro-batch.
 
     Parameters
     ----------
     replicas, tensor_parallel
-        By device group; ones by default.
+        For each device group; 1 by default.
     recompute, sizes
-        By stage: whether it recomputes, samples of its forwards and backwards.
+        For each stage: whether it recomputes, and the samples per forward and per backward.
     """
     num_stages = len(cuts) - 1
     num_groups = num_stages // chunks

@@ -12,11 +12,11 @@ from stagecut.planner.core.precision import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTable:
-    """Measured times of one layer on one device type, by micro-batch size; collectives not included."""
+    """Measured times of one layer on one device type by micro-batch size, without collectives."""
 
     device_type: str
     tensor_parallel: int = 1
-    """Devices that shared the layer."""
+    """Number of devices that shared the layer."""
     samples: tuple[int, ...]
     """Micro-batch sizes, increasing."""
     forward_s: tuple[float, ...]
@@ -44,19 +44,19 @@ class Layer:
     params_bytes: float = 0.0
     """Weights in the training precision."""
     shared_params_bytes: float = 0.0
-    """Copy of weights owned by another layer (a tied embedding): held and updated here too, not counted again."""
+    """Weights owned by another layer (such as a tied embedding) of which this layer holds and updates a copy."""
     forward_flops: float = 0.0
-    """Per sample; a backward counts twice as much."""
+    """Per sample; a backward takes twice as many."""
     saved_bytes: float = 0.0
-    """Kept from forward to backward, per sample, the layer's own input included."""
+    """Kept from forward to backward, per sample, including the layer's input."""
     output_bytes: float = 0.0
-    """Handed to the next layer, per sample."""
+    """Passed to the next layer, per sample."""
     working_bytes: float = 0.0
-    """Needed on top while the layer runs, per sample."""
+    """Additional memory while the layer runs, per sample."""
     tensor_parallel_bytes: float | None = None
-    """All-reduced in each direction where several devices share the layer, per sample; None: it cannot be shared."""
+    """All-reduced per direction and sample if devices share the layer; None: it cannot be shared."""
     times: tuple[TimeTable, ...] = ()
-    """Measured; a device type without a table is estimated by the roofline."""
+    """Measured times; other device types are estimated by the roofline model."""
 
     def __post_init__(self) -> None:
         owner = f"layer {self.name!r}"
@@ -73,31 +73,31 @@ class Layer:
         if self.tensor_parallel_bytes is not None:
             require_non_negative(owner, "tensor_parallel_bytes", self.tensor_parallel_bytes)
         shared = [table.tensor_parallel for table in self.times if table.tensor_parallel > 1]
-        rule = "given where there are times of several devices"
+        rule = "given if there are times for several devices"
         require(not shared or self.tensor_parallel_bytes is not None, owner, "tensor_parallel_bytes", rule, None)
         tables = ((table.device_type, table.tensor_parallel) for table in self.times)
         require_distinct(owner, "device types with times", (f"{name} x{degree}" for name, degree in tables))
 
     def table(self, device_type: str, tensor_parallel: int = 1) -> TimeTable | None:
-        """The times measured on that many devices of that type, if there are any."""
+        """The times measured on that many devices of that type, if any."""
         wanted = (device_type, tensor_parallel)
         return next((table for table in self.times if (table.device_type, table.tensor_parallel) == wanted), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipEdge:
-    """A tensor of its own, made by layer `source`, used by later layers and last by `target`."""
+    """A tensor made by layer `source` and used by later layers, last by `target`."""
 
     source: int
     target: int
     num_bytes: float
     """Per sample."""
     earlier_targets: tuple[int, ...] = ()
-    """Layers between the two that use it as well, increasing: on the way to the last one it passes them anyhow."""
+    """Layers in between that also use it, increasing; it passes them on its way anyway."""
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """All layers that use it, increasing."""
+        """All layers that use it, in increasing order."""
         return (*self.earlier_targets, self.target)
 
 
@@ -109,9 +109,9 @@ class ModelProfile:
     layers: tuple[Layer, ...]
     skip_edges: tuple[SkipEdge, ...] = ()
     precision: Precision = Precision.FP16
-    """The format in which all byte figures were counted."""
+    """The number format for which bytes were counted."""
     sequence_length: int | None = None
-    """Tokens of one sample, where the model has tokens."""
+    """Tokens per sample, if the model has tokens."""
 
     def __post_init__(self) -> None:
         owner = f"model {self.name!r}"
@@ -120,25 +120,25 @@ class ModelProfile:
         for edge in self.skip_edges:
             ends = (edge.source, *edge.targets)
             inside = edge.source >= 0 and edge.target < len(self.layers) and all(a < b for a, b in pairwise(ends))
-            rule = f"forward, to each layer once and inside 0..{len(self.layers) - 1}"
+            rule = f"forward, to each layer once, and within 0..{len(self.layers) - 1}"
             require(inside, owner, "skip edge", rule, ends)
             require_non_negative(owner, "skip edge bytes", edge.num_bytes)
 
     @property
     def num_layers(self) -> int:
-        """L, the length of the chain."""
+        """Length L of the chain."""
         return len(self.layers)
 
     @property
     def num_params(self) -> float:
-        """Parameters of the whole model."""
+        """Number of parameters of the model."""
         return sum(layer.params_bytes for layer in self.layers) / self.precision.num_bytes
 
     def boundary_bytes(self) -> Floats:
         """Bytes per sample that cross each boundary, shape (L + 1,).
 
-        Boundary j lies before layer j. Every tensor counts once: the output of layer j - 1, and
-        each skip edge made before j and used at or after it. Nothing crosses the two ends.
+        Boundary j is before layer j. The output of layer j - 1 crosses it, and every skip edge made before j
+        and used at or after j, each once. Nothing crosses the two ends.
         """
         crossing = np.zeros(self.num_layers + 1)
         crossing[1:-1] = [layer.output_bytes for layer in self.layers[:-1]]

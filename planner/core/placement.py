@@ -1,4 +1,4 @@
-"""Where a stage runs: a class of servers, how many hosts, which island, how many replicas."""
+"""Where a stage runs: server class, island, hosts and replicas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from stagecut.planner.core.cluster import Cluster, Device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The device group of a stage, up to the renaming of identical hosts and devices.
+    """The device group of a stage, up to renaming identical hosts and devices.
 
     Either `replicas` x `tensor_parallel` devices of one island of one host, or all devices of
-    `num_hosts` whole hosts; the devices that share a replica are on one host.
+    `num_hosts` whole hosts. The devices that share a replica are on one host.
     """
 
     server_class: int
@@ -23,13 +23,13 @@ class Placement:
 
     @property
     def devices_per_host(self) -> int:
-        """Devices taken on each host."""
+        """Devices used on each host."""
         return self.replicas * self.tensor_parallel // self.num_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosting:
-    """A placement on hosts of the cluster."""
+    """A placement on specific hosts of the cluster."""
 
     placement: Placement
     hosts: tuple[int, ...]
@@ -39,33 +39,39 @@ class Hosting:
 def hosting_of(
     cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Device], *, tensor_parallel: int = 1
 ) -> Hosting:
-    """Recognise the placement of a stage from the names of its devices.
+    """Recover the placement of a stage from the names of its devices.
 
     Parameters
     ----------
     known
-        Every device of the cluster by its name.
+        Every device of the cluster, by name.
     tensor_parallel
         Devices that share each replica.
 
     Raises
     ------
     BadInputError
-        If a name is unknown, if the devices are neither of one island of one host nor all devices
-        of whole hosts of one class with a single island, or if they do not make whole replicas on every host.
+        If a name is unknown, if the devices are neither in one island of one host nor all devices of
+        hosts of one class with a single island, or if they do not form whole replicas on every host.
     """
     for name in names:
         require(name in known, "stage", "devices", f"devices of cluster {cluster.name!r}", name)
     devices = [known[name] for name in names]
     islands = {(device.server_class, device.island) for device in devices}
-    require(len(islands) == 1, "stage", "devices", "of one island, or whole hosts of one class", names)
+    require(len(islands) == 1, "stage", "devices", "in one island, or on whole hosts of one class", names)
     server_class, island = islands.pop()
     hosts = tuple(sorted({device.host for device in devices}))
     server = cluster.servers[server_class]
     whole = len(devices) == len(hosts) * server.num_devices
-    require(len(hosts) == 1 or whole, "stage", "devices", "within one host, or of whole hosts", names)
+    require(len(hosts) == 1 or whole, "stage", "devices", "on one host, or all devices of several hosts", names)
     per_host = len(devices) // len(hosts)
-    require(per_host % tensor_parallel == 0, "stage", "devices", f"{tensor_parallel} on one host per replica", names)
+    require(
+        per_host % tensor_parallel == 0,
+        "stage",
+        "devices",
+        f"such that the {tensor_parallel} of each replica are on one host",
+        names,
+    )
     placement = Placement(
         server_class=server_class,
         island=island,

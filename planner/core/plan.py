@@ -1,4 +1,4 @@
-"""A plan: which layers run where, how, and in which order."""
+"""A plan: which layers run where, how and in which order."""
 
 from dataclasses import dataclass
 
@@ -15,16 +15,16 @@ class Stage:
     start: int
     stop: int
     devices: tuple[str, ...]
-    """Names of the cluster's devices: replicas * tensor_parallel of them."""
+    """Names of the replicas x tensor_parallel devices."""
     replicas: int = 1
     tensor_parallel: int = 1
     recompute: bool = False
     warmup_depth: int
     """Forwards before the first backward."""
     forward_micro_batch: int
-    """Samples of one forward, over all replicas."""
+    """Samples per forward, over all replicas."""
     backward_micro_batch: int
-    """Samples of one backward, over all replicas."""
+    """Samples per backward, over all replicas."""
 
     def __post_init__(self) -> None:
         owner = f"stage [{self.start}, {self.stop})"
@@ -49,13 +49,13 @@ class Pipeline:
 
     @property
     def num_stages(self) -> int:
-        """S, the length of the pipeline."""
+        """Length S of the pipeline."""
         return len(self.stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One training iteration, laid out."""
+    """The layout of one training iteration."""
 
     schedule: Schedule
     micro_batch: int
@@ -63,19 +63,19 @@ class Plan:
     num_microbatches: int
     """Per pipeline."""
     pipelines: tuple[Pipeline, ...]
-    """Identical but for the names of their devices."""
+    """Identical except for the names of their devices."""
     share: Share = WHOLE
-    """The part of the cluster that each pipeline has."""
+    """The share of the cluster that each pipeline has."""
     chunks: int = 1
-    """Stages on each device group of a pipeline: stage s shares its devices with every S-th one after it."""
+    """Stages per device group of a pipeline; stages that many groups apart share their devices."""
     num_sliced: int = 0
-    """Sliced warm-up count: the forwards of so many first micro-batches run in halves where a stage warms up."""
+    """Sliced warm-up count: how many of the first micro-batches run their warm-up forwards in halves."""
 
     def __post_init__(self) -> None:
         require(len(self.pipelines) > 0, "plan", "pipelines", "not empty", ())
         for field in ("micro_batch", "num_microbatches", "chunks"):
             require_count("plan", field, getattr(self, field))
-        rule = f"as many as its share is for, {self.share.num_pipelines}"
+        rule = f"as many as its share is for: {self.share.num_pipelines}"
         require(len(self.pipelines) == self.share.num_pipelines, "plan", "pipelines", rule, len(self.pipelines))
         for pipeline in self.pipelines:
             self._check_chunks(pipeline)
@@ -91,7 +91,7 @@ class Plan:
         rule = f"0 with micro-batches of {self.micro_batch} under {self.schedule}"
         require(can_slice(self.schedule, self.micro_batch), "plan", "num_sliced", rule, self.num_sliced)
         sizes = {size for stage in self.stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
-        rule = f"0 where stages have sizes of their own, {sorted(sizes)}"
+        rule = f"0 if stages have different micro-batch sizes {sorted(sizes)}"
         require(sizes == {self.micro_batch}, "plan", "num_sliced", rule, self.num_sliced)
 
     def _groups(self, pipeline: Pipeline) -> tuple[Stage, ...]:
@@ -105,12 +105,16 @@ class Plan:
         for index, stage in enumerate(pipeline.stages):
             expected = groups[index % len(groups)].devices
             require(
-                stage.devices == expected, f"stage {index}", "devices", f"those of its group, {expected}", stage.devices
+                stage.devices == expected,
+                f"stage {index}",
+                "devices",
+                f"those of its device group, {expected}",
+                stage.devices,
             )
 
     @property
     def variant(self) -> Variant:
-        """The choices that hold for the whole plan."""
+        """The choices made for the plan as a whole."""
         return Variant(
             schedule=self.schedule,
             micro_batch=self.micro_batch,
@@ -129,5 +133,5 @@ class Plan:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Stages of the first pipeline, which stands for all of them, in order."""
+        """Stages of the first pipeline, which represents all of them."""
         return self.pipelines[0].stages

@@ -1,10 +1,10 @@
-"""Number formats of training and their size."""
+"""Number formats used in training."""
 
 from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """Format of weights and activations during training."""
+    """Number format of weights and activations during training."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -12,5 +12,5 @@ class Precision(StrEnum):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of one number."""
+        """Bytes per number."""
         return 4 if self is Precision.FP32 else 2

@@ -1,4 +1,4 @@
-"""Model, cluster and job together: what a solver is given."""
+"""The input of a solver: model, cluster and job."""
 
 from dataclasses import dataclass
 
@@ -11,26 +11,26 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE, Share, shares_of
 
 MAX_MICROBATCHES = 100_000
-"""The simulator plays every one of them."""
-LARGE_BATCH_RULE = f"at most {MAX_MICROBATCHES:,} of the smallest micro-batches (allow larger ones only)"
+"""Limit per iteration, since the simulator plays every micro-batch."""
+LARGE_BATCH_RULE = f"at most {MAX_MICROBATCHES:,} of the smallest micro-batches (allow only larger ones)"
 
 MAX_LAYERS = 1_000
 LONG_CHAIN_RULE = (
-    f"at most {MAX_LAYERS:,}, for what a search keeps grows with their square "
+    f"at most {MAX_LAYERS:,}, since the memory of a search grows with their square "
     f"(merge neighbours: plan convert PROFILE --max-layers {MAX_LAYERS} -o FILE)"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The choices that hold for a whole plan."""
+    """The choices made for a plan as a whole."""
 
     schedule: Schedule
     micro_batch: int
     num_microbatches: int
     """Per pipeline."""
     share: Share = WHOLE
-    """The part of the cluster that each pipeline has."""
+    """The share of the cluster that each pipeline has."""
     chunks: int = 1
     """Stages per device group, more than one under `interleaved`."""
 
@@ -42,9 +42,9 @@ class Problem:
     Raises
     ------
     BadInputError
-        If the model was profiled for another precision than the job's, if it has too many layers or an
-        iteration would have too many micro-batches, or if a device type of the cluster can neither be
-        looked up in the model's measured times nor estimated.
+        If the model was profiled in a precision other than the job's, if it has too many layers or an
+        iteration would have too many micro-batches, or if times on a device type of the cluster are neither
+        measured nor can be estimated.
     """
 
     model: ModelProfile
@@ -62,7 +62,7 @@ class Problem:
             str(self.model.precision),
         )
         batch = self.job.global_batch
-        rule = f"such that equal shares of the cluster, and a micro-batch size, divide the global batch {batch}"
+        rule = f"such that equal shares of the cluster and a micro-batch size divide the global batch {batch}"
         require(len(self.variants) > 0, "job", "pipelines", rule, self.job.pipelines)
         most = max(variant.num_microbatches for variant in self.variants)
         require(most <= MAX_MICROBATCHES, "job", "global_batch", LARGE_BATCH_RULE, self.job.global_batch)
@@ -79,23 +79,23 @@ class Problem:
             return ""
         return (
             f"device type {device_type!r}: no peak_flops_per_s for {self.job.precision}, and layer {missing[0]!r} "
-            f"of model {self.model.name!r} has no measured times on it; give one of the two"
+            f"of model {self.model.name!r} has no measured times on it; give one or the other"
         )
 
     def _not_estimable(self, device_type: str) -> str:
-        """A model measured on other devices, without operations to estimate these from: they would take no time."""
+        """Explain why times cannot be estimated: the model has times on other devices only, and no operations."""
         measured = sorted({table.device_type for layer in self.model.layers for table in layer.times})
         if not measured or device_type in measured or any(layer.forward_flops for layer in self.model.layers):
             return ""
         known = ", ".join(map(repr, measured))
         return (
             f"device type {device_type!r}: model {self.model.name!r} has times on {known} only, and no forward_flops "
-            "to estimate others from; call the devices alike in profile and cluster, or give one of the two"
+            "to estimate others from; use the same device name in profile and cluster, or give times or forward_flops"
         )
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Every schedule with every share and every micro-batch size that divides the pipeline's part of the batch."""
+        """Every combination of schedule, share and micro-batch size that divides a pipeline's part of the batch."""
         batch = self.job.global_batch
         return tuple(
             Variant(
@@ -114,13 +114,13 @@ class Problem:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """Every way to deal the cluster out to identical pipelines that the job allows."""
+        """Every way that the job allows to divide the cluster among identical pipelines."""
         numbers = self.job.pipelines or range(1, self.cluster.num_devices + 1)
         return tuple(share for number in numbers for share in shares_of(self.cluster, number))
 
     @property
     def tensor_parallel_degrees(self) -> tuple[int, ...]:
-        """Devices that may share a replica: what the job lists, or every power of two an island can hold."""
+        """Degrees that the job lists, or else every power of two that fits in an island."""
         if self.job.tensor_parallel is not None:
             return self.job.tensor_parallel
         if all(layer.tensor_parallel_bytes is None for layer in self.model.layers):
@@ -130,5 +130,5 @@ class Problem:
 
     @property
     def max_stages(self) -> int:
-        """A stage needs a layer and a device."""
+        """Limited by layers and devices, since a stage needs one of each."""
         return min(self.model.num_layers, self.cluster.num_devices)

@@ -1,4 +1,4 @@
-"""What every solver returns."""
+"""The result of a solver."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,31 +10,31 @@ class Status(StrEnum):
     """How a search ended."""
 
     OPTIMAL = "optimal"
-    """The gap is within the one asked for."""
+    """The gap is within the requested one."""
     FEASIBLE = "feasible"
-    """A plan, its gap wider than asked for."""
+    """There is a plan, with a gap wider than requested."""
     INFEASIBLE = "infeasible"
     """Proven: no plan fits."""
     NO_PLAN = "no-plan-in-budget"
     """Neither a plan nor a proof that there is none."""
     INTERRUPTED = "interrupted"
-    """Stopped by the user; with the best plan so far, if any."""
+    """Stopped by the user, with the best plan so far, if any."""
 
 
 class StopCause(StrEnum):
-    """What ended a search that still had something to do."""
+    """What ended a search before it was done."""
 
     TIME = "time limit"
     MEMORY = "memory limit"
     USER = "interruption"
     """Ctrl-C, or another request of the caller."""
     FAULT = "internal fault"
-    """An error of our own or of a library: see :class:`Fault`."""
+    """An error in stagecut or a library: see :class:`Fault`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """Best plan and bound known at one moment of a search."""
+    """Best plan and bound known at one time during a search."""
 
     seconds: float
     objective_s: float | None
@@ -43,7 +43,7 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Why nothing fits: the stage that comes nearest on one device type still lacks memory."""
+    """Why nothing fits: the memory missing on one device type even for the stage closest to fitting."""
 
     device_type: str
     layers: tuple[int, int]
@@ -51,36 +51,36 @@ class Shortage:
     needed_bytes: float
     limit_bytes: float
     remedy: str
-    """The smallest change found that would help."""
+    """The smallest change found to fix it."""
 
     @property
     def short_bytes(self) -> float:
-        """How much memory is missing."""
+        """Missing memory."""
         return self.needed_bytes - self.limit_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An error of our own or of a library that ended a search; plan and bound are those known by then."""
+    """An error in stagecut or a library that ended a search; plan and bound are those known by then."""
 
     reason: str
-    """In one line."""
+    """Summary on one line."""
     traceback: str
-    """As Python prints it."""
+    """Traceback as printed by Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnObjective:
-    """What a published planner minimises, where that is not our simulated time."""
+    """The objective of a published planner that does not minimise our simulated time."""
 
     name: str
-    """With its unit, for example "latency, s" or "time per sample, s"."""
+    """Includes the unit, for example "latency, s" or "time per sample, s"."""
     value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The answer of a solver; every number recomputed by the simulator and the bounds."""
+    """The answer of a solver, with every number recomputed by the simulator and the bounds."""
 
     status: Status
     solver: str
@@ -89,31 +89,31 @@ class Result:
     objective_s: float | None = None
     """Simulated iteration time of the plan."""
     bound_s: float | None = None
-    """No plan of the search space is faster; None where the solver proves nothing."""
+    """No plan in the search space is faster; None if the solver proves nothing."""
     row_bound_s: float | None = None
-    """Least value of the bound rows over the search space, where it was solved to optimality."""
+    """Least value of the bound rows over the search space, if solved to optimality."""
     counts: tuple[tuple[str, int], ...] = ()
-    """How much work was done: plans simulated, arcs, nodes ..."""
+    """Work done: plans simulated, arcs, nodes ..."""
     step_seconds: tuple[tuple[str, float], ...] = ()
-    """By step of the search; a step inside another counts apart."""
+    """Seconds by step of the search; nested steps are counted separately."""
     history: tuple[HistoryPoint, ...] = ()
     shortages: tuple[Shortage, ...] = ()
-    """Only where infeasible."""
+    """Given only if infeasible."""
     own_objective: OwnObjective | None = None
-    """The plan in the solver's own terms, where these are not ours."""
+    """Value of the plan in the solver's own objective, if that is not ours."""
     stopped_by: StopCause | None = None
-    """None: the search was done, with a proof or without."""
+    """None if the search ran to completion, with or without a proof."""
     fault: Fault | None = None
-    """What went wrong; a plan or a proof found by then stands all the same."""
+    """What went wrong; a plan or proof found by then remains valid."""
 
     @property
     def gap(self) -> float | None:
-        """(objective - bound) / objective, None without both."""
+        """(objective - bound) / objective; None unless both are known."""
         return relative_gap(self.objective_s, self.bound_s)
 
 
 def relative_gap(objective_s: float | None, bound_s: float | None) -> float | None:
-    """(objective - bound) / objective, never below zero; None without both."""
+    """(objective - bound) / objective, at least zero; None unless both are known."""
     if objective_s is None or bound_s is None:
         return None
     return max(0.0, objective_s - bound_s) / objective_s if objective_s > 0 else 0.0

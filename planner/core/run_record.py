@@ -1,4 +1,4 @@
-"""What was predicted of a training run, and what the clock measured."""
+"""Predicted and measured times of a training run."""
 
 import math
 import statistics
@@ -10,39 +10,39 @@ from stagecut.planner.core.checks import require, require_count, require_non_neg
 from stagecut.planner.core.schedule import Schedule
 
 MAX_RUN_QUEUE_SHARE = 0.02
-"""A step in which a rank was kept from a processor for a larger share of the time is not clean."""
+"""A step is not clean if a rank waited for a processor for a larger fraction of the time."""
 MAX_MEMORY_SLOWDOWN = 1.1
-"""Nor is one around which a rank's memory was slower than this many times what it was in its fast quarter of steps."""
+"""Nor is it clean if memory was slower than this factor times that in the rank's fastest quarter of steps."""
 
 MAX_DILATED_ERROR = 0.05
-"""Of a dilated run, whose measured time is the planned one but for the runtime."""
+"""Largest error expected of a dilated run, whose time differs from the plan only by the runtime's overhead."""
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 class RunMode(StrEnum):
-    """What the seconds of a run are."""
+    """Meaning of a run's seconds."""
 
     REAL = "real"
-    """Those that the devices took."""
+    """Seconds taken by the devices."""
     DILATED = "dilated"
-    """Actions and messages held to the times of the plan: only schedule, order and runtime are checked."""
+    """Actions and messages are made to take the times of the plan: only schedule, order and runtime are checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFigures:
-    """Times and memory of one stage, on each of its devices; predicted, or measured."""
+    """Predicted or measured times and memory of one stage, on each of its devices."""
 
     forward_s: float
-    """One micro-batch."""
+    """Per micro-batch."""
     backward_s: float
-    """One micro-batch, recomputation included."""
+    """Per micro-batch, including recomputation."""
     sync_s: float | None = None
-    """Gradient synchronisation; None where unknown, as below."""
+    """Gradient synchronisation; None if unknown, as below."""
     update_s: float | None = None
     """Optimizer step."""
     memory_bytes: float | None = None
-    """High-water mark."""
+    """Peak memory."""
 
     def __post_init__(self) -> None:
         for field in ("forward_s", "backward_s", "sync_s", "update_s", "memory_bytes"):
@@ -51,27 +51,27 @@ class StageFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRecord:
-    """One stage of a run; measured figures are those of its average device, of all pipelines."""
+    """One stage of a run; measured times are averages over its devices in all pipelines."""
 
     start: int
     stop: int
     """The stage holds the layers [start, stop)."""
     devices: tuple[str, ...]
-    """Of the first pipeline."""
+    """Devices of the first pipeline."""
     device_type: str
     replicas: int
     tensor_parallel: int
     recompute: bool
     samples_per_replica: float
-    """Of one micro-batch."""
+    """Samples of each micro-batch per replica."""
     predicted: StageFigures
     measured: StageFigures
     busy_s: float
-    """Forwards and backwards of one step."""
+    """Time per step in forwards and backwards."""
     wait_s: float
-    """Free, but the inputs of the next action had not come."""
+    """Time per step spent waiting for the inputs of the next action."""
     idle_s: float
-    """The rest of the step: synchronisation, optimizer step, runtime; of the device group where stages share one."""
+    """The rest of the step (synchronisation, optimizer, runtime), for the whole device group."""
 
     def __post_init__(self) -> None:
         owner = f"record of stage [{self.start}, {self.stop})"
@@ -88,15 +88,15 @@ class StepRecord:
     """One training step."""
 
     seconds: float
-    """From the first start to the last end over all ranks."""
+    """Time from the first start to the last end over all ranks."""
     loss: float | None
-    """Mean over the global batch; None where that is no number."""
+    """Mean over the global batch; None if not finite."""
     run_queue_share: float
-    """Largest over the ranks: share of the seconds for which it was ready to run but had no processor."""
+    """Largest fraction of the time, over all ranks, that a rank was ready to run but had no processor."""
     memory_slowdown: float = 1.0
-    """Largest over the ranks: seconds of a fixed pass over memory around the step, relative to the fast quarter."""
+    """Largest slowdown over all ranks of a fixed pass over memory around the step, relative to the fastest quarter."""
     clean: bool
-    """Whether others on the machine took no more processor time and memory bandwidth than the times can bear."""
+    """Whether other programs took little enough processor time and memory bandwidth for the times to count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +104,25 @@ class CheckRecord:
     """One step compared with the same step of a single process."""
 
     loss_difference: float
-    """Absolute; infinite where it is no number."""
+    """Absolute; infinite if not a number."""
     largest_gradient_difference: float
-    """Absolute, over all parameters; infinite where it is no number."""
+    """Absolute, over all parameters; infinite if not a number."""
     tolerance: float
     passed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DilationRecord:
-    """How a run was held to the times of its plan."""
+    """How a run was made to take the times of its plan."""
 
     time_scale: float
-    """Everything took so many times as long as planned; the times of the record are divided by it."""
+    """Factor by which everything was slowed down; the times of the record are divided by it."""
     stand_ins: bool
-    """Whether layers of next to no work took the place of the model's."""
+    """Whether trivial stand-ins replaced the model's layers."""
     one_process: bool
     """Whether the ranks were threads of one process."""
     late_share: float
-    """Of a step, for which actions began or ended later than they could have: for want of a processor, mostly."""
+    """Largest fraction of a step by which actions started or ended late, mostly for lack of a processor."""
 
     def __post_init__(self) -> None:
         require_positive("dilation", "time_scale", self.time_scale)
@@ -140,12 +140,12 @@ class RunRecord:
     model: str
     cluster: str
     device: str
-    """What the ranks ran on, by name."""
+    """Name of the hardware the ranks ran on."""
     mode: RunMode
     versions: Pairs
-    """Of stagecut, python and the libraries, in order of their names."""
+    """Versions of stagecut, Python and the libraries, sorted by name."""
     started: str
-    """Time in UTC, as 2026-01-31T12:00:00Z."""
+    """Start time in UTC, such as 2026-01-31T12:00:00Z."""
     schedule: Schedule
     micro_batch: int
     num_microbatches: int
@@ -153,17 +153,17 @@ class RunRecord:
     num_pipelines: int
     global_batch: int
     sequence_length: int | None = None
-    """Tokens of one sample, where the model has tokens."""
+    """Tokens per sample, if the model has tokens."""
     predicted_s: float
     """Simulated seconds of one iteration."""
     measured_s: float
-    """Median over the clean steps after the warm-up, over all of them where none is clean."""
+    """Median of the clean steps after the warm-up, or of all of them if none is clean."""
     contaminated: bool
-    """Whether no step was clean: other programs took the processors, and the times tell nothing."""
+    """Whether no step was clean: other programs took the processors, so the times are meaningless."""
     warmup: int
-    """So many of the first steps are not measured."""
+    """Number of initial steps that are not measured."""
     steps: tuple[StepRecord, ...]
-    """All of them, the warm-up first."""
+    """All steps, including the warm-up."""
     stages: tuple[StageRecord, ...]
     check: CheckRecord | None = None
     dilation: DilationRecord | None = None
@@ -179,24 +179,24 @@ class RunRecord:
 
     @property
     def counted_steps(self) -> tuple[int, ...]:
-        """Indices of the steps that the measured times are medians of."""
+        """Indices of the steps whose times the medians are taken over."""
         return counted_steps(self.steps, warmup=self.warmup)
 
     @property
     def typical_step(self) -> int:
-        """Index of the counted step whose time is nearest to the measured one."""
+        """Index of the counted step whose time is closest to the measured one."""
         return min(self.counted_steps, key=lambda index: abs(self.steps[index].seconds - self.measured_s))
 
     @property
     def error(self) -> float | None:
-        """By how much of the prediction the iteration took longer."""
+        """Relative error of the predicted iteration time."""
         return relative_error(self.predicted_s, self.measured_s)
 
     @property
     def fell_behind(self) -> bool:
-        """Whether a dilated run took much longer than planned because the machine did not keep up with it.
+        """Whether a dilated run took much longer than planned because the machine could not keep up.
 
-        What one rank is late for adds up along the way with what others are: a quarter of the delay is telling.
+        Delays of several ranks add up along the pipeline, so one rank that explains a quarter of the delay is enough.
         """
         if self.dilation is None or self.error is None or self.error <= MAX_DILATED_ERROR:
             return False
@@ -204,18 +204,18 @@ class RunRecord:
 
     @property
     def samples_per_s(self) -> float:
-        """Throughput."""
+        """Throughput in samples per second."""
         return self.global_batch / self.measured_s
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Throughput, where the model has tokens."""
+        """Throughput in tokens per second, if the model has tokens."""
         return None if self.sequence_length is None else self.samples_per_s * self.sequence_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorSpread:
-    """How far predictions are from measurements, signs left out."""
+    """Absolute relative errors of predictions."""
 
     count: int
     median: float
@@ -223,26 +223,26 @@ class ErrorSpread:
 
     @classmethod
     def of(cls, errors: Sequence[float]) -> "ErrorSpread | None":
-        """The spread of these errors; None without any."""
+        """Summarise errors; None if there are none."""
         sizes = [abs(error) for error in errors]
         return cls(count=len(sizes), median=statistics.median(sizes), worst=max(sizes)) if sizes else None
 
 
 def counted_steps(steps: Sequence[StepRecord], *, warmup: int) -> tuple[int, ...]:
-    """Indices of the clean steps after the warm-up; of all steps after it where none is clean."""
+    """Indices of the clean steps after the warm-up, or of all steps after it if none is clean."""
     measured = range(warmup, len(steps))
     return tuple(index for index in measured if steps[index].clean) or tuple(measured)
 
 
 def relative_error(predicted: float | None, measured: float | None) -> float | None:
-    """By how much of the prediction the measurement is larger; None where one is unknown or nothing was predicted."""
+    """The value of measured / predicted - 1; None if either is unknown or nothing was predicted."""
     if predicted is None or measured is None or predicted <= 0:
         return None
     return measured / predicted - 1.0
 
 
 def accuracy(runs: Sequence[RunRecord]) -> tuple[tuple[RunMode, ErrorSpread], ...]:
-    """Errors of the iteration times of runs that are not contaminated, for each mode there is."""
+    """Errors of predicted iteration times by mode, without contaminated runs."""
     found = []
     for mode in RunMode:
         errors = [run.error for run in runs if run.mode is mode and not run.contaminated]
@@ -253,5 +253,5 @@ def accuracy(runs: Sequence[RunRecord]) -> tuple[tuple[RunMode, ErrorSpread], ..
 
 
 def finite_or_none(value: float) -> float | None:
-    """The number, None for infinity and what is no number."""
+    """The number, or None if it is infinite or not a number."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Pipeline schedules and the warm-up depth each gives a stage."""
+"""Pipeline schedules and their warm-up depths."""
 
 from enum import StrEnum
 
@@ -18,23 +18,23 @@ class Schedule(StrEnum):
 
 
 EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIPE)
-"""By warm-up depth, and so by memory; stages have devices of their own."""
+"""Schedules without shared devices by warm-up depth, and so by memory."""
 
 
 def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> int:
-    """Forwards a stage may run before its first backward, where every stage has devices of its own.
+    """Forwards a stage may run before its first backward if every stage has its own devices.
 
     Parameters
     ----------
     schedule
-        Any but `interleaved`, see :func:`warmup_depths`.
+        Any but `interleaved`, for which see :func:`warmup_depths`.
     position
         1 for the last stage of the pipeline, S for the first.
 
     Notes
     -----
-    1F1B: q (PipeDream, SOSP 2019; DAPPLE, PPoPP 2021). Eager 1F1B: 2q - 1, which keeps one
-    more micro-batch in flight per later stage to hide transfers. GPipe: all of them.
+    1F1B: q (PipeDream, SOSP 2019; DAPPLE, PPoPP 2021). Eager 1F1B: 2q - 1, one more micro-batch in
+    flight per later stage, to hide transfers. GPipe: all micro-batches.
     """
     depth = {
         Schedule.GPIPE: num_microbatches,
@@ -52,12 +52,12 @@ def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *,
     num_stages
         A multiple of `chunks`.
     chunks
-        Stages of each device group; looked at under `interleaved` only.
+        Stages per device group; used under `interleaved` only.
 
     Raises
     ------
     BadInputError
-        Under `interleaved`, if the number of micro-batches is no multiple of that of device groups.
+        Under `interleaved`, if the number of micro-batches is not a multiple of the number of device groups.
     """
     if schedule is not Schedule.INTERLEAVED:
         return tuple(warmup_depth(schedule, num_stages - stage, num_microbatches) for stage in range(num_stages))
@@ -66,23 +66,23 @@ def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *,
 
 
 def can_slice(schedule: Schedule, micro_batch: int) -> bool:
-    """Whether micro-batches can be halved: even ones, where every stage has devices of its own."""
+    """Whether micro-batches can be halved: if their size is even and every stage has its own devices."""
     return schedule is not Schedule.INTERLEAVED and micro_batch % 2 == 0
 
 
 def num_halved(num_sliced: int, *, depth: int, micro_batch: int, replicas: int) -> int:
-    """How many of the first micro-batches a stage forwards in halves: of the sliced ones, those of its own warm-up.
+    """How many of the first micro-batches a stage forwards in halves: the sliced ones within its warm-up.
 
-    None where its replicas cannot share half a micro-batch evenly.
+    Zero if its replicas cannot share half a micro-batch evenly.
     """
     return 0 if micro_batch % (2 * replicas) else min(num_sliced, depth)
 
 
 def pair_loops(depth: Ints, next_depth: Ints, num_microbatches: int) -> tuple[Ints, Ints]:
-    """How a stage and the next one take turns once both are past their warm-up, elementwise.
+    """How a stage and the next one alternate after their warm-up, elementwise.
 
     A forward of the stage enables a forward, then a backward, of the next one, whose gradient
-    enables a backward of the stage: such a loop carries a = k - k' + 1 micro-batches.
+    enables a backward of the stage. Such a loop carries a = k - k' + 1 micro-batches.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The equal part of the cluster that each of several identical pipelines has."""
+"""Equal shares of the cluster for identical pipelines."""
 
 import itertools
 import math
@@ -10,46 +10,52 @@ from stagecut.planner.core.cluster import Cluster, Island, NetworkOverride, Serv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How the hosts of every class are dealt out to P identical pipelines.
+    """How the hosts of every class are divided among P identical pipelines.
 
-    P = hosts split x devices split in every class: the hosts of a class go to `host_splits` groups
-    of pipelines, and inside a host the devices of every island to P / `host_splits` pipelines.
+    In every class, P = host split x device split: the hosts are divided among `host_splits` groups of
+    pipelines, and the devices of every island in a host among the P / `host_splits` pipelines of a group.
     """
 
     num_pipelines: int = 1
     host_splits: tuple[int, ...] = ()
-    """Per server class; empty for a single pipeline, which has the whole cluster."""
+    """One per server class; empty for a single pipeline, which has the whole cluster."""
 
     def __post_init__(self) -> None:
         require_count("share", "num_pipelines", self.num_pipelines)
-        require(bool(self.host_splits) == (self.num_pipelines > 1), "share", "host_splits", "as P says", self)
+        require(
+            bool(self.host_splits) == (self.num_pipelines > 1),
+            "share",
+            "host_splits",
+            "given for several pipelines only",
+            self,
+        )
         for split in self.host_splits:
             require_count("share", "host_splits", split)
             require(self.num_pipelines % split == 0, "share", "host_splits", "divisors of num_pipelines", self)
 
     def host_split(self, server_class: int) -> int:
-        """Groups of pipelines that have hosts of their own in the class."""
+        """Number of groups of pipelines with separate hosts in the class."""
         return self.host_splits[server_class] if self.host_splits else 1
 
     def device_split(self, server_class: int) -> int:
-        """Pipelines that share each host of the class."""
+        """Number of pipelines that share each host of the class."""
         return self.num_pipelines // self.host_split(server_class)
 
 
 WHOLE = Share()
-"""One pipeline has everything."""
+"""The share of a single pipeline: everything."""
 
 
 def shares_of(cluster: Cluster, num_pipelines: int) -> tuple[Share, ...]:
-    """The ways to give P pipelines equal parts: whole servers as far as they go, or devices as far as they go.
+    """The ways to divide the cluster into P equal shares, splitting hosts first or devices first.
 
-    Servers first: of every class, each group of gcd(P, hosts) pipelines has hosts of its own, and
-    the devices of a host are dealt out to the rest of the factor. Devices first: gcd of P and all
-    island sizes, and whole hosts for the rest. A way that does not come out even is left out.
+    Hosts first: the hosts of every class are divided among gcd(P, hosts) groups, and the devices of a host
+    among the pipelines of a group. Devices first: islands are divided by the gcd of P and their sizes, and
+    hosts by the rest. Ways that do not divide evenly are left out.
     """
     if num_pipelines == 1:
         return (WHOLE,)
-    # Nearly every P ends here, and there are as many as devices.
+    # Nearly every P ends here, and as many are tried as there are devices.
     if any(server.count * _slots(server) % num_pipelines for server in cluster.servers):
         return ()
     servers_first = tuple(math.gcd(num_pipelines, server.count) for server in cluster.servers)
@@ -66,15 +72,15 @@ def shares_of(cluster: Cluster, num_pipelines: int) -> tuple[Share, ...]:
 
 
 def is_share_of(cluster: Cluster, share: Share) -> bool:
-    """Whether the cluster can be dealt out so."""
+    """Whether the cluster can be divided like this."""
     return share in shares_of(cluster, share.num_pipelines)
 
 
 def cluster_share(cluster: Cluster, share: Share) -> Cluster:
-    """What one pipeline has, as a cluster of its own.
+    """The share of one pipeline as a cluster of its own.
 
-    Pipelines that share a host send at the same moments, so each has an equal part of what they
-    share: interfaces, network paths, bridges and shared fabrics. A switch keeps its speed for each.
+    Pipelines that share a host send at the same time, so each gets an equal part of what they share:
+    interfaces, network paths, bridges and shared fabrics. A switch keeps its full speed for each.
     """
     if share.num_pipelines == 1:
         return cluster
@@ -86,10 +92,10 @@ def cluster_share(cluster: Cluster, share: Share) -> Cluster:
 
 
 def device_names(cluster: Cluster, share: Share, pipeline: int) -> dict[str, str]:
-    """Names of the devices of one pipeline: from its own share to the cluster.
+    """Map the device names in a share to those of one pipeline in the cluster.
 
-    Pipeline p has, of every class, host group p // device_split and the part p % device_split of
-    the devices of each island.
+    In every class, pipeline p has host group p // device_split and part p % device_split of the devices of
+    each island.
     """
     part = cluster_share(cluster, share)
     names: dict[str, str] = {}
@@ -103,7 +109,7 @@ def device_names(cluster: Cluster, share: Share, pipeline: int) -> dict[str, str
 
 
 def _slot_pairs(own: Server, server: Server, slice_number: int) -> list[tuple[int, int]]:
-    """Device numbers on a host, in the share and in the cluster."""
+    """Pairs of device indices on a host, in the share and in the cluster."""
     pairs, mine, first = [], 0, 0
     for part, island in zip(own.islands, server.islands, strict=True):
         begin = first + slice_number * part.count
@@ -114,9 +120,9 @@ def _slot_pairs(own: Server, server: Server, slice_number: int) -> list[tuple[in
 
 
 def _path_share(cluster: Cluster, share: Share, first: int, second: int) -> NetworkOverride:
-    """The network between two classes: as many pipelines use the path between two hosts as share both.
+    """The network between two classes: a path is used by the pipelines that share both of its hosts.
 
-    With a table the path includes the interfaces, which all pipelines of either host use.
+    A path with a table includes the interfaces, which all pipelines on either host use.
     """
     path, splits = cluster.network_between(first, second), (share.device_split(first), share.device_split(second))
     return NetworkOverride(
@@ -142,5 +148,5 @@ def _island_share(island: Island, sharing: int) -> Island:
 
 
 def _slots(server: Server) -> int:
-    """Most pipelines that can have an equal part of every island."""
+    """Largest number of pipelines that can divide every island equally."""
     return math.gcd(*(island.count for island in server.islands))

@@ -1,4 +1,4 @@
-"""Every tolerance of the planner, on one page, with the reason for its size.
+"""Every numerical tolerance of the planner, with the reason for its size.
 
 All are relative to the quantity compared unless their name carries a unit.
 """

@@ -1,4 +1,4 @@
-"""Names for sizes, and how quantities are shown to people."""
+"""Units, and quantities formatted for display."""
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 GIB = 2.0**30
@@ -7,7 +7,7 @@ US, MS = 1e-6, 1e-3
 
 
 def format_bytes(num_bytes: float) -> str:
-    """Bytes with a decimal prefix and three figures, for example `12.9 GB`."""
+    """Bytes with a decimal prefix and three significant digits, for example `12.9 GB`."""
     for size, unit in ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB")):
         if abs(num_bytes) >= size:
             return f"{num_bytes / size:.3g} {unit}"
@@ -15,7 +15,7 @@ def format_bytes(num_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds with a prefix and four figures, for example `83.27 ms`."""
+    """Seconds with a prefix and four significant digits, for example `83.27 ms`."""
     for size, unit in ((1.0, "s"), (MS, "ms"), (US, "us")):
         if abs(seconds) >= size:
             return f"{seconds / size:.4g} {unit}"

@@ -1,4 +1,4 @@
-"""Text that hides nothing: what a terminal would obey, or would not show, is written as an escape."""
+"""Text with control and invisible characters escaped, safe to print on a terminal."""
 
 import re
 import unicodedata
@@ -8,20 +8,20 @@ _ASIDE_FROM_PLAIN_LINES = re.compile(r"[^\n\t -~]")
 _WITHOUT_LOOK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that nothing is drawn for: Default_Ignorable_Code_Point of Unicode outside of its category Cf."""
+"""Letters and marks without a glyph: Unicode's Default_Ignorable_Code_Point outside of category Cf."""
 
 
 def visible(text: object) -> str:
-    r"""The text in one line, its hidden characters as escapes such as `\x1b`, `\n` or `\u202e`.
+    r"""The text on one line, with hidden characters escaped as `\x1b`, `\n` or `\u202e`.
 
-    Hidden are controls, also those of direction, characters without width, separators of lines, lone
-    surrogates, and code points that stand for nothing. Letters and signs of all scripts stay as they are.
+    Hidden are control characters, including those of text direction, zero-width characters, line separators,
+    lone surrogates and unassigned code points. Letters and symbols of all scripts stay as they are.
     """
     return _ASIDE_FROM_PLAIN.sub(_shown, str(text))
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines, which may be indented by tabs."""
+    """The same for text of several lines, in which line breaks and tabs stay."""
     return _ASIDE_FROM_PLAIN_LINES.sub(_shown, text)
 
 

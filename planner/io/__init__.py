@@ -1,1 +1,1 @@
-"""Files in and out: the only place that knows JSON, YAML and pydantic."""
+"""Reading and writing files: the only place that knows JSON, YAML and pydantic."""

@@ -55,9 +55,9 @@ CHANGES = {
     "duplicate server": ("cluster", "name: slow", "name: fast", ("appears twice",)),
     "repeated key": ("job", "precision: fp16", "precision: fp16\nprecision: fp16", ("the key appears twice",)),
     "another version": ("job", "schema: 1", "schema: 2", ("schema", "must be 1")),
-    "other kind of file": ("job", "global_batch: 32", "servers: []", ("a job file is wanted",)),
+    "other kind of file": ("job", "global_batch: 32", "servers: []", ("expected a job file",)),
     "other precision": ("job", "precision: fp16", "precision: fp32", ("precision", "fp32", "fp16")),
-    "no way to time a device": ("cluster", "name: T4", "name: K80", ("T4", "none of the device types")),
+    "no way to time a device": ("cluster", "name: T4", "name: K80", ("T4", "not one of this cluster")),
 }
 
 
@@ -74,7 +74,7 @@ CONTENTS = {
     "empty model": (b"schema: 1\nname: none\nlayers: []\n", "layers"),
     "broken YAML": (b"schema: 1\nlayers: [\n", "neither JSON nor YAML"),
     "broken JSON": (b'{"schema": 1,\n', "neither JSON nor YAML"),
-    "aliases that explode": (b"a: &a [1]\nb: &b [*a, *a]\nlayers: [*b, *b]\n", "aliases (*name) are not read"),
+    "aliases that explode": (b"a: &a [1]\nb: &b [*a, *a]\nlayers: [*b, *b]\n", "aliases (*name) are not supported"),
     "not UTF-8": (b"schema: 1\nname: K\xf6ln\n", "not UTF-8"),
     "binary": (b"\x00\x01\x02", "NUL"),
     "a list": (b"- 1\n- 2\n", "mapping"),
@@ -115,7 +115,7 @@ def test_output_that_cannot_be_written_is_told_before_the_search(plan, tiny, tmp
     existing.write_text("old")
     for option in ("-o", "--trace", "--convergence"):
         refused(plan("solve", *tiny, option, existing), "--force")
-        refused(plan("solve", *tiny, option, tmp_path / "none" / "plan.svg"), "there is no folder")
+        refused(plan("solve", *tiny, option, tmp_path / "none" / "plan.svg"), "does not exist; create it first")
         refused(plan("solve", *tiny, option, existing / "plan.svg"), "folder")
     assert existing.read_text() == "old"
 
@@ -204,5 +204,5 @@ def test_unknown_names_are_told(plan, name):
 @pytest.mark.parametrize("command", ["check", "simulate", "explain"])
 def test_broken_plan_files_are_told(plan, changed_plan, command):
     path = changed_plan(lambda tree: tree["plan"]["pipelines"][0]["stages"][0].update(devices=["nowhere/0"]))
-    refused(plan(command, path), "'nowhere/0' is no device of cluster")
+    refused(plan(command, path), "'nowhere/0' is not a device of cluster")
     refused(plan(command, path.with_name("missing.json")), "no such file")

@@ -115,7 +115,7 @@ def test_a_gap_that_does_not_follow_is_told(plan_json, changed_plan):
 def test_a_file_that_is_no_plan_is_bad_input(plan, tiny_folder):
     done = plan("check", tiny_folder / "job.yaml")
     assert done.exit_code == 3
-    assert "this is a job file, a plan file is wanted" in done.stderr
+    assert "expected a plan file, got a job file" in done.stderr
 
 
 def test_the_solver_is_the_one_of_the_options(plan_json, changed_plan):

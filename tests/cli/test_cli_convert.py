@@ -54,7 +54,7 @@ def test_people_get_a_few_lines_and_notes_on_stderr(plan, tmp_path):
     done = plan("convert", FOREIGN / "graph.txt", "--name", "lstm", "-o", tmp_path / "p.json")
     assert "lstm: 4 layers from 9 nodes of pipedream" in done.stdout
     assert "converted: 5.5 ms forward, 11 ms backward for 1 sample" in done.stdout
-    assert "note: times and bytes are those of a minibatch" in done.stderr
+    assert "note: times and bytes refer to a minibatch" in done.stderr
     assert json.loads((tmp_path / "p.json").read_text())["name"] == "lstm"
 
 
@@ -248,7 +248,10 @@ def test_a_profile_that_could_not_be_read_is_not_written(plan, tmp_path):
     path.write_text(text)
     done = plan("convert", path, "--max-layers", "1", "-o", out)
     assert done.exit_code == 3
-    assert f"{out}: not written, for it could not be read: layers[0].params_bytes: must be a number" in done.stderr
+    assert (
+        f"{out}: not written, because it could not be read back: layers[0].params_bytes: must be a number"
+        in done.stderr
+    )
     done = plan("convert", FOREIGN / "graph.txt", "--micro-batch", "1000000000", "-o", out)
     assert done.exit_code == 3
     assert "micro-batch size from 1 to 999999999" in done.stderr

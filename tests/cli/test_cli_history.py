@@ -49,7 +49,7 @@ def test_half_written_lines_are_told_and_passed_over(plan, plan_json, history):
     history.write_bytes(history.read_bytes()[:-30])
     done = plan("history", history)
     assert done.exit_code == 0
-    assert f"Warning: {history}:3: not the JSON of a run, the end is missing" in done.stderr
+    assert f"Warning: {history}:3: not a run in JSON; it is incomplete" in done.stderr
     assert len(plan_json("history", history)["runs"]) == 2
 
 
@@ -62,4 +62,4 @@ def test_an_empty_history_says_so(plan, tmp_path):
 def test_a_missing_history_is_bad_input(plan, tmp_path):
     done = plan("history", tmp_path / "runs.jsonl")
     assert done.exit_code == 3
-    assert "no such file; every `plan run` appends to one" in done.stderr
+    assert "no such file; `plan run` creates one" in done.stderr

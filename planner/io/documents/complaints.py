@@ -1,4 +1,4 @@
-"""All faults of one file, each with its line and its place in the tree."""
+"""Every fault of a file, each with its line and its place in the tree."""
 
 import difflib
 import re
@@ -20,8 +20,8 @@ _PLAIN_KEY = re.compile(r"[\w-]{1,60}")
 class Complaints:
     """Faults found so far in one file.
 
-    A place is complained about once: a fault at, above or below an earlier one is its consequence
-    and is passed over.
+    Each place is reported once: a fault at, above or below an earlier one is taken for its consequence
+    and dropped.
     """
 
     def __init__(self, file: str) -> None:
@@ -31,7 +31,7 @@ class Complaints:
         self._above: set[Where] = set()
 
     def add(self, line: int, where: Where, message: str) -> None:
-        """Note a fault, unless one is known at, above or below that place."""
+        """Record a fault, unless there already is one at, above or below that place."""
         prefixes = [where[:depth] for depth in range(len(where) + 1)]
         if where in self._above or any(prefix in self._places for prefix in prefixes):
             return
@@ -41,7 +41,7 @@ class Complaints:
         self._faults.append((line, f"{self.file}:{line}: {place}{message}"))
 
     def stop(self, line: int, message: str) -> NoReturn:
-        """Raise everything known so far, and this fault, after which nothing can be read.
+        """Raise everything found so far and this fault, after which reading cannot continue.
 
         Raises
         ------
@@ -52,25 +52,25 @@ class Complaints:
         raise self._error()
 
     def checked(self, entry: E | None) -> E:
-        """The entry, now that it has no faults.
+        """Return the entry if no fault was found.
 
         Raises
         ------
         BadInputError
-            If there are any faults, all at once, by line.
+            With all faults, sorted by line.
         """
         if self._faults:
             raise self._error()
-        assert entry is not None, "no entry, and no complaint why"
+        assert entry is not None, "an entry is missing without a complaint"
         return entry
 
     def finish(self, entry: E | None, build: Callable[[E], T]) -> T:
-        """Build the core data of an entry without faults; what its own checks find gets the file.
+        """Build the core data of a faultless entry; errors of its own checks are prefixed with the file name.
 
         Raises
         ------
         BadInputError
-            If there are any faults.
+            With all faults.
         """
         faultless = self.checked(entry)
         try:
@@ -85,7 +85,7 @@ class Complaints:
 
 
 def format_where(where: Where) -> str:
-    """A place in the tree as people write it, for example `layers[3].forward_s.V100`."""
+    """A place in the tree in the usual notation, for example `layers[3].forward_s.V100`."""
     text = ""
     for step in where:
         if isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
@@ -96,12 +96,12 @@ def format_where(where: Where) -> str:
 
 
 def shorten(value: object) -> str:
-    """The value on one line, quoted where it is text, cut where it is long."""
+    """The value's repr on one line, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` for the known name that is nearest, else empty."""
+    """`, did you mean 'x'?` for the closest known name, or an empty string."""
     found = difflib.get_close_matches(name[:200], list(known), n=1, cutoff=0.6)
     return f", did you mean {found[0]!r}?" if found else ""

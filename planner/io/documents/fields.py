@@ -1,4 +1,4 @@
-"""Kinds of values that files hold, with their ranges."""
+"""Types of values in files, with their ranges."""
 
 from typing import Annotated, Literal
 
@@ -10,10 +10,10 @@ MIN_POSITIVE = 1e-30
 MAX_COUNT = 1_000_000_000
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")]
-"""Of something; hidden characters that are no controls are let through, and escaped where they are shown."""
+"""Invisible characters other than controls are accepted; they are escaped where they are shown."""
 KEY_PATTERN = r"^[^\p{Cc}\p{Zl}\p{Zp}]{1,100}$"
 Key = Annotated[str, Field(pattern=KEY_PATTERN)]
-"""A name where it is the key of a mapping."""
+"""A name used as the key of a mapping."""
 Text = Annotated[str, Field(max_length=1000, pattern=r"^(?:[^\p{Cc}]|[\n\t])*$")]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 SmallCount = Annotated[int, Field(ge=1, le=100_000)]
@@ -24,15 +24,15 @@ PositiveOrUnlimited = Positive | Literal["unlimited"]
 Fraction = Annotated[float, Field(ge=MIN_POSITIVE, le=1)]
 SIZE_PATTERN = r"^[1-9][0-9]{0,8}$"
 Size = Annotated[str, Field(pattern=SIZE_PATTERN)]
-"""A micro-batch size as a key, which JSON can only write as text."""
+"""A micro-batch size as a key; JSON keys are always text."""
 GROUP_SIZE_PATTERN = r"^(?:[2-9]|[1-9][0-9]{1,4})$"
 GroupSize = Annotated[str, Field(pattern=GROUP_SIZE_PATTERN)]
-"""A number of devices that do something together, as a key."""
+"""Number of devices in a group, as a key."""
 SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 
 
 class Entry(BaseModel):
-    """A mapping of a file: no unknown keys, no conversions, nothing infinite."""
+    """A mapping in a file: no unknown keys, no type coercion, no infinities."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -40,14 +40,14 @@ class Entry(BaseModel):
 
 
 class FileEntry(Entry):
-    """The top of a file."""
+    """The top level of a file."""
 
     schema_version: SchemaVersion = Field(alias="schema")
     """Version of the file format: 1."""
 
 
 def is_name(text: str) -> bool:
-    """Whether a file may call something so."""
+    """Whether the text is a valid :data:`Name`."""
     try:
         _NAME.validate_python(text, strict=True)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Input files, opened such that reading ends: also of pipes that nobody writes to."""
+"""Input files, opened so that reading always ends, even from a pipe that nobody writes to."""
 
 import io
 import os
@@ -9,9 +9,9 @@ from pathlib import Path
 from stagecut.planner.core.errors import BadInputError
 
 OPENING_S = 5.0
-"""How long a pipe may be without a writer."""
+"""Seconds to wait for a pipe to get a writer."""
 SILENCE_S = 10.0
-"""How much longer a writer may take for its next bytes, which it may have to compute first."""
+"""Further seconds to wait for the writer's next bytes, which it may have to compute first."""
 
 
 def open_input(path: str | Path) -> io.BufferedReader:
@@ -20,30 +20,30 @@ def open_input(path: str | Path) -> io.BufferedReader:
     Raises
     ------
     BadInputError
-        If it is missing, a folder, or unreadable; also while it is read, where nobody writes to a pipe.
+        If it is missing, a folder, or unreadable; or, while reading, if nobody writes to a pipe.
     """
     try:
         if Path(path).is_dir():
-            raise BadInputError(f"{path}: is a folder; a file is wanted")
-        # Without O_NONBLOCK a pipe would be waited for here until somebody opens its other end.
+            raise BadInputError(f"{path}: is a folder; expected a file")
+        # Without O_NONBLOCK, opening a pipe would block until somebody opens its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return io.BufferedReader(io.FileIO(descriptor, "rb"))
-    return io.BufferedReader(_Patient(descriptor, str(path)))
+    return io.BufferedReader(_TimedReader(descriptor, str(path)))
 
 
 def unreadable(path: str | Path, error: Exception) -> BadInputError:
-    """What to tell of a file that cannot be opened or read."""
+    """The error for a file that cannot be opened or read."""
     if isinstance(error, FileNotFoundError):
         return BadInputError(f"{path}: no such file")
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return BadInputError(f"{path}: cannot be read: {reason}")
 
 
-class _Patient(io.FileIO):
-    """A pipe or device whose next bytes are waited for, but not without end."""
+class _TimedReader(io.FileIO):
+    """A pipe or device that is waited for only so long."""
 
     def __init__(self, descriptor: int, path: str) -> None:
         super().__init__(descriptor, "rb")
@@ -52,10 +52,10 @@ class _Patient(io.FileIO):
         self._poll.register(descriptor, select.POLLIN)
 
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
-        """Read what there is, once there is something; nothing at the end."""
+        """Read what is available, waiting for the first byte; 0 bytes at the end."""
         is_ready = self._poll.poll(OPENING_S * 1000)
         count = super().readinto(buffer)
-        if count is None:  # a writer is there
+        if count is None:  # a writer has the pipe open
             is_ready = self._poll.poll(SILENCE_S * 1000)
             count = super().readinto(buffer)
         if not is_ready or count is None:

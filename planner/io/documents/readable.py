@@ -1,4 +1,4 @@
-"""Texts of files to be written, after a look whether they could be read again."""
+"""Text to write, checked to be readable again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,25 +10,26 @@ from stagecut.planner.io.documents.tree import Document, parse_document
 
 
 def readable_text(tree: Tree, read: Callable[[Document], object], *, path: str | Path) -> str:
-    """The text of a file, which `read` accepts.
+    """Format a tree as JSON, and check that `read` accepts the result.
 
     Parameters
     ----------
     path
-        Where it is to be written.
+        The file it will be written to, for messages.
 
     Raises
     ------
     OutputError
-        With every reason why `read` would refuse it.
+        With every reason why `read` would reject it.
     """
     text = format_json(tree)
-    if len(text) > MAX_FILE_BYTES:  # one byte for each character: the others are escaped
-        size = f"it would be larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the most an input may have"
-        raise OutputError(f"{path}: not written, for {size}")
+    if len(text) > MAX_FILE_BYTES:  # JSON is ASCII: one byte per character
+        raise OutputError(f"{path}: not written: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the limit for inputs")
     try:
         read(parse_document(text, file=""))
     except BadInputError as error:
-        reasons = (complaint.partition(": ")[2] for complaint in error.complaints)  # behind the line
-        raise OutputError(*(f"{path}: not written, for it could not be read: {reason}" for reason in reasons)) from None
+        reasons = (complaint.partition(": ")[2] for complaint in error.complaints)  # drop the line number
+        raise OutputError(
+            *(f"{path}: not written, because it could not be read back: {reason}" for reason in reasons)
+        ) from None
     return text

@@ -1,4 +1,4 @@
-"""Values that may appear only once in a file."""
+"""Values that must be unique within a file."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from stagecut.planner.io.documents.tree import Node
 
 
 def complain_of_repetitions(complaints: Complaints, nodes: Iterable[Node | None], what: str) -> None:
-    """Complain of every text or number that an earlier node has too, naming the line of the first."""
+    """Complain about every text or number that an earlier node already has, naming the line of the first."""
     seen: dict[object, Node] = {}
     for node in nodes:
         if node is None or not isinstance(node.value, int | str):

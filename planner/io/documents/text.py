@@ -7,17 +7,17 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.input_file import open_input, unreadable
 
 MAX_FILE_BYTES = 16_000_000
-"""Larger inputs are refused unread."""
+"""Larger inputs are rejected unread."""
 
 
 def read_text(path: str | Path) -> str:
-    """Text of a UTF-8 file; a byte order mark is passed over.
+    """Read a UTF-8 file; a byte order mark is skipped.
 
     Raises
     ------
     BadInputError
         If the file is missing, a folder, unreadable, a pipe that nobody writes to, too large, not UTF-8, or
-        holds NUL characters.
+        contains NUL characters.
     """
     content = _read_bytes(Path(path))
     try:
@@ -27,7 +27,7 @@ def read_text(path: str | Path) -> str:
         raise BadInputError(f"{path}:{line}: not UTF-8 text ({error.reason}); save the file as UTF-8") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadInputError(f"{path}:{line}: holds a NUL character; JSON or YAML text is wanted")
+        raise BadInputError(f"{path}:{line}: contains a NUL character; expected JSON or YAML text")
     return text
 
 
@@ -39,5 +39,5 @@ def _read_bytes(path: Path) -> bytes:
         except OSError as error:
             raise unreadable(path, error) from None
     if too_large or len(content) > MAX_FILE_BYTES:
-        raise BadInputError(f"{path}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the most an input may have")
+        raise BadInputError(f"{path}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the limit for inputs")
     return content

@@ -1,4 +1,4 @@
-"""JSON or YAML text as a tree that remembers its lines."""
+"""JSON or YAML text as a tree whose nodes know their lines."""
 
 import itertools
 import re
@@ -35,23 +35,23 @@ _ONLY_IN_JSON = {
     ord("\t"): " ",
     **{code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)},
 }
-"""Tabs between values, and characters in strings that YAML forbids or takes for the end of a line."""
+"""Tabs between values, and characters in strings that YAML forbids or treats as line breaks."""
 _SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A value, where it is in the tree, and on which line of the file."""
+    """A value with its place in the tree and its line in the file."""
 
     line: int
-    """From 1; the line of the key where there is one."""
+    """Counted from 1; the line of the key if there is one."""
     where: Where
     value: "Scalar | tuple[Node, ...] | Mapping[str, Node]"
     text: str = ""
-    """A number or word as it was written."""
+    """A plain scalar as written in the file."""
 
     def at(self, *steps: str | int) -> "Node | None":
-        """The node at the end of these steps, if there is one."""
+        """The node reached by these steps, or None."""
         node: Node | None = self
         for step in steps:
             if node is None:
@@ -60,12 +60,12 @@ class Node:
         return node
 
     def items(self, *steps: str | int) -> "tuple[Node, ...]":
-        """Elements of the list at the end of these steps; none where there is no list."""
+        """Elements of the list reached by these steps; empty if there is no list."""
         node = self.at(*steps)
         return node.value if node is not None and isinstance(node.value, tuple) else ()
 
     def keys(self, *steps: str | int) -> tuple[str, ...]:
-        """Keys of the mapping at the end of these steps; none where there is no mapping."""
+        """Keys of the mapping reached by these steps; empty if there is no mapping."""
         node = self.at(*steps)
         return tuple(node.value) if node is not None and isinstance(node.value, Mapping) else ()
 
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def shown(self) -> str:
-        """The value as it is quoted in a complaint."""
+        """The value as quoted in messages."""
         if isinstance(self.value, tuple):
             return f"a list of {len(self.value)}" if self.value else "an empty list"
         if isinstance(self.value, Mapping):
@@ -98,7 +98,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file as a tree, with the faults found while reading it."""
+    """A file as a tree, with the faults found so far."""
 
     root: Node
     complaints: Complaints = field(compare=False)
@@ -106,12 +106,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListLimit:
-    """How long one list at the top of a file may be; the elements of a longer one are counted, not kept."""
+    """Maximum length of one top-level list; the elements of a longer one are counted, not kept."""
 
     key: str
     most: int
     rule: str
-    """What the list must be, as a complaint says it."""
+    """What the list must be, in the words of the message."""
 
 
 def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Document:
@@ -120,12 +120,12 @@ def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Docume
     Parameters
     ----------
     limit
-        Refuses a file by the length of one list, long before all of it could be read.
+        Reject a file by the length of one list, long before all of it could be read.
 
     Raises
     ------
     BadInputError
-        If it cannot be read, or is not one document with a mapping at its top.
+        If it cannot be read, or is not a single document with a mapping at the top level.
     """
     return parse_document(read_text(path), file=str(path), limit=limit)
 
@@ -133,13 +133,13 @@ def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Docume
 def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> Document:
     """Read JSON or YAML text.
 
-    JSON is read as the YAML it is. Scalars follow the core schema of YAML 1.2: `1e9` is a number,
-    `yes` and `off` are words. Anchors, aliases, tags and repeated keys are faults.
+    JSON is read as a subset of YAML. Scalars follow the YAML 1.2 core schema: `1e9` is a number, `yes` and
+    `off` are strings. Anchors, aliases, tags and repeated keys are faults.
 
     Parameters
     ----------
     file
-        Name of the file in complaints.
+        Name of the file, for messages.
     limit
         See :func:`read_document`.
 
@@ -156,7 +156,7 @@ def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> D
         reason = (error.problem or str(error)).replace("\t", "\\t")
         complaints.stop(mark.line + 1 if mark else 1, f"neither JSON nor YAML: {reason}")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # A character that YAML forbids, or an escape of one; the parser does not always say where.
+        # A character that YAML forbids, possibly escaped; the parser does not always say where.
         position = getattr(error, "position", 0)
         complaints.stop(text.count("\n", 0, position) + 1, f"neither JSON nor YAML: {getattr(error, 'reason', error)}")
     if not isinstance(root.value, Mapping):
@@ -165,7 +165,7 @@ def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> D
 
 
 def _json_as_yaml(text: str) -> str:
-    """JSON with what YAML would not read, or not as meant, written otherwise; lines stay the same."""
+    """JSON rewritten where YAML would reject it or read it differently; line numbers stay the same."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     return _SURROGATES.sub(_join_surrogates, text.translate(_ONLY_IN_JSON))
@@ -177,7 +177,7 @@ def _join_surrogates(match: re.Match[str]) -> str:
 
 
 class _Builder:
-    """Builds the tree from the parser's events, without recursion beyond MAX_DEPTH."""
+    """Builds the tree from the parser's events, recursing at most MAX_DEPTH levels deep."""
 
     def __init__(self, events: Iterator[yaml.Event], complaints: Complaints, limit: ListLimit | None) -> None:
         self._events = events
@@ -186,7 +186,7 @@ class _Builder:
         self._num_values = 0
 
     def document(self) -> Node:
-        """The only document of the stream."""
+        """Read the stream, which must hold a single document."""
         next(self._events)
         if isinstance(next(self._events), yaml.StreamEndEvent):
             self._complaints.stop(1, "is empty")
@@ -194,7 +194,7 @@ class _Builder:
         next(self._events)
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
-            self._complaints.stop(_line(after), "a second document begins; one is wanted")
+            self._complaints.stop(_line(after), "expected a single document, but a second one begins here")
         return root
 
     def _node(self, event: yaml.Event, where: Where, *, key_line: int | None = None) -> Node:
@@ -224,7 +224,7 @@ class _Builder:
             yield self._node(event, (*where, index))
 
     def _remaining(self, event: yaml.Event) -> int:
-        """Elements of a list from this event, the first one's start, to the list's end."""
+        """Number of elements from this event, the start of one, to the end of the list."""
         depth = num_elements = 0
         while depth or not isinstance(event, yaml.SequenceEndEvent):
             if isinstance(event, yaml.CollectionEndEvent):
@@ -240,7 +240,7 @@ class _Builder:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent):
-                self._complaints.stop(line, "a key must be plain text, got a list, a mapping or an alias")
+                self._complaints.stop(line, "a key must be a plain scalar, got a list, a mapping or an alias")
             key = event.value
             self._refuse_extras(event, line, (*where, key))
             child = self._node(next(self._events), (*where, key), key_line=line)
@@ -253,15 +253,17 @@ class _Builder:
     def _count(self, line: int, where: Where) -> None:
         self._num_values += 1
         if self._num_values > MAX_VALUES:
-            self._complaints.stop(line, f"more than {MAX_VALUES} values, the most a file may have")
+            self._complaints.stop(line, f"more than {MAX_VALUES} values, the limit for a file")
         if len(where) > MAX_DEPTH:
             self._complaints.stop(line, f"nested more than {MAX_DEPTH} levels deep")
 
     def _refuse_extras(self, event: yaml.Event, line: int, where: Where) -> None:
         if getattr(event, "anchor", None) is not None:
-            self._complaints.add(line, where, "anchors (&name) and aliases (*name) are not read; write the value out")
+            self._complaints.add(
+                line, where, "anchors (&name) and aliases (*name) are not supported; write the value out"
+            )
         elif (tag := getattr(event, "tag", None)) is not None:
-            self._complaints.add(line, where, f"tags such as {shorten(tag)} are not read; leave the tag out")
+            self._complaints.add(line, where, f"tags such as {shorten(tag)} are not supported; remove the tag")
 
 
 def _line(event: yaml.Event) -> int:
@@ -269,7 +271,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def _scalar(text: str) -> Scalar:
-    """A plain scalar; a whole number beyond any float reads as infinite."""
+    """Parse a plain scalar; an integer beyond the range of floats becomes infinite."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text) and len(text) < 300:

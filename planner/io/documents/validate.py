@@ -1,4 +1,4 @@
-"""A tree checked against the schema of its kind."""
+"""Validation of a tree against the schema of its kind."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -12,23 +12,23 @@ from stagecut.planner.io.documents.tree import Document, Node
 E = TypeVar("E", bound=Entry)
 
 _TELLTALE = {"run": "measured_s", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"}
-"""A key that every file of the kind has and no kind behind it knows."""
+"""A key that every file of the kind has, and that no later kind in this order knows."""
 
 _KEY_WORDS = {
     SIZE_PATTERN: "a micro-batch size from 1 to 999999999",
     GROUP_SIZE_PATTERN: "a number of devices from 2 to 99999",
     KEY_PATTERN: "text of 1 to 100 printable characters",
 }
-"""What keys must be, by the pattern that they have to match."""
+"""What a key must be, by the pattern it has to match."""
 
 
 def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
-    """The file as an entry; None, with complaints noted, where it breaks the schema.
+    """The file as an entry; None, with complaints recorded, if it violates the schema.
 
     Raises
     ------
     BadInputError
-        If it is a file of another kind.
+        If it is another kind of file.
     """
     root, complaints = document.root, document.complaints
     _refuse_other_kind(root, complaints, kind)
@@ -38,7 +38,7 @@ def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
         schema = Schema(entry_type)
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         places = [(_resolve(root, fault["loc"]), fault["type"], fault["loc"]) for fault in faults]
-        # Deepest first: inside a union the complaint about the part says more than the one about the whole.
+        # Deepest first: inside a union, the complaint about a part says more than the one about the whole.
         for node, fault, loc in sorted(places, key=lambda place: -len(place[0].where)):
             _complain(complaints, schema, node, fault, loc)
         return None
@@ -50,7 +50,7 @@ def json_schema_of(entry_type: type[Entry]) -> dict[str, Any]:
 
 
 class Schema:
-    """The JSON Schema of a kind of file, asked what is accepted at a place of the tree."""
+    """Answers, from the JSON Schema of a kind of file, what is accepted at a place in the tree."""
 
     def __init__(self, entry_type: type[Entry]) -> None:
         self._root = json_schema_of(entry_type)
@@ -75,7 +75,7 @@ class Schema:
         return [key for option in self._options(where) for key in option.get("properties", ())]
 
     def choices(self, where: Where) -> list[str]:
-        """Words that are accepted at that place."""
+        """Words accepted at that place."""
         return [word for option in self._options(where) for word in (*option.get("enum", ()), option.get("const", ""))]
 
     def _options(self, where: Where) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ class Schema:
         return found
 
     def _expand(self, schema: dict[str, Any]) -> list[dict[str, Any]]:
-        """References followed, alternatives spread out."""
+        """The schema with references resolved, as a list of alternatives."""
         if "$ref" in schema:
             return self._expand(self._root["$defs"][schema["$ref"].rpartition("/")[2]])
         for key in ("anyOf", "oneOf", "allOf"):
@@ -98,11 +98,11 @@ def _refuse_other_kind(root: Node, complaints: Complaints, kind: str) -> None:
     keys = root.keys()
     found = [other for other, key in _TELLTALE.items() if key in keys]
     if found and (kind not in found or ("run" in found and kind != "run")):
-        complaints.stop(root.line, f"this is a {found[0]} file, a {kind} file is wanted")
+        complaints.stop(root.line, f"expected a {kind} file, got a {found[0]} file")
 
 
 def _resolve(root: Node, loc: tuple[Step, ...]) -> Node:
-    """The deepest node on the way; steps that name an alternative of a union are passed over."""
+    """The deepest node on the path; steps that name an alternative of a union are skipped."""
     node = root
     for step in loc:
         node = node.at(step) or node
@@ -153,7 +153,7 @@ def _words(schema: dict[str, Any]) -> str:
         "string": f"text of {schema.get('minLength', 0)} to {schema.get('maxLength')} printable characters",
         "boolean": "true or false",
         "array": _list_words(schema.get("minItems", 0), schema.get("maxItems")),
-        "object": "a mapping that is not empty" if schema.get("minProperties") else "a mapping",
+        "object": "a non-empty mapping" if schema.get("minProperties") else "a mapping",
     }
     return words.get(kind, kind)
 
@@ -163,7 +163,7 @@ def _list_words(least: int, most: int | None) -> str:
         return f"a list of {least}"
     if least > 1:
         return f"a list of {least} or more"
-    return "a list that is not empty" if least else "a list"
+    return "a non-empty list" if least else "a list"
 
 
 def _either(parts: Iterable[str]) -> str:

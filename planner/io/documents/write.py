@@ -1,4 +1,4 @@
-"""Output files, whole or not at all."""
+"""Atomic writing: an output file is complete or not there at all."""
 
 import fcntl
 import os
@@ -15,19 +15,19 @@ _TEMPORARY = re.compile(r"\.stagecut-[0-9a-f]{16}\.tmp")
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> None:
-    """Complain now of an output that could not be written later.
+    """Check early that an output can be written later.
 
     Raises
     ------
     OutputError
-        If the path is a folder or no regular file, exists already (without `force`), or lies in a
-        folder that does not exist or cannot be written to.
+        If the path is a folder or not a regular file, already exists (without `force`), or is in a folder
+        that does not exist or is not writable.
     """
     try:
         target = Path(path).resolve()
         _check_target(path, target, force=force)
     except (OSError, ValueError, RuntimeError) as error:
-        raise _cannot(path, error) from None
+        raise _unwritable(path, error) from None
 
 
 def write_text(path: str | Path, text: str, *, force: bool = False) -> None:
@@ -36,25 +36,25 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> None:
 
 
 def write_bytes(path: str | Path, content: bytes, *, force: bool = False) -> None:
-    """Write a file in one step: it holds all of the content, or stays as it was.
+    """Write a file atomically: it ends up with all of the content, or stays as it was.
 
     Raises
     ------
     OutputError
-        See :func:`check_writable`; also if the disk refuses. Nothing is left behind.
+        See :func:`check_writable`; also if the system fails to write. Nothing is left behind.
     """
     check_writable(path, force=force)
     target = Path(path).resolve()
     _remove_stale(target.parent)
     try:
-        _write_once_or_twice(target, content)
+        _write_with_retry(target, content)
     except OSError as error:
-        raise _cannot(path, error) from None
+        raise _unwritable(path, error) from None
     _sync_folder(target.parent)
 
 
-def _write_once_or_twice(target: Path, content: bytes) -> None:
-    """Twice if the temporary file is gone, for somebody took it for stale before it was locked."""
+def _write_with_retry(target: Path, content: bytes) -> None:
+    """Try again if the temporary file is gone: another process took it for stale before it was locked."""
     try:
         _write_once(target, content)
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def _write_once(target: Path, content: bytes) -> None:
     temporary = target.with_name(f".stagecut-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
-            with suppress(OSError):  # on a file system without locks nobody removes it
+            with suppress(OSError):  # without lock support in the file system, nobody removes it
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(content)
             _sync(file)
@@ -75,10 +75,10 @@ def _write_once(target: Path, content: bytes) -> None:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what writers that were killed left in a folder.
+    """Remove temporary files that killed writers left in a folder.
 
-    Whoever writes a temporary file holds its lock, and the system takes that back from every process that
-    ends, however and on whichever host it does: without a lock there is no writer.
+    A writer holds a lock on its temporary file, and the system releases it when the process ends, however
+    and on whichever host: an unlocked file has no writer.
     """
     with suppress(OSError):
         for path in folder.iterdir():
@@ -99,15 +99,15 @@ def _remove_unless_locked(path: Path) -> None:
 
 def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
     if target.is_dir():
-        raise OutputError(f"{path}: is a folder; name a file in it")
+        raise OutputError(f"{path}: is a folder; give the path of a file")
     if target.exists() and not target.is_file():
-        raise OutputError(f"{path}: is not a regular file; name another")
+        raise OutputError(f"{path}: is not a regular file; choose another path")
     if target.exists() and not force:
-        raise OutputError(f"{path}: exists already; use --force to overwrite it, or name another file")
+        raise OutputError(f"{path}: already exists; use --force to overwrite it, or choose another path")
     if not target.parent.is_dir():
-        raise OutputError(f"{path}: there is no folder {str(target.parent)!r}; create it first")
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist; create it first")
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{path}: the folder {str(target.parent)!r} cannot be written to")
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
 
 
 def _sync(file: BinaryIO) -> None:
@@ -116,7 +116,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Let a new name outlast a loss of power, where the file system can."""
+    """Make the new directory entry survive a power loss, where the file system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -125,6 +125,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _cannot(path: str | Path, error: Exception) -> OutputError:
+def _unwritable(path: str | Path, error: Exception) -> OutputError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
-    return OutputError(f"{path}: cannot be written: {reason}; nothing was written")
+    return OutputError(f"{path}: could not be written: {reason}; nothing was written")

@@ -1,4 +1,4 @@
-"""Clusters as files."""
+"""Cluster files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,63 +29,63 @@ from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files.link import InterfaceEntry, LinkEntry, Point, check_order
 
 MAX_DEVICES = 100_000
-"""Of a whole cluster."""
+"""Limit for a whole cluster."""
 
 
 class OverrideEntry(LinkEntry):
-    """The network between two server classes where it differs from the default."""
+    """The network between two server classes, in place of the default."""
 
     servers: Annotated[list[Name], Field(min_length=2, max_length=2)]
-    """Names of the two; the same name twice means between hosts of that class."""
+    """Names of the two classes; the same name twice means between hosts of that class."""
 
 
 class DeviceTypeEntry(Entry):
     """A kind of GPU (or CPU)."""
 
     name: Name
-    """Unique within the cluster; the name that measured times of a profile use."""
+    """Name, unique within the cluster; measured times in a profile refer to it."""
     peak_flops_per_s: dict[Annotated[Precision, Field(strict=False)], Positive] = Field(default_factory=dict)
-    """Peak floating-point operations per second, by precision; not needed where the profile has measured times."""
+    """Peak floating-point operations per second, by precision; not needed if the profile has measured times."""
     memory_bytes: PositiveOrUnlimited
-    """Bytes usable by training, or the word unlimited."""
+    """Memory available for training in bytes, or the word unlimited."""
     memory_bandwidth_bytes_per_s: PositiveOrUnlimited = "unlimited"
-    """Bytes per second between memory and processors, or the word unlimited."""
+    """Memory bandwidth in bytes per second, or the word unlimited."""
     efficiency: Fraction = 1.0
-    """Share of the peak that large kernels reach, above 0 and at most 1."""
+    """Fraction of the peak that large kernels reach, above 0 and at most 1."""
     launch_s: NonNegative = 0.0
-    """Fixed seconds of one layer in one direction, whatever its size."""
+    """Fixed overhead in seconds per layer and direction, whatever the size."""
     source: Text = ""
-    """Where the figures come from."""
+    """Source of the figures."""
 
 
 class IslandEntry(Entry):
     """Identical devices inside one server behind one fabric."""
 
     device_type: Name
-    """Name of a device type of this cluster."""
+    """Name of one of the cluster's device types."""
     count: SmallCount
     """Number of devices."""
     fabric: LinkEntry | None = None
-    """The link between two devices of the island; unlimited when left out."""
+    """Link between two devices of the island; unlimited if omitted."""
     shared: bool = False
-    """True: one root complex that all transfers queue for. False: a switch, each pair has its own way."""
+    """True: one root complex that all transfers queue for. False: a switch, with a separate path for each pair."""
     all_reduce: dict[GroupSize, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
-    """Measured [bytes on each device, seconds] of an all-reduce, in order, by number of devices that take part."""
+    """Measured [bytes per device, seconds] of an all-reduce, in increasing order, by number of devices."""
 
 
 class ServerEntry(Entry):
     """A class of identical hosts, each with one network interface."""
 
     name: Name
-    """Unique; hosts are called by it, numbered from 0 where there are several."""
+    """Unique name; if there are several hosts, they are numbered from 0: name-0, name-1, ..."""
     count: SmallCount = 1
     """Number of identical hosts."""
     islands: Annotated[list[IslandEntry], Field(min_length=1)]
     """Groups of identical devices."""
     nic: InterfaceEntry | None = None
-    """The network interface of each host; unlimited when left out."""
+    """Network interface of each host; unlimited if omitted."""
     bridge: LinkEntry | None = None
-    """The link between islands; the slowest fabric of the server when left out."""
+    """Link between islands; the slowest fabric of the server if omitted."""
 
 
 class ClusterFile(FileEntry):
@@ -94,13 +94,13 @@ class ClusterFile(FileEntry):
     name: Name
     """Name of the cluster."""
     device_types: Annotated[list[DeviceTypeEntry], Field(min_length=1)]
-    """Kinds of devices that the servers have."""
+    """Kinds of devices in the servers."""
     servers: Annotated[list[ServerEntry], Field(min_length=1)]
     """Classes of identical servers."""
     network: LinkEntry | None = None
-    """The link between any two hosts, on top of their interfaces, or with a table including them; else unlimited."""
+    """Link between any two hosts, in addition to their interfaces (a table includes them); unlimited if omitted."""
     overrides: list[OverrideEntry] = Field(default_factory=list)
-    """Pairs of server classes between which the network differs."""
+    """Pairs of server classes with a different network between them."""
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -115,7 +115,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def cluster_of(document: Document) -> Cluster:
-    """The cluster that a document holds.
+    """The cluster in a document.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def cluster_of(document: Document) -> Cluster:
 
 
 def check_cluster(root: Node, complaints: Complaints) -> None:
-    """Complain of what a schema cannot see: repeated and unknown names, more devices than can be planned for."""
+    """Check what a schema cannot express: unique and known names, ordered tables, the number of devices."""
     types, servers = root.items("device_types"), root.items("servers")
     complain_of_repetitions(complaints, (kind.at("name") for kind in types), "device type name")
     complain_of_repetitions(complaints, (server.at("name") for server in servers), "server name")
@@ -142,7 +142,7 @@ def check_cluster(root: Node, complaints: Complaints) -> None:
             _check_name(end, server_names, "servers", complaints)
         first = pairs.setdefault(frozenset(end.value for end in ends if isinstance(end.value, str)), override)
         if first is not override:
-            complaints.add(override.line, override.where, f"the same pair of servers as on line {first.line}")
+            complaints.add(override.line, override.where, f"repeats the pair of servers on line {first.line}")
     for table in _tables(root):
         check_order(table, complaints)
     _check_size(root, complaints)
@@ -174,7 +174,7 @@ def to_tree(cluster: Cluster) -> Tree:
 
 
 def _tables(root: Node) -> Iterator[Node]:
-    """Every list of points."""
+    """Every table of measured points."""
     servers = root.items("servers")
     islands = [island for server in servers for island in server.items("islands")]
     links = [root.at("network"), *root.items("overrides"), *(server.at("bridge") for server in servers)]
@@ -192,17 +192,17 @@ def _names(nodes: tuple[Node, ...]) -> list[str]:
 def _check_name(node: Node | None, known: list[str], what: str, complaints: Complaints) -> None:
     if node is not None and isinstance(node.value, str) and node.value not in known:
         hint = nearest(node.value, known) or f", known: {', '.join(known[:20])}"
-        complaints.add(node.line, node.where, f"{node.shown} is none of the {what} of this cluster{hint}")
+        complaints.add(node.line, node.where, f"{node.shown} is not one of this cluster's {what}{hint}")
 
 
 def _check_size(root: Node, complaints: Complaints) -> None:
-    """Keep a slip of the keyboard from asking for more names than memory holds."""
+    """Keep a typo from creating more device names than fit in memory."""
     num_devices = sum(
         _count(server) * sum(_count(island) for island in server.items("islands")) for server in root.items("servers")
     )
     node = root.at("servers")
     if node is not None and num_devices > MAX_DEVICES:
-        complaints.add(node.line, node.where, f"at most {MAX_DEVICES} devices in all are accepted, got {num_devices}")
+        complaints.add(node.line, node.where, f"must have at most {MAX_DEVICES} devices in total, got {num_devices}")
 
 
 def _count(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""Jobs as files."""
+"""Job files."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeGuard
@@ -27,55 +27,55 @@ DEFAULT_CHUNKS: tuple[int, ...] = (2,)
 _DISTINCT = {
     "micro_batches": "micro-batch size",
     "schedules": "schedule",
-    "replicas": "replicas",
-    "tensor_parallel": "number of devices",
+    "replicas": "number of replicas",
+    "tensor_parallel": "tensor-parallel degree",
     "pipelines": "number of pipelines",
     "chunks": "number of chunks",
 }
 
 
 class OptimizerEntry(Entry):
-    """Bytes that each parameter costs in memory."""
+    """Memory per parameter, in bytes."""
 
     name: Name
-    """Name, for people."""
+    """Name, for display."""
     weight_bytes: NonNegative
-    """Bytes per parameter of the weights."""
+    """Bytes per parameter for the weights."""
     gradient_bytes: NonNegative
-    """Bytes per parameter of the gradients."""
+    """Bytes per parameter for the gradients."""
     state_bytes: NonNegative
-    """Bytes per parameter of the moments, and of the fp32 copy of the weights in mixed precision."""
+    """Bytes per parameter for the moments and, in mixed precision, the fp32 copy of the weights."""
 
 
 class JobFile(FileEntry):
-    """What is to be trained, and what the planner may choose."""
+    """The training job, and the choices left to the planner."""
 
     global_batch: Count
     """Samples per iteration."""
     precision: Annotated[Precision, Field(strict=False)] | None = None
-    """Number format of training; that of the model profile when left out."""
+    """Number format used in training; that of the model profile if omitted."""
     optimizer: StandardOptimizer | OptimizerEntry = "adamw"
-    """adamw, sgd (with momentum), or a table of bytes per parameter."""
+    """adamw, sgd (with momentum), or a mapping with bytes per parameter."""
     micro_batches: Counts = Field(default=list(DEFAULT_MICRO_BATCHES))
-    """Allowed micro-batch sizes in samples; those that do not divide the global batch are passed over."""
+    """Allowed micro-batch sizes in samples; those that do not divide the global batch are ignored."""
     schedules: Annotated[list[ScheduleName], Field(min_length=1)] = Field(default=list(DEFAULT_SCHEDULES))
     """Allowed pipeline schedules."""
     recompute: Annotated[Recompute, Field(strict=False)] = Recompute.AUTO
-    """auto: exactly the stages that would not fit in memory otherwise; never; always."""
+    """auto (exactly the stages that would not fit in memory otherwise), never or always."""
     replicas: Counts | None = None
-    """Allowed replicas of a stage; any number that divides the micro-batch when left out."""
+    """Allowed numbers of replicas of a stage; any number that divides the micro-batch if omitted."""
     tensor_parallel: Counts | None = None
-    """Allowed devices that share a replica, powers of two; any that an island can hold when left out."""
+    """Allowed tensor-parallel degrees, powers of two; any that fit in an island if omitted."""
     pipelines: Counts | None = None
-    """Allowed numbers of identical pipelines; any for which the cluster has equal shares when left out."""
+    """Allowed numbers of identical pipelines; any that divide the cluster into equal shares if omitted."""
     zero1: bool = False
-    """Whether replicas and pipelines divide the optimizer state among them (ZeRO-1)."""
+    """Whether the optimizer state is sharded over replicas and pipelines (ZeRO-1)."""
     chunks: Counts = Field(default=list(DEFAULT_CHUNKS))
-    """Stages on each device group under the schedule interleaved."""
+    """Stages per device group under the interleaved schedule."""
     slice: SliceWord | Index = "never"
-    """Warm-up micro-batches whose forwards are halved: never, a number, or auto: until one more does not pay."""
+    """Warm-up micro-batches whose forwards are halved: never, a number, or auto (as many as pay off)."""
     action_overhead_s: NonNegative = ACTION_OVERHEAD_S
-    """Seconds that half a forward takes on top of its computation: what one more action costs."""
+    """Overhead of half a forward in seconds, in addition to its computation: the cost of one more action."""
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
@@ -84,7 +84,7 @@ def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16)
     Parameters
     ----------
     default_precision
-        Taken where the file states none: that of the model profile.
+        Used if the file states none: that of the model profile.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16)
 
 
 def job_of(document: Document, *, default_precision: Precision = Precision.FP16) -> Job:
-    """The job that a document holds.
+    """The job in a document.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def job_of(document: Document, *, default_precision: Precision = Precision.FP16)
 
 
 def check_job(root: Node, complaints: Complaints) -> None:
-    """Complain of what a schema cannot see: repetitions, odd degrees, a global batch that no micro-batch divides."""
+    """Check what a schema cannot express: unique values, powers of two, a micro-batch that divides the global batch."""
     for key, what in _DISTINCT.items():
         complain_of_repetitions(complaints, root.items(key), what)
     for node in root.items("tensor_parallel"):
@@ -122,7 +122,9 @@ def check_job(root: Node, complaints: Complaints) -> None:
     if counts and all(batch.value % size for size in counts):
         place = batch if listed is None else listed
         shown = ", ".join(map(str, counts[:20]))
-        complaints.add(place.line, place.where, f"no micro-batch size of {shown} divides the global batch {batch.text}")
+        complaints.add(
+            place.line, place.where, f"none of the micro-batch sizes {shown} divides the global batch {batch.text}"
+        )
 
 
 def _is_count(value: object) -> TypeGuard[int]:
@@ -141,12 +143,12 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
 
 
 def slice_choice(word: SliceWord | int) -> SliceChoice:
-    """What a file or an option says about slicing."""
+    """The core's choice of slicing for a word or number in a file or an option."""
     return 0 if word == "never" else word
 
 
 def to_tree(job: Job) -> Tree:
-    """A job as a file holds it, with nothing left to defaults."""
+    """A job as a file holds it, with all defaults spelled out."""
     tree = {"schema": 1, **tree_of(job, omit_empty=True), "slice": job.slice or "never"}
     if job.slice == 0 and job.action_overhead_s == ACTION_OVERHEAD_S:
         # Older files do not have these keys, and their hashes must not change.

@@ -1,4 +1,4 @@
-"""What must hold between the parts of a plan file, whatever the times."""
+"""Consistency checks between the parts of a plan file, apart from the times."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
 
 
 class PlanChecks:
-    """Notes complaints about a plan that does not fit its own inputs, or that a later version may read."""
+    """Reports where a plan contradicts its own inputs, or needs features that this version lacks."""
 
     def __init__(self, entry: PlanFileEntry, document: Document, problem: Problem) -> None:
         self._plan = entry.plan
@@ -25,7 +25,7 @@ class PlanChecks:
         self._devices = {device.name for device in problem.cluster.devices()}
 
     def run(self) -> None:
-        """Every check."""
+        """Run every check."""
         self._check_batch()
         self._check_chain()
         self._check_chunks()
@@ -44,21 +44,21 @@ class PlanChecks:
             self._complain(rule, "predicted", "stages")
 
     def _share(self) -> Share | None:
-        """What each pipeline has of the cluster; None, with a complaint, where that is no equal share."""
+        """Each pipeline's share of the cluster; None, with a complaint, if the shares are not equal."""
         cluster, number = self._problem.cluster, len(self._plan.pipelines)
         accepted = [list(share.host_splits) for share in shares_of(cluster, number)]
         if self._plan.host_splits in accepted:
             return Share(num_pipelines=number, host_splits=tuple(self._plan.host_splits))
-        rule = "must be empty where there is one pipeline"
+        rule = "must be empty for a single pipeline"
         if number > 1:
             ways = " or ".join(map(str, accepted[:10])) or "none"
-            rule = f"must deal the cluster out to {number} pipelines in equal shares, accepted: {ways}"
+            rule = f"must divide the cluster into {number} equal shares, accepted: {ways}"
         place = "host_splits" if self._plan.host_splits else "pipelines"
         self._complain(f"{rule}, got {shorten(self._plan.host_splits)}", "plan", place)
         return None
 
     def _check_batch(self) -> None:
-        """Together the micro-batches of all pipelines are the global batch."""
+        """The micro-batches of all pipelines make up the global batch."""
         factors = [self._plan.micro_batch, self._plan.num_microbatches]
         names = "micro_batch x num_microbatches"
         if len(self._plan.pipelines) > 1:
@@ -72,7 +72,7 @@ class PlanChecks:
             self._complain(rule, "plan", "num_microbatches")
 
     def _check_chain(self) -> None:
-        """Every layer is in exactly one stage, in order, and is called as in the profile."""
+        """Every layer is in exactly one stage, in order, and layer names match the profile."""
         names = [layer.name for layer in self._problem.model.layers]
         start = 0
         for index, stage in enumerate(self._stages):
@@ -91,10 +91,12 @@ class PlanChecks:
 
     def _check_layer_name(self, index: int, key: str, name: str, wanted: str) -> None:
         if name != wanted:
-            self._complain_of_stage(f"must be {shorten(wanted)} by start and stop, got {shorten(name)}", index, key)
+            self._complain_of_stage(
+                f"must be {shorten(wanted)} according to start and stop, got {shorten(name)}", index, key
+            )
 
     def _check_chunks(self) -> None:
-        """Device groups take turns under `interleaved` only, and then on every chunk alike."""
+        """Only under `interleaved` do device groups have several chunks, on the same devices each."""
         chunks, schedule, num_stages = self._plan.chunks, self._plan.schedule, len(self._stages)
         if schedule is not Schedule.INTERLEAVED:
             if chunks > 1:
@@ -105,16 +107,16 @@ class PlanChecks:
             self._complain(rule, "plan", "chunks")
             return
         if self._plan.num_microbatches % self._num_groups:
-            rule = f"must make a number of device groups that divides the {self._plan.num_microbatches} micro-batches"
-            self._complain(f"{rule}, got {self._num_groups}", "plan", "chunks")
+            rule = f"must give a number of device groups that divides the {self._plan.num_microbatches} micro-batches"
+            self._complain(f"{rule}, got {self._num_groups} groups", "plan", "chunks")
         for index, stage in enumerate(self._stages):
             first = index % self._num_groups
             if stage.devices != self._stages[first].devices:
-                rule = f"must be those of stage {first}, with which it takes turns"
+                rule = f"must be those of stage {first}, which is in the same device group"
                 self._complain_of_stage(rule, index, "devices")
 
     def _check_slicing(self) -> None:
-        """Only even micro-batches can be halved, as many as there are, where stages do not take turns."""
+        """Only micro-batches of even size can be halved, and not under `interleaved`."""
         sliced, size, schedule = self._plan.num_sliced, self._plan.micro_batch, self._plan.schedule
         if sliced and not can_slice(schedule, size):
             rule = f"must be 0: micro-batches of {size} under {schedule} cannot be halved, got {sliced}"
@@ -125,11 +127,11 @@ class PlanChecks:
 
     @property
     def _num_groups(self) -> int:
-        """Device groups of a pipeline."""
+        """Device groups per pipeline."""
         return max(1, len(self._stages) // self._plan.chunks)
 
     def _check_warmup(self) -> None:
-        """A stage that runs fewer forwards ahead than the next one needs would wait for ever."""
+        """A stage that runs fewer forwards ahead than the next one needs would deadlock."""
         if self._plan.schedule is Schedule.INTERLEAVED:
             return self._check_interleaved_warmup()
         most, what = self._plan.num_microbatches, "the number of micro-batches"
@@ -138,11 +140,11 @@ class PlanChecks:
                 rule = f"must be at most {most}, {what}, got {stage.warmup_depth}"
                 self._complain_of_stage(rule, index, "warmup_depth")
             else:
-                most, what = stage.warmup_depth, "that of the stage before"
+                most, what = stage.warmup_depth, "that of the previous stage"
         return None
 
     def _check_interleaved_warmup(self) -> None:
-        """Device groups that take turns have no choice."""
+        """The interleaved schedule fixes every warm-up depth."""
         chunks, num_microbatches = self._plan.chunks, self._plan.num_microbatches
         if len(self._stages) % chunks or num_microbatches % self._num_groups:
             return
@@ -152,7 +154,7 @@ class PlanChecks:
                 self._complain_of_stage(f"must be {depth}, got {stage.warmup_depth}", index, "warmup_depth")
 
     def _check_devices(self) -> None:
-        """Every device is one of the cluster, and only stages that take turns use the same."""
+        """Every device exists, and belongs to one device group."""
         taken: set[str] = set()
         for number, pipeline in enumerate(self._plan.pipelines):
             for index, stage in enumerate(pipeline.stages[: self._num_groups]):
@@ -160,24 +162,24 @@ class PlanChecks:
                     fault = f"{shorten(name)} is used twice" if name in taken else ""
                     if name not in self._devices:
                         cluster = shorten(self._problem.cluster.name)
-                        fault = f"{shorten(name)} is no device of cluster {cluster}{nearest(name, self._devices)}"
+                        fault = f"{shorten(name)} is not a device of cluster {cluster}{nearest(name, self._devices)}"
                     if fault:
                         self._complain_of_stage(fault, index, "devices", slot, pipeline=number)
                     taken.add(name)
 
     def _check_sizes(self, index: int, stage: StageEntry) -> None:
-        """What the simulator of this version can play."""
+        """Micro-batch sizes are those that this version can simulate."""
         for key in ("forward_micro_batch", "backward_micro_batch"):
             size, wanted = getattr(stage, key), self._plan.micro_batch
             if size != wanted:
-                rule = f"sizes of their own for stages are not supported in this version, must be {wanted}, got {size}"
+                rule = f"must be the micro-batch size {wanted}, since sizes per stage are not supported yet, got {size}"
                 self._complain_of_stage(rule, index, key)
         if self._plan.micro_batch % stage.replicas:
             rule = f"must divide the micro-batch {self._plan.micro_batch}, got {stage.replicas}"
             self._complain_of_stage(rule, index, "replicas")
 
     def _check_groups(self, share: Share) -> None:
-        """The devices are as many as the stage needs, of one island or of whole hosts of one class of the share."""
+        """Each stage has the devices it needs, in one island or on whole hosts of one class of the share."""
         cluster = cluster_share(self._problem.cluster, share)
         names = device_names(self._problem.cluster, share, 0)
         known = {names[device.name]: device for device in cluster.devices()}
@@ -194,7 +196,7 @@ class PlanChecks:
             return ""
         foreign = next((name for name in stage.devices if name not in known), None)
         if foreign is not None:
-            return f"{shorten(foreign)} is not of the share of the first pipeline"
+            return f"{shorten(foreign)} is not in the share of the first pipeline"
         try:
             hosting_of(cluster, tuple(stage.devices), known, tensor_parallel=stage.tensor_parallel)
         except BadInputError as error:
@@ -202,7 +204,7 @@ class PlanChecks:
         return ""
 
     def _check_copy(self, number: int, share: Share) -> None:
-        """Another pipeline is the first one again, on the same devices of its own share."""
+        """Another pipeline repeats the first one on the corresponding devices of its own share."""
         first, own = (device_names(self._problem.cluster, share, pipeline) for pipeline in (0, number))
         renamed = {first[name]: own[name] for name in own}
         stages = self._plan.pipelines[number].stages
@@ -226,7 +228,7 @@ class PlanChecks:
 def _differences(
     stage: StageEntry, model: StageEntry, renamed: Mapping[str, str]
 ) -> Iterator[tuple[str, object, object]]:
-    """Keys whose values are not those of another stage, its devices renamed: what is wanted and what there is."""
+    """Keys in which a stage differs from its model with renamed devices, each with the expected and actual value."""
     for key in StageEntry.model_fields:
         wanted, got = getattr(model, key), getattr(stage, key)
         if key == "devices":

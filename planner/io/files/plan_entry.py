@@ -1,4 +1,4 @@
-"""What a plan file holds, key by key."""
+"""The schema of plan files."""
 
 from typing import Annotated, Literal
 
@@ -25,14 +25,14 @@ OptionValue = bool | int | NonNegative | Text | None
 
 
 class InputsEntry(Entry):
-    """The problem that was solved, whole: the plan can be checked on any machine."""
+    """The complete problem that was solved, so that the plan can be checked anywhere."""
 
     profile: ProfileFile
-    """The model, as a profile file holds it."""
+    """The model, as in a profile file."""
     cluster: ClusterFile
-    """The servers, as a cluster file holds them."""
+    """The servers, as in a cluster file."""
     job: JobFile
-    """The job, as a job file holds it."""
+    """The job, as in a job file."""
 
 
 class StageEntry(Entry):
@@ -47,17 +47,17 @@ class StageEntry(Entry):
     last_layer: Name
     """Name of the last layer."""
     devices: Annotated[list[Name], Field(min_length=1)]
-    """Names of the devices, server/index: replicas x tensor_parallel of them."""
+    """Names (server/index) of the replicas x tensor_parallel devices."""
     replicas: Count
-    """Each micro-batch is split evenly over so many copies of the stage."""
+    """Copies of the stage, over which each micro-batch is split evenly."""
     tensor_parallel: Count
     """Devices that share each copy of the stage."""
     recompute: bool
-    """Whether activations are dropped and computed again in the backward."""
+    """Whether activations are dropped and recomputed in the backward."""
     forward_micro_batch: Count
-    """Samples of one forward, over all replicas."""
+    """Samples per forward, over all replicas."""
     backward_micro_batch: Count
-    """Samples of one backward, over all replicas."""
+    """Samples per backward, over all replicas."""
     warmup_depth: Count
     """Forwards before the first backward."""
 
@@ -66,51 +66,51 @@ class PipelineEntry(Entry):
     """One chain of stages that holds the whole model."""
 
     stages: Annotated[list[StageEntry], Field(min_length=1)]
-    """In the order of the layers."""
+    """Stages, in the order of the layers."""
 
 
 class PlanEntry(Entry):
-    """One training iteration, laid out."""
+    """The layout of one training iteration."""
 
     schedule: Annotated[Schedule, Field(strict=False)]
     """Order of forwards and backwards on every stage."""
     synchronisation: Literal["all-reduce"]
-    """How replicas agree on gradients, at the end of the iteration."""
+    """How replicas synchronise gradients at the end of the iteration."""
     micro_batch: Count
-    """Samples of one micro-batch."""
+    """Samples per micro-batch."""
     num_microbatches: Count
-    """Micro-batches of an iteration, per pipeline."""
+    """Micro-batches per iteration and pipeline."""
     pipelines: Annotated[list[PipelineEntry], Field(min_length=1)]
-    """Identical but for the names of their devices."""
+    """Pipelines, identical except for the names of their devices."""
     host_splits: list[Count] = Field(default_factory=list)
-    """For every server class, into how many parts its hosts are divided among the pipelines; empty for one pipeline."""
+    """For each server class, how many groups of pipelines its hosts are divided among; empty for one pipeline."""
     chunks: Count = 1
-    """Stages on each device group of a pipeline, more than 1 under the schedule interleaved."""
+    """Stages per device group of a pipeline; more than 1 under the interleaved schedule."""
     num_sliced: Index = 0
-    """Sliced warm-up count: the forwards of so many first micro-batches run in halves where a stage warms up."""
+    """Sliced warm-up count: how many of the first micro-batches run their warm-up forwards in halves."""
 
 
 class StagePredictionEntry(Entry):
-    """What the planner expects of one stage, on each of its devices."""
+    """Predicted times and memory of one stage, on each of its devices."""
 
     forward_s: NonNegative
-    """Seconds of one micro-batch forward."""
+    """Seconds per micro-batch, forward."""
     backward_s: NonNegative
-    """Seconds of one micro-batch backward, recomputation included."""
+    """Seconds per micro-batch, backward, including recomputation."""
     transfer_s: NonNegative
-    """Seconds of one micro-batch to the next stage, one way; 0 for the last stage."""
+    """Seconds to send one micro-batch to the next stage, one way; 0 for the last stage."""
     sync_s: NonNegative
     """Seconds of the gradient all-reduce."""
     update_s: NonNegative
     """Seconds of the optimizer step."""
     memory_bytes: NonNegative
-    """High-water mark in bytes."""
+    """Peak memory in bytes."""
     limit_bytes: PositiveOrUnlimited
     """Memory of the device in bytes, or the word unlimited."""
 
 
 class PredictionEntry(Entry):
-    """Times and memory that the planner expects."""
+    """Predicted times and memory."""
 
     iteration_s: NonNegative
     """Simulated seconds of one iteration."""
@@ -119,56 +119,56 @@ class PredictionEntry(Entry):
 
 
 class CertificateEntry(Entry):
-    """How good the plan is, and who says so."""
+    """How good the plan is proven to be."""
 
     status: Literal["optimal", "feasible", "interrupted"]
-    """optimal: the gap is within the one asked for."""
+    """optimal means that the gap is within the requested one."""
     solver: Name
     """The solver that found the plan."""
     objective_s: NonNegative
     """Simulated seconds of one iteration."""
     bound_s: NonNegative | None
-    """No plan of the search space takes fewer seconds; null where nothing is proven."""
+    """No plan of the search space takes fewer seconds; null if nothing is proven."""
     gap: NonNegative | None
-    """(objective_s - bound_s) / objective_s; null where nothing is proven."""
+    """(objective_s - bound_s) / objective_s; null if nothing is proven."""
     seconds: NonNegative | None = None
-    """Seconds of the search; null where the file must not depend on the clock."""
+    """Duration of the search in seconds; null if the file must not depend on the clock."""
 
 
 class InputHashesEntry(Entry):
-    """Hexadecimal SHA-256 of each input as JSON with sorted keys and no white space."""
+    """SHA-256 of each input, as JSON with sorted keys and no white space, in hexadecimal."""
 
     profile: Sha256
-    """Of inputs.profile."""
+    """Hash of inputs.profile."""
     cluster: Sha256
-    """Of inputs.cluster."""
+    """Hash of inputs.cluster."""
     job: Sha256
-    """Of inputs.job."""
+    """Hash of inputs.job."""
 
 
 class ProvenanceEntry(Entry):
     """Where the plan comes from."""
 
     versions: dict[Key, Text]
-    """Versions of stagecut, python and the libraries that decide the result."""
+    """Versions of stagecut, Python and the libraries that affect the result."""
     options: dict[Key, OptionValue]
     """Options of the solver."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)]
-    """Seed of the solver."""
+    """Random seed of the solver."""
     input_hashes: InputHashesEntry
-    """To notice inputs that were changed by hand."""
+    """Hashes that reveal inputs changed by hand."""
 
 
 class PlanFileEntry(FileEntry):
-    """A plan with its problem, its predicted numbers, its certificate and its provenance."""
+    """A plan with its problem, predictions, certificate and provenance."""
 
     inputs: InputsEntry
-    """The problem that was solved, whole."""
+    """The complete problem that was solved."""
     plan: PlanEntry
-    """What runs where, and in which order."""
+    """What runs where and in which order."""
     predicted: PredictionEntry
-    """Simulated times in seconds, memory in bytes."""
+    """Simulated times in seconds and memory in bytes."""
     certificate: CertificateEntry
     """Proven quality of the plan."""
     provenance: ProvenanceEntry
-    """Versions, options, seed, and hashes of the inputs."""
+    """Versions, options, seed and hashes of the inputs."""

@@ -1,4 +1,4 @@
-"""Plan files: a plan with everything needed to run it and to check it."""
+"""Plan files: a plan with everything needed to run and to check it."""
 
 import platform
 from dataclasses import dataclass
@@ -24,24 +24,24 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePrediction:
-    """What the planner expects of one stage, per micro-batch and on each of its devices."""
+    """Predicted times and memory of one stage, per micro-batch and on each of its devices."""
 
     forward_s: float
     backward_s: float
-    """Recomputation included."""
+    """Includes recomputation."""
     transfer_s: float
     """To the next stage, one way; 0 for the last stage."""
     sync_s: float
     update_s: float
     memory_bytes: float
-    """High-water mark."""
+    """Peak memory."""
     limit_bytes: float
     """Memory of the device; infinity means unlimited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Times and memory that the planner expects."""
+    """Predicted times and memory."""
 
     iteration_s: float
     stages: tuple[StagePrediction, ...]
@@ -49,32 +49,32 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How good the plan is, and who says so."""
+    """How good the plan is proven to be."""
 
     status: Status
-    """Optimal, feasible or interrupted: the others come without a plan."""
+    """Optimal, feasible or interrupted; any other status comes without a plan."""
     solver: str
     objective_s: float
     bound_s: float | None = None
     gap: float | None = None
     seconds: float | None = None
-    """Of the search; None where the file must not depend on the clock."""
+    """Duration of the search; None if the file must not depend on the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a plan comes from; every table in order of its names."""
+    """Where a plan comes from; all pairs are sorted by name."""
 
     versions: Pairs
     options: tuple[tuple[str, OptionValue], ...]
     seed: int
     input_hashes: Pairs
-    """As :func:`input_hashes` gave them when the plan was made."""
+    """Result of :func:`input_hashes` when the plan was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """All that a plan file holds."""
+    """Contents of a plan file."""
 
     problem: Problem
     plan: Plan
@@ -94,7 +94,7 @@ def provenance_of(problem: Problem, options: dict[str, OptionValue], *, seed: in
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of stagecut, python and the libraries that decide a result; nothing is imported for it."""
+    """Versions of stagecut, Python and the libraries that affect a result, found without importing them."""
     found = {"stagecut": __version__, "python": platform.python_version()}
     for library in ("numpy", "highspy"):
         try:
@@ -110,9 +110,9 @@ def input_hashes(problem: Problem) -> dict[str, str]:
 
 
 def read_plan_file(path: str | Path) -> PlanFile:
-    """Read a plan file, and check that its parts fit together.
+    """Read a plan file and check that its parts are consistent.
 
-    The predicted numbers and the hashes are taken as they are; `plan check` recomputes them.
+    Predictions and hashes are taken as they are; `plan check` recomputes them.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def read_plan_file(path: str | Path) -> PlanFile:
 
 
 def plan_file_of(document: Document) -> PlanFile:
-    """The plan file that a document holds.
+    """The plan file in a document.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def plan_file_of(document: Document) -> PlanFile:
 
 
 def to_tree(plan_file: PlanFile) -> Tree:
-    """A plan file as it is written; :func:`planner.io.documents.canonical.format_json` gives its text."""
+    """The tree of a plan file; :func:`planner.io.documents.canonical.format_json` gives its text."""
     return {
         "schema": 1,
         "inputs": _input_trees(plan_file.problem),

@@ -1,4 +1,4 @@
-"""Model profiles as files."""
+"""Model profile files."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -27,12 +27,12 @@ _LONGEST_CHAIN = ListLimit(key="layers", most=MAX_LAYERS, rule=LONG_CHAIN_RULE)
 
 
 class SharedTimesEntry(Entry):
-    """Times of a layer that several devices share."""
+    """Times of a layer under tensor parallelism."""
 
     tensor_parallel: Annotated[int, Field(ge=2, le=MAX_COUNT)]
-    """Devices that share the layer."""
+    """Number of devices that share the layer."""
     forward_s: TimesByType
-    """Measured seconds of a forward, collectives not included, by device type and micro-batch size in samples."""
+    """Measured seconds of a forward without collectives, by device type and micro-batch size in samples."""
     backward_s: TimesByType
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
 
@@ -43,27 +43,27 @@ class LayerEntry(Entry):
     name: Name
     """Unique within the model."""
     kind: Name = "layer"
-    """What the layer is, for people: embedding, attention, feed-forward ..."""
+    """Kind of layer, for display: embedding, attention, feed-forward ..."""
     params_bytes: NonNegative
-    """Bytes of the weights in the profile's precision."""
+    """Bytes of weights in the profile's precision."""
     shared_params_bytes: NonNegative = 0.0
-    """Bytes of weights owned by another layer (a tied embedding) that this layer holds and updates as well."""
+    """Bytes of weights owned by another layer (such as a tied embedding) that this layer also holds and updates."""
     forward_flops: NonNegative = 0.0
-    """Floating-point operations of a forward, per sample; a backward counts twice as much."""
+    """Floating-point operations of a forward, per sample; a backward takes twice as many."""
     saved_bytes: NonNegative = 0.0
-    """Bytes kept from forward to backward, per sample, the layer's own input included."""
+    """Bytes kept from forward to backward, per sample, including the layer's input."""
     output_bytes: NonNegative = 0.0
-    """Bytes handed to the next layer, per sample."""
+    """Bytes passed to the next layer, per sample."""
     working_bytes: NonNegative = 0.0
-    """Bytes needed on top while the layer runs, per sample."""
+    """Additional bytes needed while the layer runs, per sample."""
     tensor_parallel_bytes: NonNegative | None = None
-    """Bytes that devices sharing the layer all-reduce in each direction, per sample; left out: they cannot share it."""
+    """Bytes all-reduced per direction and sample when devices share the layer; if omitted, they cannot share it."""
     forward_s: TimesByType = Field(default_factory=dict)
-    """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number is for size 1."""
+    """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number means size 1."""
     backward_s: TimesByType = Field(default_factory=dict)
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
     tensor_parallel_times: list[SharedTimesEntry] = Field(default_factory=list)
-    """The same, measured on several devices that share the layer."""
+    """Times measured under tensor parallelism."""
 
 
 class ProfileFile(FileEntry):
@@ -72,22 +72,22 @@ class ProfileFile(FileEntry):
     name: Name
     """Name of the model."""
     precision: Annotated[Precision, Field(strict=False)] = Precision.FP16
-    """Number format in which all bytes were counted and all times measured."""
+    """Number format for which bytes were counted and times measured."""
     sequence_length: Count | None = None
-    """Tokens of one sample, where the model has tokens."""
+    """Tokens per sample, if the model has tokens."""
     layers: Annotated[list[LayerEntry], Field(min_length=1)]
     """The chain, in order."""
     skip_edges: list[SkipEdgeEntry] = Field(default_factory=list)
-    """Tensors that pass by at least one boundary besides the chain."""
+    """Tensors used by layers other than the next one."""
 
 
 def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
-    """Read a model profile; times are put in order of device type and size.
+    """Read a model profile; times are sorted by device type and size.
 
     Parameters
     ----------
     to_plan
-        Whether to stop at a chain that is too long to be planned, before its layers are read.
+        Whether to reject a chain that is too long to be planned before reading its layers.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
 
 
 def profile_of(document: Document) -> ModelProfile:
-    """The model profile that a document holds.
+    """The model profile in a document.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def profile_of(document: Document) -> ModelProfile:
 
 
 def check_profile(root: Node, complaints: Complaints) -> None:
-    """Complain of what a schema cannot see: repeated names, edges that lead nowhere or back, halves of tables."""
+    """Check what a schema cannot express: unique names, edges that lead forward, complete tables."""
     layers = root.items("layers")
     complain_of_repetitions(complaints, (layer.at("name") for layer in layers), "layer name")
     for layer in layers:
@@ -152,7 +152,7 @@ def _check_times(layer: Node, complaints: Complaints) -> None:
         for device_type in layer.keys(this):
             times, counterpart = layer.at(this, device_type), layer.at(other, device_type)
             if times is not None and counterpart is None:
-                complaints.add(times.line, times.where, f"has no counterpart in {other}; give both or none")
+                complaints.add(times.line, times.where, f"has no counterpart in {other}; give both or neither")
     for device_type in layer.keys("forward_s"):
         forward, backward = layer.at("forward_s", device_type), layer.at("backward_s", device_type)
         if forward is not None and backward is not None and set(_sizes(forward)) != set(_sizes(backward)):
@@ -164,13 +164,13 @@ def _check_times(layer: Node, complaints: Complaints) -> None:
 def _check_shared_times(layer: Node, complaints: Complaints) -> None:
     shared = layer.items("tensor_parallel_times")
     degrees = (times.at("tensor_parallel") for times in shared)
-    complain_of_repetitions(complaints, degrees, "number of devices")
+    complain_of_repetitions(complaints, degrees, "tensor-parallel degree")
     for times in shared:
         _check_times(times, complaints)
     bytes_node, times_node = layer.at("tensor_parallel_bytes"), layer.at("tensor_parallel_times")
     if shared and times_node is not None and (bytes_node is None or bytes_node.value is None):
         complaints.add(
-            times_node.line, times_node.where, "are of a layer that cannot be shared; give tensor_parallel_bytes"
+            times_node.line, times_node.where, "belong to a layer that cannot be shared; give tensor_parallel_bytes"
         )
 
 
@@ -183,13 +183,13 @@ def _layer(entry: LayerEntry) -> Layer:
 
 
 def _shared_tables(entry: LayerEntry) -> Iterator[Iterator[TimeTable]]:
-    """By number of devices."""
+    """Tables of each tensor-parallel degree, in increasing order."""
     for times in sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel):
         yield _tables(times, times.tensor_parallel)
 
 
 def _tables(entry: LayerEntry | SharedTimesEntry, tensor_parallel: int) -> Iterator[TimeTable]:
-    """By device type."""
+    """Tables of one tensor-parallel degree, by device type."""
     for device_type in sorted(entry.forward_s):
         forward_s, backward_s = (_by_size(times[device_type]) for times in (entry.forward_s, entry.backward_s))
         samples = tuple(sorted(forward_s))
@@ -219,7 +219,7 @@ def _layer_tree(layer: Layer) -> Tree:
 
 
 def _tables_tree(layer: Layer, tensor_parallel: int) -> Tree:
-    """Times of a layer on so many devices; nothing where there are none."""
+    """Times of a layer at one tensor-parallel degree; empty if there are none."""
     tables = [table for table in layer.times if table.tensor_parallel == tensor_parallel]
     if not tables:
         return {}

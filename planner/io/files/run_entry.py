@@ -1,4 +1,4 @@
-"""What the record of a run holds, key by key."""
+"""The schema of run records."""
 
 from typing import Annotated
 
@@ -17,19 +17,19 @@ class StageFiguresEntry(Entry):
     """Times and memory of one stage, on each of its devices."""
 
     forward_s: NonNegative
-    """Seconds of one micro-batch forward."""
+    """Seconds per micro-batch, forward."""
     backward_s: NonNegative
-    """Seconds of one micro-batch backward, recomputation included."""
+    """Seconds per micro-batch, backward, including recomputation."""
     sync_s: NonNegative | None
-    """Seconds of the gradient synchronisation; null where unknown."""
+    """Seconds of the gradient synchronisation; null if unknown."""
     update_s: NonNegative | None
-    """Seconds of the optimizer step; null where unknown."""
+    """Seconds of the optimizer step; null if unknown."""
     memory_bytes: NonNegative | None
-    """High-water mark in bytes; null where unknown."""
+    """Peak memory in bytes; null if unknown."""
 
 
 class StageRecordEntry(Entry):
-    """One stage of a run; measured figures are those of its average device, memory that of the fullest one."""
+    """One stage of a run; measured times are averages over its devices, memory is that of the fullest device."""
 
     start: Index
     """Index of the first layer, from 0."""
@@ -38,118 +38,118 @@ class StageRecordEntry(Entry):
     devices: Annotated[list[Name], Field(min_length=1)]
     """Names of the devices of the first pipeline."""
     device_type: Name
-    """Kind of the devices."""
+    """Device type."""
     replicas: Count
     """Copies of the stage in each pipeline."""
     tensor_parallel: Count
     """Devices that share each copy."""
     recompute: bool
-    """Whether activations were dropped and computed again in the backward."""
+    """Whether activations were dropped and recomputed in the backward."""
     samples_per_replica: Positive
-    """Samples of one micro-batch that each replica computes."""
+    """Samples of each micro-batch that one replica computes."""
     predicted: StageFiguresEntry
-    """What the plan says."""
+    """Figures predicted by the plan."""
     measured: StageFiguresEntry
-    """What the clock says: medians over the counted steps."""
+    """Measured figures: medians over the counted steps."""
     busy_s: NonNegative
-    """Seconds of forwards and backwards in one step."""
+    """Seconds per step spent in forwards and backwards."""
     wait_s: NonNegative
-    """Seconds of one step in which inputs were waited for."""
+    """Seconds per step spent waiting for inputs."""
     idle_s: NonNegative
-    """The other seconds of a step: synchronisation, optimizer step, runtime; of all stages that share the devices."""
+    """Remaining seconds of a step: synchronisation, optimizer, runtime; counted for all stages on the devices."""
 
 
 class StepRecordEntry(Entry):
     """One training step."""
 
     seconds: NonNegative
-    """From the first start to the last end over all ranks."""
+    """Seconds from the first start to the last end over all ranks."""
     loss: Number | None
-    """Mean over the global batch; null where it is no number."""
+    """Mean loss over the global batch; null if it is not finite."""
     run_queue_share: NonNegative
-    """Largest over the ranks: share of the time for which a rank was ready to run but had no processor."""
+    """Largest fraction of the time, over all ranks, that a rank was ready to run but had no processor."""
     memory_slowdown: NonNegative = 1.0
-    """Largest over the ranks: seconds of a fixed pass over memory around the step, relative to the fast quarter."""
+    """Largest slowdown over all ranks of a fixed pass over memory around the step, relative to the fastest quarter."""
     clean: bool
-    """Whether both are small enough for the times to count."""
+    """Whether both figures are small enough for the times to count."""
 
 
 class CheckRecordEntry(Entry):
     """One step compared with the same step of a single process."""
 
     loss_difference: NonNegative | None
-    """Absolute; null where it is no number."""
+    """Absolute difference of the losses; null if it is not finite."""
     largest_gradient_difference: NonNegative | None
-    """Absolute, over all parameters; null where it is no number."""
+    """Largest absolute difference of any gradient; null if it is not finite."""
     tolerance: NonNegative
-    """Largest difference that passes."""
+    """Largest accepted difference."""
     passed: bool
-    """Whether it does."""
+    """Whether both differences are within the tolerance."""
 
 
 class DilationEntry(Entry):
-    """How a run was held to the times of its plan."""
+    """How a run was made to take the times of its plan."""
 
     time_scale: Positive
-    """Everything took so many times as long as planned; the times of this record are divided by it."""
+    """Factor by which everything was slowed down; the times of this record are divided by it."""
     stand_ins: bool
-    """Whether layers of next to no work took the place of the model's."""
+    """Whether trivial stand-ins replaced the model's layers."""
     one_process: bool
     """Whether the ranks were threads of one process."""
     late_share: NonNegative
-    """Largest over the ranks: share of a step for which its actions began or ended later than they could have."""
+    """Largest fraction of a step, over all ranks, by which actions started or ended late."""
 
 
 class RunFile(FileEntry):
-    """One run of a plan: what was predicted, and what was measured."""
+    """One run of a plan: predicted and measured times."""
 
     plan_hash: Sha256
-    """Of the plan file's tree."""
+    """Hash of the plan file's tree."""
     profile_hash: Sha256
-    """Of the model profile's tree inside the plan file."""
+    """Hash of the model profile's tree inside the plan file."""
     model: Name
     """Name of the model."""
     cluster: Name
-    """Name of the cluster that the plan is for."""
+    """Name of the cluster the plan is for."""
     device: Text
-    """What the ranks ran on, by name."""
+    """Name of the hardware the ranks ran on."""
     mode: Annotated[RunMode, Field(strict=False)]
-    """real, or dilated: actions and messages held to the times of the plan."""
+    """real, or dilated: actions and messages made to take the times of the plan."""
     versions: dict[Key, Text]
-    """Of stagecut, python and the libraries."""
+    """Versions of stagecut, Python and the libraries."""
     started: UtcTime
-    """When, in UTC."""
+    """Start time in UTC."""
     schedule: Annotated[Schedule, Field(strict=False)]
     """Order of forwards and backwards on every stage."""
     micro_batch: Count
-    """Samples of one micro-batch."""
+    """Samples per micro-batch."""
     num_microbatches: Count
-    """Micro-batches of one step, per pipeline."""
+    """Micro-batches per step and pipeline."""
     num_pipelines: Count
-    """Copies of the whole model."""
+    """Number of copies of the whole model."""
     global_batch: Count
-    """Samples of one step."""
+    """Samples per step."""
     sequence_length: Count | None
-    """Tokens of one sample; null where the model has none."""
+    """Tokens per sample; null if the model has none."""
     predicted_s: NonNegative
     """Simulated seconds of one iteration."""
     measured_s: Positive
-    """Measured seconds of one iteration: the median over the clean steps after the warm-up, over all if none is."""
+    """Measured seconds of one iteration: median of the clean steps after the warm-up, or of all if none is clean."""
     error: Number | None
-    """measured_s / predicted_s - 1; null where nothing was predicted."""
+    """measured_s / predicted_s - 1; null if nothing was predicted."""
     contaminated: bool
     """Whether no step was clean."""
     warmup: Index
-    """So many of the first steps are not measured."""
+    """Number of initial steps that are not measured."""
     samples_per_s: NonNegative
     """Samples per second: global_batch / measured_s."""
     tokens_per_s: NonNegative | None
-    """Tokens per second; null where the model has none."""
+    """Tokens per second; null if the model has none."""
     steps: Annotated[list[StepRecordEntry], Field(min_length=1)]
-    """All of them, the warm-up first."""
+    """All steps, including the warm-up."""
     stages: Annotated[list[StageRecordEntry], Field(min_length=1)]
     """One per stage of a pipeline, in order."""
     check: CheckRecordEntry | None
-    """Comparison with a single process; null where none was made."""
+    """Comparison with a single process; null if none was made."""
     dilation: DilationEntry | None = None
-    """Of dilated runs; null in real ones."""
+    """Present in dilated runs; null in real ones."""

@@ -1,4 +1,4 @@
-"""Histories of runs: a file with one record per line, to which every run appends its own."""
+"""Run histories: files with one record per line, to which every run appends its own."""
 
 import fcntl
 import io
@@ -19,11 +19,11 @@ from stagecut.planner.io.files.run_entry import RunFile
 from stagecut.planner.io.files.run_record import build_run, to_tree
 
 DEFAULT_HISTORY = "runs.jsonl"
-"""In the current folder."""
+"""Path in the current folder."""
 MAX_LINE_BYTES = 16_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_SKIPPED = 1000
-"""Lines that are no records; with more, the file is no history."""
+"""A file with more lines that are not records is rejected as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,35 +33,35 @@ class History:
     runs: tuple[RunRecord, ...]
     """In the order in which they were appended."""
     skipped: tuple[str, ...]
-    """Why a line could not be read, such as one that a crash left half-written."""
+    """Why lines could not be read, for example because a crash left one half-written."""
 
 
 def check_appendable(path: str | Path) -> None:
-    """Complain now of a history to which nothing could be appended later.
+    """Check early that a run can be appended to a history later.
 
     Raises
     ------
     OutputError
-        If the path is a folder, or lies in one that does not exist, or may not be written to.
+        If the path is a folder, is in one that does not exist, or is not writable.
     """
     target = Path(path).resolve()
     if target.is_dir():
-        raise OutputError(f"{path}: is a folder; name a file in it")
+        raise OutputError(f"{path}: is a folder; give the path of a file")
     if not target.parent.is_dir():
-        raise OutputError(f"{path}: there is no folder {str(target.parent)!r}; create it first")
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist; create it first")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise OutputError(f"{path}: may not be written to; name another file")
+        raise OutputError(f"{path}: is not writable; choose another path")
 
 
 def append_run(path: str | Path, run: RunRecord) -> None:
-    """Append one run: its whole line or nothing, whoever else appends at the same time.
+    """Append one run: its whole line or nothing, even if others append at the same time.
 
-    A line that a crash left half-written is closed first.
+    A line that a crash left half-written is terminated first.
 
     Raises
     ------
     OutputError
-        See :func:`check_appendable`; also if the disk refuses.
+        See :func:`check_appendable`; also if the system fails to write.
     """
     check_appendable(path)
     line = json.dumps(to_tree(run), separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
@@ -73,32 +73,32 @@ def append_run(path: str | Path, run: RunRecord) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be appended to: {error.strerror}; this run is not in it") from None
+        raise OutputError(f"{path}: could not be appended to: {error.strerror}; this run is not recorded") from None
 
 
 def read_runs(path: str | Path) -> History:
-    """Read a history; lines that are no records of runs are reported and passed over.
+    """Read a history; lines that are not run records are reported and skipped.
 
     Raises
     ------
     BadInputError
-        If the file cannot be read, is too large, holds lines but not one run, or too many others.
+        If the file cannot be read, is too large, has lines but no run, or too many lines that are not runs.
     """
     runs, skipped = [], []
     for number, line in _lines(Path(path)):
         try:
             runs.append(_run_of(line))
         except BadInputError as fault:
-            skipped.append(f"{path}:{number}: {fault}; the line is passed over")
+            skipped.append(f"{path}:{number}: {fault}; line skipped")
         if len(skipped) > MAX_SKIPPED:
-            raise BadInputError(f"{path}: more than {MAX_SKIPPED} lines are no runs", *skipped[:3])
+            raise BadInputError(f"{path}: more than {MAX_SKIPPED} lines are not runs", *skipped[:3])
     if skipped and not runs:
-        raise BadInputError(f"{path}: holds no run", *skipped[:3])
+        raise BadInputError(f"{path}: contains no run", *skipped[:3])
     return History(runs=tuple(runs), skipped=tuple(skipped))
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """One write at the end of the file; taken back where the disk takes only a part of it."""
+    """Append with a single write, which is undone if it is incomplete."""
     size = os.fstat(descriptor).st_size
     closing = b"\n" if size > 0 and os.pread(descriptor, 1, size - 1) != b"\n" else b""
     content = closing + line
@@ -112,15 +112,15 @@ def _append(descriptor: int, line: bytes) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbers and contents of the lines that are not empty."""
+    """Numbers and contents of the non-empty lines."""
     num_bytes = 0
     with _opened(path) as file:
         try:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), start=1):
                 num_bytes += len(line)
                 if num_bytes > MAX_HISTORY_BYTES:
-                    size = f"{MAX_HISTORY_BYTES / 1e6:.0f} MB"
-                    raise BadInputError(f"{path}: larger than {size}, the most a history may have; begin another")
+                    limit = f"{MAX_HISTORY_BYTES / 1e6:.0f} MB"
+                    raise BadInputError(f"{path}: larger than {limit}, the limit for a history; start a new one")
                 if line.strip():
                     yield number, line
         except OSError as error:
@@ -130,7 +130,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def _opened(path: Path) -> io.BufferedReader:
     with suppress(OSError):
         if not path.exists():
-            raise BadInputError(f"{path}: no such file; every `plan run` appends to one")
+            raise BadInputError(f"{path}: no such file; `plan run` creates one")
     return open_input(path)
 
 
@@ -142,6 +142,6 @@ def _run_of(line: bytes) -> RunRecord:
         place = format_where(fault["loc"])
         raise BadInputError(f"{place}: {fault['msg'].lower()}, got {shorten(fault['input'])}") from None
     except (ValueError, RecursionError):
-        half = "" if line.endswith(b"\n") else ", the end is missing"
-        raise BadInputError(f"not the JSON of a run{half}") from None
+        half = "" if line.endswith(b"\n") else "; it is incomplete"
+        raise BadInputError(f"not a run in JSON{half}") from None
     return build_run(entry)

@@ -1,4 +1,4 @@
-"""JSON Schema of every kind of file."""
+"""JSON Schemas of the kinds of files."""
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.canonical import Tree
@@ -22,13 +22,13 @@ KINDS = tuple(_ENTRIES)
 
 
 def json_schema(kind: str) -> Tree:
-    """JSON Schema (draft 2020-12) of one kind of file, each field described with its unit.
+    """JSON Schema (draft 2020-12) of one kind of file, in which every field is described with its unit.
 
     Raises
     ------
     BadInputError
-        For a kind that there is not.
+        If there is no such kind.
     """
     if kind not in _ENTRIES:
-        raise BadInputError(f"no kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
+        raise BadInputError(f"unknown kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema_of(_ENTRIES[kind])}

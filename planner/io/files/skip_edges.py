@@ -1,4 +1,4 @@
-"""Skip edges of a profile file."""
+"""Skip edges in profile files."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated
@@ -13,23 +13,23 @@ from stagecut.planner.io.documents.tree import Node
 
 
 class SkipEdgeEntry(Entry):
-    """A tensor made by one layer and used by a later one that is not its neighbour, or beside the output."""
+    """A tensor that one layer makes and a later one uses, apart from the chain."""
 
     source: Index | Name = Field(alias="from")
-    """The layer that makes the tensor: its name, or its index from 0."""
+    """The layer that makes the tensor: name or index from 0."""
     targets: Index | Name | Annotated[list[Index | Name], Field(min_length=1)] = Field(alias="to")
-    """The later layer that uses it: its name, or its index from 0; where several use it, a list of all of them."""
+    """The later layer that uses the tensor, or a list of them: names or indices from 0."""
     num_bytes: NonNegative = Field(alias="bytes")
     """Bytes per sample."""
 
 
 def check_skip_edge(edge: Node, index_of: Mapping[str, int], num_layers: int, complaints: Complaints) -> None:
-    """Complain of layers that do not exist, come no later than the maker, or are named twice.
+    """Complain about users that do not exist, do not come after the source, or are named twice.
 
     Parameters
     ----------
     index_of
-        Of layers by their names.
+        Index of each layer, by name.
     """
     source = _check_reference(edge.at("from"), index_of, num_layers, complaints)
     first: dict[int, Node] = {}
@@ -45,7 +45,7 @@ def check_skip_edge(edge: Node, index_of: Mapping[str, int], num_layers: int, co
 
 
 def skip_edge(entry: SkipEdgeEntry, index: Callable[[int | str], int]) -> SkipEdge:
-    """The core data of a checked entry, given the index of each layer."""
+    """The core data of a checked entry; `index` gives that of a layer."""
     targets = entry.targets if isinstance(entry.targets, list) else [entry.targets]
     *earlier, last = sorted(map(index, targets))
     return SkipEdge(source=index(entry.source), target=last, earlier_targets=tuple(earlier), num_bytes=entry.num_bytes)
@@ -60,7 +60,7 @@ def skip_edge_tree(edge: SkipEdge) -> Tree:
 def _check_reference(
     node: Node | None, index_of: Mapping[str, int], num_layers: int, complaints: Complaints
 ) -> int | None:
-    """Index of the layer that is meant; None, with a complaint, where there is no such layer."""
+    """Index of the layer referred to; None, with a complaint, if there is no such layer."""
     if node is None or isinstance(node.value, bool) or not isinstance(node.value, int | str):
         return None
     if isinstance(node.value, str) and node.value in index_of:

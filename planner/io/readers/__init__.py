@@ -1,1 +1,1 @@
-"""Profiles that other planners' files hold: one reader for each format."""
+"""Readers of other planners' profiles, one per format."""

@@ -1,4 +1,4 @@
-"""What a reader is told, and what it gives back."""
+"""Input and output of the readers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ MANY_LAYERS = 200
 
 
 class TimeUnit(StrEnum):
-    """Unit of the times of a file that does not state it."""
+    """Unit of the times in a file that does not state it."""
 
     SECONDS = "s"
     MILLISECONDS = "ms"
@@ -21,55 +21,55 @@ class TimeUnit(StrEnum):
 
     @property
     def seconds(self) -> float:
-        """Seconds of one."""
+        """One unit in seconds."""
         return {TimeUnit.SECONDS: 1.0, TimeUnit.MILLISECONDS: MS, TimeUnit.MICROSECONDS: US}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a file leaves open."""
+    """What the user says about a file."""
 
     name: str
-    """Of the model."""
+    """Name of the model."""
     device_type: str
-    """What the profile calls the devices that the file was measured on."""
+    """The profile's name for the devices that the file was measured on."""
     micro_batch: int = 1
-    """Samples that the times and bytes of the file are for."""
+    """Samples to which the times and bytes in the file refer."""
     time_unit: TimeUnit
     precision: Precision = Precision.FP32
     link_bytes_per_s: float | None = None
-    """Where a file has seconds of transfers in place of bytes."""
+    """Converts transfer times into bytes, in files without bytes."""
     keep_nodes: bool = False
     """Leave every node a layer of its own."""
     max_layers: int | None = None
-    """Merge neighbours until there are no more layers."""
+    """Merge neighbours until at most this many layers are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """A profile, and what was assumed to get it."""
+    """A profile and the assumptions behind it."""
 
     profile: ModelProfile
     num_nodes: int
-    """Nodes of the file."""
+    """Nodes in the file."""
     notes: tuple[str, ...] = ()
 
 
 def converted(graph: TaskGraph, choices: Choices, *, num_nodes: int, notes: tuple[str, ...]) -> Converted:
-    """The graph of a file as a chain of layers."""
+    """Linearise the graph of a file."""
     profile = chain_of(graph, precision=choices.precision, keep_nodes=choices.keep_nodes, max_layers=choices.max_layers)
     if profile.num_layers > MANY_LAYERS and choices.max_layers is None:
         notes = (
             *notes,
-            f"{profile.num_layers} layers make searches long; --max-layers {MANY_LAYERS} merges neighbours",
+            f"{profile.num_layers} layers make searches slow; --max-layers {MANY_LAYERS} merges neighbours",
         )
     if (num_parts := graph.num_components) > 1:
-        parts = f"the graph is in {num_parts} parts that no edge joins"
-        notes = (*notes, f"{parts}: nothing passes between them; see that no edge is missing from the file")
+        parts = f"the graph has {num_parts} parts that no edge connects"
+        notes = (*notes, f"{parts}; make sure that no edge is missing from the file")
     return Converted(profile=profile, num_nodes=num_nodes, notes=notes)
 
 
 def micro_batch_note(choices: Choices, what: str) -> str:
-    """Whose times the file has, in the words of the options."""
+    """Say what the times and bytes of the file are taken to refer to."""
     samples = "1 sample" if choices.micro_batch == 1 else f"{choices.micro_batch} samples"
-    return f"times and bytes are those of {what}, counted as {samples}; --micro-batch says how many it has"
+    return f"times and bytes refer to {what}, taken as {samples}; set its size with --micro-batch"

@@ -1,20 +1,19 @@
-"""Workloads of the device-placement study: nodes of the forward and of the backward pass in one graph.
+"""Workloads of the device-placement study: forward and backward nodes in one graph.
 
     {"nodes": [{"id": 1, "fpgaLatency": 0.1, "cpuLatency": 1.0, "supportedOnFpga": 1, "isBackwardNode": 0,
                 "colorClass": 4, "size": 1e6}],
      "edges": [{"sourceId": 1, "destId": 2, "cost": 0.006, "size": 1e6}], ...}
 
 Source: Tarnawski, Phanishayee, Devanur, Mahajan and Nina Paravecino, Efficient Algorithms for Device Placement
-of DNN Graph Operators, NeurIPS 2020, and the input files of the authors' repository. The forward pass makes
-the graph:
+of DNN Graph Operators, NeurIPS 2020, and the input files in the authors' repository. The graph is made from
+the forward pass:
 
-- Nodes of one colour class must be on one device. Those of the forward pass become one node where that
-  closes no circle.
-- A backward node adds its time to the forward node of its colour, or where there is none, to a node that it
-  reads or that reads it.
-- A node that takes no time, reads nothing and has a size is weights of the nodes that read it.
-- Sent bytes are the `size` of the edges where they have one, else `cost` times a bandwidth that has to be given.
-- `size` of a node is all the memory it takes: what it hands on is taken for activations, the rest for weights.
+- Nodes of one colour class must be on one device. Those of the forward pass become one node if that closes
+  no cycle.
+- A backward node adds its time to the forward node of its colour or, if there is none, to a neighbour.
+- A node that takes no time, reads nothing and has a size stands for weights of the nodes that read it.
+- Bytes sent are the `size` of an edge if edges have one, else its `cost` times a given bandwidth.
+- `size` of a node is all of its memory: the bytes it sends count as activations, the rest as weights.
 """
 
 from dataclasses import dataclass, replace
@@ -28,12 +27,12 @@ from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, t
 from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
 
 BACKWARD_FACTOR = 2.0
-"""Backward times of a workload of inference, by those of the forward."""
+"""Ratio of backward to forward times assumed for inference workloads, which have no backward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A node of the file."""
+    """A node in the file."""
 
     name: str
     seconds: float
@@ -44,7 +43,7 @@ class _Part:
 
 
 def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
-    """The profile of such a workload.
+    """Convert a workload.
 
     Raises
     ------
@@ -55,7 +54,9 @@ def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
     fields = ForeignFields(complaints)
     parts = fields.identified(root, "nodes", lambda entry, identity: _part(entry, identity, fields, choices))
     if parts and all(part.is_backward for part in parts.values()):
-        complaints.add(root.line, ("nodes",), "are all of the backward pass; those of the forward pass make the layers")
+        complaints.add(
+            root.line, ("nodes",), "all belong to the backward pass; the layers are made from the forward pass"
+        )
     edges = _edges(root, tuple(parts), fields, choices)
     workload = complaints.finish((tuple(parts.values()), edges), lambda sound: _Workload(*sound))
     graph = workload.graph(choices)
@@ -82,9 +83,7 @@ def _edges(root: Node, identities: tuple[Id, ...], fields: ForeignFields, choice
         return read_edges(root, identities, fields, bytes_key="size")
     found = read_edges(root, identities, fields, bytes_key="cost")
     if choices.link_bytes_per_s is None:
-        rule = (
-            "edges have no 'size' in bytes; say with --link-bandwidth at how many bytes per second 'cost' was counted"
-        )
+        rule = "edges have no 'size' in bytes; give the bandwidth behind 'cost' with --link-bandwidth BYTES_PER_S"
         fields.complaints.add(root.line, ("edges",), rule)
         return ()
     scale = choices.link_bytes_per_s * choices.time_unit.seconds
@@ -92,7 +91,7 @@ def _edges(root: Node, identities: tuple[Id, ...], fields: ForeignFields, choice
 
 
 class _Workload:
-    """Parts of a file made one graph of the forward pass."""
+    """Builds the graph of the forward pass from the nodes in a file."""
 
     def __init__(self, parts: tuple[_Part, ...], edges: tuple[ForeignEdge, ...]) -> None:
         self._parts = parts
@@ -111,21 +110,24 @@ class _Workload:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What had to be assumed."""
+        """Assumptions made."""
         on_cpu = sum(part.on_cpu for part in self._parts)
         remarks = (
-            (not self._owner, f"there is no backward pass: backwards are taken {BACKWARD_FACTOR:g} times as long"),
-            (on_cpu, f"{on_cpu} nodes that accelerators do not support are counted with their time on a processor"),
+            (
+                not self._owner,
+                f"no backward pass: backwards are assumed to take {BACKWARD_FACTOR:g} times as long as forwards",
+            ),
+            (on_cpu, f"{on_cpu} nodes are not supported on accelerators and count with their CPU time"),
             (
                 self._taken_apart,
-                f"{len(self._taken_apart)} colour classes cannot be one layer of a chain and were taken apart",
+                f"{len(self._taken_apart)} colour classes cannot be a single layer of a chain and were split",
             ),
-            (True, "what a node hands on is taken for kept activations, the rest of its size for weights"),
+            (True, "the bytes a node sends count as activations, the rest of its size as weights"),
         )
         return tuple(remark for holds, remark in remarks if holds)
 
     def graph(self, choices: Choices) -> TaskGraph:
-        """The forward pass, with the times of the backward pass."""
+        """The forward pass, with the times of both passes."""
         groups = sorted(set(self._group_of.values()))
         index_of = {group: index for index, group in enumerate(groups)}
         place = {part: index_of[group] for part, group in self._group_of.items()}
@@ -145,7 +147,7 @@ class _Workload:
         )
 
     def _find_weights(self, backward: set[int]) -> set[int]:
-        """Parts that take no time, read nothing and have a size that others read."""
+        """Parts with a size that take no time, read nothing and are read by others."""
         reading = {edge.target for edge in self._forward_edges}
         read = {edge.source for edge in self._forward_edges}
         return {
@@ -155,7 +157,7 @@ class _Workload:
         }
 
     def _owners_of_backward(self, backward: set[int]) -> dict[int, int]:
-        """The forward part that each part of the backward pass belongs to."""
+        """The forward part to which each backward part belongs."""
         by_colour: dict[Id, int] = {}
         for index in self._group_of:
             if (colour := self._parts[index].colour) is not None:
@@ -174,7 +176,7 @@ class _Workload:
         return owner
 
     def _spread(self, owner: dict[int, int], backward: set[int]) -> None:
-        """Give the others the owner of a neighbour, in rounds, those of the first forward part at last."""
+        """Give the other parts the owner of a neighbour, round by round, or in the end the first forward part."""
         neighbours: dict[int, list[int]] = {index: [] for index in sorted(backward)}
         for edge in self._edges:
             for this, other in ((edge.target, edge.source), (edge.source, edge.target)):
@@ -211,7 +213,7 @@ class _Workload:
         )
 
     def _tensors(self, place: dict[int, int], choices: Choices) -> tuple[Tensor, ...]:
-        """What crosses from one group to others, each part's output apart."""
+        """Tensors that leave a group, one per output of a part."""
         edges = tuple(edge for edge in self._forward_edges if edge.source not in self._weights)
         return tuple(
             Tensor(source=place[tensor.source], users=tuple(sorted(outside)), num_bytes=tensor.num_bytes)

@@ -1,4 +1,4 @@
-"""Edges between nodes as lists of `{"sourceId", "destId", bytes}`."""
+"""Edges given as a list of `{"sourceId", "destId", bytes}`."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignEdge:
-    """What one node hands to another."""
+    """What one node sends to another."""
 
     source: int
     target: int
-    """Indices of the nodes, in the order of the file."""
+    """Index of the node in the file, as for `source`."""
     num_bytes: float
-    """As the file has it."""
+    """As stated in the file."""
 
 
 def read_edges(
     root: Node, identities: tuple[Id, ...], fields: ForeignFields, *, bytes_key: str
 ) -> tuple[ForeignEdge, ...]:
-    """Edges of a file between the nodes of these identities, in the file's order."""
+    """Read the edges between the nodes with these ids, in the order of the file."""
     index_of = {identity: index for index, identity in enumerate(identities)}
     edges = []
     for entry in fields.items(root, "edges"):
@@ -33,7 +33,7 @@ def read_edges(
 
 
 def tensors_of(edges: tuple[ForeignEdge, ...], *, micro_batch: int) -> tuple[Tensor, ...]:
-    """Edges of equal bytes from one node are one tensor, used several times; of other bytes, other tensors."""
+    """Tensors behind the edges: edges from one node with equal bytes are one tensor with several users."""
     users: dict[tuple[int, float], dict[int, None]] = {}
     for edge in edges:
         users.setdefault((edge.source, edge.num_bytes), {})[edge.target] = None
@@ -48,5 +48,5 @@ def _end(entry: Node, key: str, index_of: dict[Id, int], fields: ForeignFields) 
     if identity is not None and identity not in index_of:
         node = entry.at(key)
         assert node is not None
-        fields.complaints.add(node.line, node.where, f"there is no node {identity!r}")
+        fields.complaints.add(node.line, node.where, f"unknown node {identity!r}")
     return None if identity is None else index_of.get(identity)

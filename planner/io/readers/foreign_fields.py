@@ -1,4 +1,4 @@
-"""Values of files whose other keys are none of our business: strict with what is needed, blind to the rest."""
+"""Fields of other planners' files: strict about what is needed, indifferent to all other keys."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -12,13 +12,13 @@ Item = TypeVar("Item")
 
 
 class ForeignFields:
-    """Reads fields of mappings; each fault is noted, and a harmless value stands in for it."""
+    """Reads fields of mappings; every fault is recorded, and reading goes on with a harmless value."""
 
     def __init__(self, complaints: Complaints) -> None:
         self.complaints = complaints
 
     def number(self, entry: Node, key: str, *, default: float | None = None) -> float:
-        """An amount: a number from 0 to 1e30."""
+        """Read an amount: a number from 0 to 1e30."""
         node = entry.at(key)
         if node is None and default is not None:
             return default
@@ -27,7 +27,7 @@ class ForeignFields:
         return self.amount(node)
 
     def amount(self, node: Node) -> float:
-        """The value itself as an amount."""
+        """The value of a node as an amount."""
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
             self.complaints.add(node.line, node.where, f"must be a number from 0 to 1e+30, got {node.shown}")
@@ -35,18 +35,18 @@ class ForeignFields:
         return float(value)
 
     def identity(self, entry: Node, key: str) -> Id | None:
-        """A number or word that names a node; None, with a complaint, where it is missing."""
+        """Read the id of a node, a number or text; None, with a complaint, if there is none."""
         node = entry.at(key)
         if node is not None and isinstance(node.value, int | str) and not isinstance(node.value, bool):
             return node.value
         if node is None:
-            self._missing(entry, key, "the number or name of a node")
+            self._missing(entry, key, "the id of a node, a number or text")
         else:
-            self.complaints.add(node.line, node.where, f"must be the number or name of a node, got {node.shown}")
+            self.complaints.add(node.line, node.where, f"must be the id of a node, a number or text, got {node.shown}")
         return None
 
     def flag(self, entry: Node, key: str, *, default: bool) -> bool:
-        """True or false, also as 1 or 0."""
+        """Read true or false, possibly written as 1 or 0."""
         node = entry.at(key)
         if node is None:
             return default
@@ -55,13 +55,13 @@ class ForeignFields:
         return node.value in (True, 1)
 
     def items(self, entry: Node, key: str, *, least: int = 0) -> tuple[Node, ...]:
-        """Mappings of a list."""
+        """Read a list of mappings."""
         node = entry.at(key)
         if node is None:
             self._missing(entry, key, "a list")
             return ()
         if not isinstance(node.value, tuple) or len(node.value) < least:
-            wanted = "a list that is not empty" if least else "a list"
+            wanted = "a non-empty list" if least else "a list"
             self.complaints.add(node.line, node.where, f"must be {wanted}, got {node.shown}")
             return ()
         for item in node.value:
@@ -70,7 +70,7 @@ class ForeignFields:
         return tuple(item for item in node.value if isinstance(item.value, Mapping))
 
     def identified(self, entry: Node, key: str, make: Callable[[Node, Id], Item]) -> dict[Id, Item]:
-        """What is made of the mappings of a list, by their `id`, in the file's order; each may be there once."""
+        """Make an item from each mapping of a list, keyed by its unique `id`, in the order of the file."""
         found: dict[Id, Item] = {}
         for item in self.items(entry, key, least=1):
             identity = self.identity(item, "id")
@@ -86,7 +86,7 @@ class ForeignFields:
 
 
 def title(entry: Node, *, default: str) -> str:
-    """The name of a node where it has one that can be shown, else the default."""
+    """The printable part of a node's name, or the default if it has none."""
     node = entry.at("name")
     text = str(node.value) if node is not None and isinstance(node.value, str | int) else ""
     printable = "".join(letter for letter in text if letter.isprintable()).strip()

@@ -1,4 +1,4 @@
-"""The formats that can be read, and which of them a file has."""
+"""Supported formats and their detection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from stagecut.planner.io.readers.piper import read_piper
 
 
 class Format(StrEnum):
-    """A kind of file of another planner, or a profile of ours."""
+    """A file format of another planner, or our own profile."""
 
     PIPER = "piper"
     PIPEDREAM = "pipedream"
@@ -33,26 +33,26 @@ TIME_UNITS = {
     Format.LAYER_TABLES: TimeUnit.SECONDS,
     Format.PROFILE: TimeUnit.SECONDS,
 }
-"""Of the authors' own files, unless the user knows better."""
+"""Units used in the authors' own files: the defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignFile:
-    """A file, and its text."""
+    """A file with its text."""
 
     path: str
     text: str
     document: Document | None
-    """The tree of a JSON file."""
+    """The tree of a JSON file; None for a graph in lines of text."""
 
     @property
     def format(self) -> Format:
-        """The format that the file seems to have.
+        """The detected format of the file.
 
         Raises
         ------
         BadInputError
-            If it seems to have none of them.
+            If no format is recognised.
         """
         if self.document is None:
             return Format.PIPEDREAM
@@ -67,9 +67,7 @@ class ForeignFile:
         if any(key.isdecimal() for key in root.keys()):  # noqa: SIM118 - a method of the tree
             return Format.LAYER_TABLES
         known = ", ".join(Format)
-        raise BadInputError(
-            f"{self.path}:{root.line}: is no file of a format that is known here; --from says which of {known} it is"
-        )
+        raise BadInputError(f"{self.path}:{root.line}: unrecognised format; name it with --from, one of {known}")
 
 
 def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
@@ -78,12 +76,12 @@ def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
     Parameters
     ----------
     stated
-        Its format, where the user says so.
+        Its format, if the user names it.
 
     Raises
     ------
     BadInputError
-        If it cannot be read, or is neither JSON nor a graph of lines.
+        If it cannot be read, or is neither JSON nor a graph in lines of text.
     """
     text = read_text(path)
     is_graph = looks_like_pipedream(text) if stated is None else stated is Format.PIPEDREAM
@@ -95,26 +93,24 @@ def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
 def convert(
     files: Sequence[ForeignFile], kind: Format, choices: Sequence[Choices], *, bytes_from: ModelProfile | None = None
 ) -> Converted:
-    """The profile of files of one format.
+    """Convert files of one format into a profile.
 
     Parameters
     ----------
     choices
-        For each file.
+        One for each file.
     bytes_from
-        Where layer tables take weights, activations and messages from.
+        Profile from which layer tables take weights, activations and messages.
 
     Raises
     ------
     BadInputError
-        With every fault of the files, or if there are several of a format that has all in one.
+        With every fault of the files, or if there is more than one and the format allows only one.
     """
     if kind is not Format.LAYER_TABLES and len(files) > 1:
-        raise BadInputError(
-            f"{files[1].path}: one file of the format {kind} makes a profile; give {files[0].path} alone"
-        )
+        raise BadInputError(f"{files[1].path}: the format {kind} takes a single file; give {files[0].path} alone")
     if kind is not Format.LAYER_TABLES and bytes_from is not None:
-        raise BadInputError(f"--bytes-from is for layer tables; {files[0].path} is read as {kind}")
+        raise BadInputError(f"--bytes-from applies to layer tables only; {files[0].path} is read as {kind}")
     if kind is Format.PIPEDREAM:
         return read_pipedream(files[0].text, file=files[0].path, choices=choices[0])
     documents = [file.document or parse_document(file.text, file=file.path) for file in files]

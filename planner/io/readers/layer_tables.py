@@ -1,12 +1,11 @@
-"""Tables of layer times, one file for each kind of GPU, as Sailor's profiler writes them.
+"""Tables of layer times, one file per kind of GPU, as written by Sailor's profiler.
 
     {"1": {"2": {"0": [0.001, 0.002, 0.003], "1": [...]}}}
 
-is, by micro-batch size in samples, by number of devices that share a layer, and by number of the layer: seconds
-of the forward, of the backward and of the optimizer step. Source: the files in the repository of Strati et al.,
-Sailor, SOSP 2025.
-The step is left out, for the cost model derives it from the weights; weights, activations and messages
-come from a profile of the same model, and are none without one.
+gives, by micro-batch size in samples, tensor-parallel degree and index of the layer, the seconds of the forward,
+the backward and the optimizer step. Source: the files in the repository of Strati et al., Sailor, SOSP 2025.
+The step is ignored, since the cost model derives it from the weights. Weights, activations and messages come
+from a profile of the same model, and count as zero without one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,29 +21,29 @@ from stagecut.planner.io.readers.foreign_fields import ForeignFields
 
 FIGURES = ("forward", "backward")
 NO_BYTES = (
-    "the tables have no bytes: weights, activations and messages count as 0; "
-    "--bytes-from takes them from a profile of the same model"
+    "the tables contain no bytes: weights, activations and messages count as 0; "
+    "take them from a profile of the same model with --bytes-from"
 )
 Times = dict[int, dict[int, dict[int, tuple[float, float]]]]
-"""Forward and backward by number of devices, layer, and size."""
+"""Seconds of forward and backward by tensor-parallel degree, layer and micro-batch size."""
 
 
 def read_layer_tables(
     documents: Sequence[Document], choices: Sequence[Choices], *, bytes_from: ModelProfile | None = None
 ) -> Converted:
-    """One profile of the tables of several kinds of GPUs.
+    """Combine the tables of several kinds of GPUs into one profile.
 
     Parameters
     ----------
     choices
-        For each document.
+        One for each document.
     bytes_from
-        A profile of the same model, of the same layers or such that its blocks are layers of the tables.
+        A profile of the same model, whose layers or blocks are the layers of the tables.
 
     Raises
     ------
     BadInputError
-        With every fault of the files, each with its line; also if they differ in their number of layers.
+        With every fault of the files, each with its line; or if they have different numbers of layers.
     """
     tables = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]
     counts = [max(found[1]) + 1 for found in tables]
@@ -73,7 +72,7 @@ def read_layer_tables(
 
 
 def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -> tuple[ModelProfile, tuple[str, ...]]:
-    """Layers without times, and what was assumed of them."""
+    """Layers without times, and the assumptions about them."""
     shared = 0.0 if has_degrees else None
     note = ("collectives of tensor parallelism are part of the times",) if has_degrees else ()
     if bytes_from is None:
@@ -84,7 +83,7 @@ def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -
             stripped = (replace(layer, times=(), tensor_parallel_bytes=shared) for layer in model.layers)
             return replace(model, layers=tuple(stripped)), note
     found = f"{bytes_from.num_layers} layers in {by_blocks(bytes_from).num_layers} blocks"
-    raise BadInputError(f"--bytes-from {bytes_from.name}: has {found}, the tables have {count} layers")
+    raise BadInputError(f"--bytes-from {bytes_from.name}: has {found}, but the tables have {count} layers")
 
 
 def _times(found: Times, layer: int, choices: Choices) -> tuple[TimeTable, ...]:
@@ -108,12 +107,10 @@ def _read(document: Document, choices: Choices) -> Times:
     fields = ForeignFields(complaints)
     found: Times = {}
     for size, by_degree in _numbered(document.root, "a micro-batch size", 1, complaints):
-        for degree, by_layer in _numbered(by_degree, "a number of devices", 1, complaints):
+        for degree, by_layer in _numbered(by_degree, "a tensor-parallel degree", 1, complaints):
             _read_layers(by_layer, found.setdefault(degree, {}), size, (fields, choices))
     if 1 not in found:
-        complaints.add(
-            document.root.line, (), "has no times of one device: '1' is missing beside the other numbers of devices"
-        )
+        complaints.add(document.root.line, (), "has no times for a single device: the degree '1' is missing")
     _check_complete(found, document)
     return complaints.checked(found)
 
@@ -122,7 +119,7 @@ def _read_layers(
     by_layer: Node, found: dict[int, dict[int, tuple[float, float]]], size: int, reading: tuple[ForeignFields, Choices]
 ) -> None:
     fields, choices = reading
-    for layer, figures in _numbered(by_layer, "the number of a layer", 0, fields.complaints):
+    for layer, figures in _numbered(by_layer, "the index of a layer", 0, fields.complaints):
         if not isinstance(figures.value, tuple) or len(figures.value) < len(FIGURES):
             rule = f"must be a list [{', '.join(FIGURES)}, ...], got {figures.shown}"
             fields.complaints.add(figures.line, figures.where, rule)
@@ -132,7 +129,7 @@ def _read_layers(
 
 
 def _numbered(entry: Node, what: str, least: int, complaints: Complaints) -> list[tuple[int, Node]]:
-    """Values by keys that are whole numbers."""
+    """Values of a mapping whose keys are integers."""
     if not isinstance(entry.value, Mapping) or not entry.value:
         complaints.add(entry.line, entry.where, f"must map {what} to values, got {entry.shown}")
         return []
@@ -146,7 +143,7 @@ def _numbered(entry: Node, what: str, least: int, complaints: Complaints) -> lis
 
 
 def _check_complete(found: Times, document: Document) -> None:
-    """Every layer has times for every size and number of devices; the first that is missing is told of each."""
+    """Check that every layer has times for every size and degree; report the first missing layer of each."""
     count = max((layer for by_layer in found.values() for layer in by_layer), default=-1) + 1
     for degree, by_layer in sorted(found.items()):
         sizes = sorted({size for by_size in by_layer.values() for size in by_size})
@@ -154,4 +151,6 @@ def _check_complete(found: Times, document: Document) -> None:
             missing = next((layer for layer in range(count) if size not in by_layer.get(layer, {})), None)
             if missing is not None:
                 where = (str(size), str(degree), str(missing))
-                document.complaints.add(document.root.line, where, f"is missing: there are layers up to {count - 1}")
+                document.complaints.add(
+                    document.root.line, where, f"is missing, although there are layers up to {count - 1}"
+                )

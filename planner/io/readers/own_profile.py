@@ -1,4 +1,4 @@
-"""A profile of ours, read to be made coarser."""
+"""Our own profile format, for merging layers."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from stagecut.planner.io.readers.conversion import Choices, Converted
 
 
 def read_own_profile(document: Document, choices: Choices) -> Converted:
-    """The profile with no more layers than asked for, under the name asked for.
+    """The profile with at most as many layers, and under the name, that the choices say.
 
     Raises
     ------
@@ -19,7 +19,7 @@ def read_own_profile(document: Document, choices: Choices) -> Converted:
     profile = profile_of(document)
     coarse = profile if choices.max_layers is None else coarsened(profile, choices.max_layers)
     notes = tuple(
-        f"no common micro-batch size of merged layers was measured on {device_type}: its times are left out"
+        f"merged layers have no micro-batch size in common on {device_type}: its times were dropped"
         for device_type in lost_times(profile, coarse)
     )
     return Converted(

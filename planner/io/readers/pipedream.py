@@ -1,13 +1,13 @@
-"""Graphs of PipeDream's profiler, which DAPPLE's planner reads too.
+"""Graphs written by PipeDream's profiler, which DAPPLE's planner also reads.
 
-A line for each node, then one for each edge, indented by a tab:
+One line per node, then one per edge, indented by a tab:
 
     node4 -- Linear(8, 8) -- forward_compute_time=0.1, backward_compute_time=0.2, activation_size=64, parameter_size=32
         node4 -- node5
 
-Times are milliseconds of one minibatch whose size the file does not have, sizes are bytes; an activation
-size may be a list, `[64.0; 8.0]`, of what the node gives. Source: Narayanan et al., PipeDream, SOSP 2019,
-and the files of the profiler in the authors' repository; Fan et al., DAPPLE, PPoPP 2021, for the second use.
+Times are milliseconds per minibatch, whose size the file does not state; sizes are bytes. An activation size
+may be a list, `[64.0; 8.0]`, of the node's outputs. Source: Narayanan et al., PipeDream, SOSP 2019, and the
+profiler's files in the authors' repository; Fan et al., DAPPLE, PPoPP 2021, for the second use.
 """
 
 import re
@@ -24,8 +24,8 @@ KEYS = ("forward_compute_time", "backward_compute_time", "activation_size", "par
 _FIELD = re.compile(r"(\w+)\s*=\s*(\[[^\]]*\]|[^,\s]+)")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 SAVED_NOTE = (
-    "every activation is kept for the backward; inputs are at hand on every device: they are not sent, "
-    "and their time, that of loading data, does not count"
+    "every activation is kept for the backward; inputs are available on every device: they are not sent, "
+    "and the time to load them does not count"
 )
 
 
@@ -43,13 +43,13 @@ class _NodeLine:
 
 
 def looks_like_pipedream(text: str) -> bool:
-    """Whether the text begins as such a graph does."""
+    """Whether the text starts like such a graph."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return SEPARATOR in first and not first.lstrip().startswith(("{", "["))
 
 
 def read_pipedream(text: str, *, file: str, choices: Choices) -> Converted:
-    """The profile of such a graph.
+    """Convert a graph.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def read_pipedream(text: str, *, file: str, choices: Choices) -> Converted:
     nodes, edges = _parse(text, complaints)
     if not nodes:
         complaints.add(
-            1, (), f"has no nodes; a line such as 'node1{SEPARATOR}Linear{SEPARATOR}{KEYS[0]}=0.1, ...' is one"
+            1, (), f"has no nodes; expected lines such as 'node1{SEPARATOR}Linear{SEPARATOR}{KEYS[0]}=0.1, ...'"
         )
     index_of = {name: index for index, name in enumerate(nodes)}
     users = _users(edges, index_of, complaints)
@@ -70,7 +70,7 @@ def read_pipedream(text: str, *, file: str, choices: Choices) -> Converted:
 
 
 def _parse(text: str, complaints: Complaints) -> tuple[dict[str, _NodeLine], list[tuple[int, str, str]]]:
-    """Nodes by their names, and edges with their lines."""
+    """Nodes by name, and edges with their lines."""
     nodes: dict[str, _NodeLine] = {}
     edges: list[tuple[int, str, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -80,7 +80,7 @@ def _parse(text: str, complaints: Complaints) -> tuple[dict[str, _NodeLine], lis
         if len(parts) == 2 and (line[0].isspace() or parts[1] in nodes):
             edges.append((number, parts[0], parts[1]))
         elif len(parts) < 3:
-            rule = f"must be 'node{SEPARATOR}description{SEPARATOR}{KEYS[0]}=...', or an edge that begins with a tab"
+            rule = f"must be 'node{SEPARATOR}description{SEPARATOR}{KEYS[0]}=...', or an edge indented by a tab"
             complaints.add(number, (number,), f"{rule}, got {line.strip()[:60]!r}")
         elif parts[0] in nodes:
             complaints.add(number, (number,), f"{parts[0]!r} appears twice, first on line {nodes[parts[0]].line}")
@@ -90,7 +90,7 @@ def _parse(text: str, complaints: Complaints) -> tuple[dict[str, _NodeLine], lis
 
 
 def _node_line(number: int, parts: list[str], complaints: Complaints) -> _NodeLine:
-    """A node; its description may hold the separator, what follows the figures is of no concern."""
+    """Parse a node; its description may contain the separator, and what follows the figures is ignored."""
     at = next((index for index, part in enumerate(parts) if index > 1 and "=" in part and KEYS[0] in part), 2)
     found = dict(_FIELD.findall(parts[at]))
     values = {}
@@ -103,7 +103,7 @@ def _node_line(number: int, parts: list[str], complaints: Complaints) -> _NodeLi
 
 
 def _amount(number: int, where: tuple[str, str], written: str, complaints: Complaints) -> float:
-    """A number, or the sum of a list of them."""
+    """Parse a number, or a list of numbers to add up."""
     total = 0.0
     for part in (word.strip() for word in written.strip("[]").replace(";", ",").split(",")):
         if not part and written.startswith("["):
@@ -120,12 +120,12 @@ def _amount(number: int, where: tuple[str, str], written: str, complaints: Compl
 def _users(
     edges: list[tuple[int, str, str]], index_of: dict[str, int], complaints: Complaints
 ) -> dict[int, dict[int, None]]:
-    """Nodes that use what each node gives."""
+    """Nodes that use the output of each node."""
     users: dict[int, dict[int, None]] = {}
     for number, source, target in edges:
         for name in (source, target):
             if name not in index_of:
-                complaints.add(number, (number, name), f"there is no such node{nearest(name, index_of)}")
+                complaints.add(number, (number, name), f"unknown node{nearest(name, index_of)}")
         if source in index_of and target in index_of:
             users.setdefault(index_of[source], {})[index_of[target]] = None
     return users

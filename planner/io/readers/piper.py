@@ -4,12 +4,12 @@
                                           "memoryUsageA": 2e6, "memoryUsageB": 2e6, ...}, ...], "2": [...]}}],
      "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 1e6}], ...}
 
-Source: Tarnawski, Narayanan and Phanishayee, Piper, NeurIPS 2021, section 3, and the input files of the
-authors' repository. A TMPC is one way to run a node on t devices: `timePerSample` is forward and backward
-together, its own collectives included, `memoryUsageA` is kept for every sample in flight. Of each t the
-fastest TMPC without recomputation is taken, for recomputation is ours to add; the one with recomputation,
-which its id says, takes one more forward: the difference is the forward, and a third of the time where there
-is none.
+Source: Tarnawski, Narayanan and Phanishayee, Piper, NeurIPS 2021, section 3, and the input files in the
+authors' repository. A TMPC is one way to run a node on t devices: `timePerSample` is the time of forward and
+backward together, including its own collectives, and `memoryUsageA` is kept for every sample in flight. For
+each t the fastest TMPC without recomputation is taken, since the planner decides on recomputation itself. A
+TMPC with recomputation, recognised by its id, takes one more forward, so the difference is the forward time;
+without one, the forward is assumed to be a third of the total.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, t
 from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
 
 FORWARD_SHARE = 1 / 3
-"""Of forward and backward together, as with a backward of twice the operations."""
+"""Fraction of the total time, as if a backward took twice the operations."""
 LONGEST_SAMPLE_S = 20.0
-"""Longer samples are suspected to be stated in another unit."""
+"""If a sample takes longer, the unit of time is probably wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class _Configuration:
 
 
 def read_piper(document: Document, choices: Choices) -> Converted:
-    """The profile of such a graph.
+    """Convert a graph.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def read_piper(document: Document, choices: Choices) -> Converted:
     graph = complaints.finish((nodes, edges), lambda sound: _graph(*sound, choices))
     notes = (
         micro_batch_note(choices, "what the file calls a sample"),
-        "collectives of tensor parallelism are part of the times, those at the ends of a stage are left out",
+        "times include the collectives of tensor parallelism, except those at the ends of a stage",
         *_unit_note(graph, choices),
     )
     return converted(graph, choices, num_nodes=len(nodes), notes=notes)
@@ -81,7 +81,7 @@ def _node(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) ->
 
 
 def _configurations(entry: Node, fields: ForeignFields, choices: Choices) -> dict[int, list[_Configuration]]:
-    """What a node has for each number of devices."""
+    """The configurations of a node by number of devices."""
     complaints, node = fields.complaints, entry.at("TMPCs")
     if node is None or not isinstance(node.value, Mapping):
         got = "" if node is None else f", got {node.shown}"
@@ -98,7 +98,7 @@ def _configurations(entry: Node, fields: ForeignFields, choices: Choices) -> dic
         if read:
             found[int(degree)] = read
     if 1 not in found:
-        complaints.add(node.line, (*node.where, "1"), "is missing: the times of one device are needed")
+        complaints.add(node.line, (*node.where, "1"), "is missing: times for a single device are required")
     return found
 
 
@@ -113,7 +113,7 @@ def _configuration(item: Node, fields: ForeignFields, choices: Choices) -> _Conf
 
 
 def _plain(configurations: list[_Configuration]) -> _Configuration:
-    """The fastest without recomputation; the fastest of all where every one recomputes."""
+    """The fastest without recomputation, or the fastest of all if every one recomputes."""
     return min(configurations, key=lambda found: (found.recomputes, found.seconds))
 
 
@@ -135,4 +135,4 @@ def _unit_note(graph: TaskGraph, choices: Choices) -> tuple[str, ...]:
     sample_s = sum(graph.seconds) / choices.micro_batch
     if sample_s < LONGEST_SAMPLE_S:
         return ()
-    return (f"a sample takes {sample_s:.4g} s: if the file counts in milliseconds, give --time-unit ms",)
+    return (f"a sample takes {sample_s:.4g} s: if the file is in milliseconds, use --time-unit ms",)

@@ -1,1 +1,1 @@
-"""Plans as other training frameworks take them: one writer for each."""
+"""Writers of plans for training frameworks, one per framework."""

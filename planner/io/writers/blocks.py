@@ -1,4 +1,4 @@
-"""Transformer layers of a profile, as frameworks count them that know no smaller unit."""
+"""Transformer layers of a profile, the smallest unit that some frameworks support."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,37 +13,37 @@ WHOLE = ("block", "layer", "transformer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBlocks:
-    """What one stage holds."""
+    """Contents of one stage."""
 
     embedding: bool
     blocks: tuple[int, ...]
-    """Numbers of its transformer layers."""
+    """Indices of its transformer layers."""
     head: bool
 
 
 def block_faults(model: ModelProfile, cuts: Sequence[int]) -> tuple[str, ...]:
-    """Why stages are not made of whole transformer layers; nothing where they are.
+    """Why stages do not consist of whole transformer layers; empty if they do.
 
-    A model is an embedding, blocks of one layer or of an attention and a feed-forward layer, and a head;
-    any part may be missing. Layers are known by their kind.
+    A model is an embedding, blocks of one layer or of an attention and a feed-forward layer, and a head; any
+    part may be missing. Layers are recognised by their kind.
 
     Parameters
     ----------
     cuts
-        Boundaries of the stages, both ends included.
+        Boundaries of the stages, including both ends.
     """
     units, stranger = _units(model)
     if stranger is not None:
-        return (f"layer {stranger.name!r} of kind {stranger.kind!r} is no part of a transformer that it knows",)
+        return (f"layer {stranger.name!r} of kind {stranger.kind!r} is not a known part of a transformer",)
     starts = {first for first, _, _ in units}
     inside = [cut for cut in cuts[1:-1] if cut not in starts]
     names = ", ".join(f"{model.layers[cut - 1].name} | {model.layers[cut].name}" for cut in inside)
-    advice = "plan with a profile that has each block as one layer"
-    return (f"stages end inside of a transformer layer, {names}; {advice}",) if inside else ()
+    advice = "solve with a profile whose layers are whole blocks"
+    return (f"stages end inside a transformer layer, {names}; {advice}",) if inside else ()
 
 
 def stage_blocks(model: ModelProfile, cuts: Sequence[int]) -> tuple[StageBlocks, ...]:
-    """Embedding, transformer layers and head of each stage, where :func:`block_faults` finds nothing."""
+    """Embedding, transformer layers and head of each stage, provided that :func:`block_faults` finds nothing."""
     units, _ = _units(model)
     return tuple(_stage(units, start, stop) for start, stop in pairwise(cuts))
 
@@ -54,7 +54,7 @@ def num_blocks(stages: Sequence[StageBlocks]) -> int:
 
 
 def _units(model: ModelProfile) -> tuple[list[tuple[int, str, int]], Layer | None]:
-    """First layer, role and number of each embedding, block and head, up to the first layer that is none of these."""
+    """First layer, role and index of each embedding, block and head, up to the first layer that is none of these."""
     units: list[tuple[int, str, int]] = []
     count = index = 0
     while index < model.num_layers:
@@ -68,7 +68,7 @@ def _units(model: ModelProfile) -> tuple[list[tuple[int, str, int]], Layer | Non
 
 
 def _role(layers: tuple[Layer, ...], index: int) -> tuple[str, int]:
-    """What begins with a layer, and how many layers it has; no role for what is out of place."""
+    """Role of the unit that starts at a layer, and its number of layers; an empty role if it is out of place."""
     kind = layers[index].kind
     if kind in WHOLE:
         return "block", 1

@@ -1,9 +1,9 @@
-"""Plans for the pipelines of DeepSpeed.
+"""Plans for DeepSpeed's pipeline engine.
 
-A `PipelineModule` gets a list of layers and splits it at the bounds `parts`: stage s has layers
-parts[s] up to, not including, parts[s + 1]. It computes the bounds itself, so a subclass has to set these;
-docs/convert.md shows how. Its only schedule is 1F1B, one activation checkpoint interval is for all stages, and
-ranks are counted as in its `PipeModelDataParallelTopology`: pipeline slowest, then data, then model.
+A `PipelineModule` splits its list of layers at the bounds `parts`: stage s has the layers
+[parts[s], parts[s + 1]). It computes these bounds itself, so a subclass has to set them; docs/convert.md shows
+how. The only schedule is 1F1B, all stages share one activation checkpoint interval, and ranks are numbered as in
+`PipeModelDataParallelTopology`: pipeline slowest, then data, then model.
 """
 
 from stagecut.planner.core.plan import Plan
@@ -18,7 +18,7 @@ SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
 
 
 def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
-    """Bounds, arguments of the topology and the module, and what belongs into the configuration file.
+    """Bounds, arguments of the topology and the module, and entries of the configuration file.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Plans as arguments of Megatron-LM.
+"""Plans as command-line arguments of Megatron-LM.
 
-`--pipeline-model-parallel-layout` has a letter for each part of a stage, `E` embedding, `t` transformer
-layer, `L` loss and head, and a bar between stages, those of the first chunk of all device groups first (its
-guide on custom pipeline layouts). Ranks are counted with tensor parallelism fastest, then data, then pipeline.
-Its pipelines are plain and interleaved 1F1B; recomputation is for all layers or none.
+`--pipeline-model-parallel-layout` has a letter for each part of a stage (`E` embedding, `t` transformer layer,
+`L` head with the loss) and a bar between stages, the first chunk of all device groups coming first (see
+Megatron-LM's guide on custom pipeline layouts). In the rank order, tensor parallelism varies fastest, then data,
+then pipeline. Schedules are plain and interleaved 1F1B; either all layers recompute or none.
 """
 
 from stagecut.planner.core.plan import Plan
@@ -18,7 +18,7 @@ SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F
 
 
 def megatron_arguments(problem: Problem, plan: Plan) -> str:
-    """Arguments, one a line, below comments that say which device is which rank.
+    """Arguments, one per line, preceded by comments that map ranks to devices.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def megatron_arguments(problem: Problem, plan: Plan) -> str:
 
 
 def layout_of(stages: tuple[StageBlocks, ...]) -> str:
-    """The layout of some stages, runs of transformer layers shortened, for example `Et*3|t*2L`."""
+    """The pipeline layout, with runs of transformer layers abbreviated, for example `Et*3|t*2L`."""
     return "|".join(
         "E" * stage.embedding + _run(len(stage.blocks), last=not stage.head) + "L" * stage.head for stage in stages
     )

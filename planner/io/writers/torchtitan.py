@@ -1,9 +1,9 @@
-"""Plans as a configuration of torchtitan.
+"""Plans as torchtitan configurations.
 
-`parallelism.module_fqns_per_model_part` lists the modules of every stage: `tok_embeddings`, `layers.0` ...,
-`norm`, `output`, as its decoder models call them. Schedules are those of torch.distributed.pipelining; an
-order of one's own is a CSV file with a row for each rank of the pipeline and an action such as `0F3` or
-`1B0` (stage, forward or backward, micro-batch) in each column, which `PipelineScheduleMulti` plays.
+`parallelism.module_fqns_per_model_part` lists the modules of every stage by the names in torchtitan's decoder
+models: `tok_embeddings`, `layers.0` ..., `norm`, `output`. Schedules are those of torch.distributed.pipelining.
+A custom order is a CSV file for `PipelineScheduleMulti`, with a row for each rank of the pipeline and an action
+such as `0F3` or `1B0` (stage, forward or backward, micro-batch) in each column.
 """
 
 import json
@@ -28,12 +28,12 @@ SCHEDULES = {
 
 
 def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = None) -> str:
-    """The tables of a TOML file that the plan decides.
+    """The TOML tables that follow from the plan.
 
     Parameters
     ----------
     schedule_csv
-        Path of the file that has :func:`schedule_rows`; needed for schedules that torch does not have.
+        Path of the file with :func:`schedule_rows`; required for schedules that torch lacks.
 
     Raises
     ------
@@ -42,9 +42,9 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     """
     faults = [*block_faults(problem.model, cuts_of(plan))]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
-        faults.append(f"torch has no schedule {plan.schedule}; --schedule-csv FILE writes it as a list of actions")
+        faults.append(f"torch has no schedule {plan.schedule}; write its actions to a file with --schedule-csv FILE")
     if schedule_csv is not None and not _is_text(schedule_csv):
-        faults.append("--schedule-csv: the name is not UTF-8 text, which a TOML file is; name another file")
+        faults.append("--schedule-csv: the path is not valid UTF-8, which TOML requires; choose another path")
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
     stages = stage_blocks(problem.model, uniform.cuts)
     lines = [
@@ -66,13 +66,13 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
 
 
 def schedule_rows(actions: Sequence[Sequence[str]]) -> str:
-    """The CSV file of actions per rank; shorter rows end in empty columns."""
+    """The CSV text with the actions of each rank; shorter rows are padded with empty columns."""
     columns = zip_longest(*actions, fillvalue="")
     return "".join(",".join(row) + "\n" for row in zip(*columns, strict=True))
 
 
 def module_names(stage: StageBlocks) -> list[str]:
-    """Modules of a stage."""
+    """Names of the modules in a stage."""
     return [
         *(["tok_embeddings"] if stage.embedding else []),
         *(f"layers.{number}" for number in stage.blocks),
@@ -96,10 +96,10 @@ def _parallelism(uniform: UniformPlan, stages: tuple[StageBlocks, ...], schedule
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML, where a code point has one escape: JSON has two for those beyond U+FFFF."""
+    """A TOML string: as in JSON, but with a single escape for a code point beyond U+FFFF."""
     return "".join(f"\\U{ord(a):08x}" if ord(a) > 0xFFFF else json.dumps(a)[1:-1] for a in text).join('""')
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name of a file is more than bytes."""
+    """Whether the name has no undecodable bytes, which Python holds as surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -1,4 +1,4 @@
-"""What frameworks with one degree of everything can take of a plan, and why they cannot take the rest."""
+"""Plans for frameworks that require the same parallel degrees on every stage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from stagecut.planner.core.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPlan:
-    """A plan whose stages are all used alike."""
+    """A plan whose stages all have the same degrees."""
 
     model: ModelProfile
     job: Job
@@ -22,26 +22,26 @@ class UniformPlan:
     tensor_parallel: int
     recompute: bool
     num_groups: int
-    """Device groups of a pipeline: stages / chunks."""
+    """Device groups per pipeline: stages / chunks."""
 
     @property
     def data_parallel(self) -> int:
-        """Copies of every layer: replicas of all pipelines."""
+        """Copies of every layer: replicas over all pipelines."""
         return self.replicas * len(self.plan.pipelines)
 
     @property
     def samples_per_replica(self) -> int:
-        """Of one micro-batch."""
+        """Samples of one micro-batch per replica."""
         return self.plan.micro_batch // self.replicas
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """Boundaries of the stages, both ends included."""
+        """Boundaries of the stages, including both ends."""
         return cuts_of(self.plan)
 
     @property
     def devices_by_rank(self) -> tuple[str, ...]:
-        """Names of the devices, the pipeline stage varying slowest, then data, then tensor parallelism."""
+        """Names of the devices, with pipeline stages varying slowest, then data, then tensor parallelism."""
         return tuple(
             device
             for group in range(self.num_groups)
@@ -51,7 +51,7 @@ class UniformPlan:
 
 
 def cuts_of(plan: Plan) -> tuple[int, ...]:
-    """Boundaries of the stages, both ends included."""
+    """Boundaries of the stages, including both ends."""
     return (0, *(stage.stop for stage in plan.stages))
 
 
@@ -63,14 +63,14 @@ def uniform_plan(
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
 ) -> UniformPlan:
-    """The plan, if all its stages are used alike.
+    """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
     Parameters
     ----------
     target
-        The framework, for messages.
+        Name of the framework, for messages.
     schedules
-        Those it has, by what it calls them.
+        Schedules it supports, with its names for them.
     faults
         Further reasons why the framework cannot run the plan.
 
@@ -100,32 +100,32 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
     rules = (
         (
             plan.schedule not in schedules,
-            f"the schedule is {plan.schedule}, it has {', '.join(schedules)}; solve with --schedule",
+            f"it supports the schedules {', '.join(schedules)}, not {plan.schedule}; solve with --schedule",
         ),
         (plan.num_sliced > 0, f"{plan.num_sliced} warm-up micro-batches are halved; solve with --slice 0"),
-        (sizes != {plan.micro_batch}, f"stages have micro-batches of their own, {_listed(sizes)} samples"),
+        (sizes != {plan.micro_batch}, f"stages have different micro-batch sizes: {_listed(sizes)} samples"),
         *(
-            (len(found) > 1, f"{what} must be the same on every stage, got {_listed(found)}; {advice}")
+            (len(found) > 1, f"{what} must be the same for every stage, got {_listed(found)}; {advice}")
             for what, found, advice in (
-                ("replicas", {stage.replicas for stage in stages}, "solve with --replicas and one number"),
+                ("replicas", {stage.replicas for stage in stages}, "solve with a single number for --replicas"),
                 (
                     "tensor_parallel",
                     {stage.tensor_parallel for stage in stages},
-                    "solve with --tensor-parallel and one number",
+                    "solve with a single number for --tensor-parallel",
                 ),
                 ("recompute", {stage.recompute for stage in stages}, "solve with --recompute never or always"),
             )
         ),
         (
             bool(crossed),
-            f"skip edges pass by stage boundaries {', '.join(map(str, crossed[:5]))}, stages talk to neighbours only",
+            f"skip edges cross stage boundaries {', '.join(map(str, crossed[:5]))}, but stages talk to neighbours only",
         ),
     )
     return tuple(reason for broken, reason in rules if broken)
 
 
 def _crossed(model: ModelProfile, plan: Plan) -> list[int]:
-    """Stage boundaries that a skip edge crosses on its way to a layer that is not the next one."""
+    """Stage boundaries crossed by a skip edge."""
     cuts = [stage.start for stage in plan.stages[1:]]
     return [cut for cut in cuts if any(edge.source < cut <= edge.target for edge in model.skip_edges)]
 

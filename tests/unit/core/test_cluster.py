@@ -91,12 +91,12 @@ def test_slowest_has_the_longer_seconds_at_every_point():
 @pytest.mark.parametrize(
     ("table", "rule"),
     [
-        (((2.0, 1.0), (2.0, 2.0)), "in order of bytes, with seconds that never fall"),
-        (((4.0, 1.0), (2.0, 2.0)), "in order of bytes, with seconds that never fall"),
-        (((2.0, 2.0), (4.0, 1.0)), "in order of bytes, with seconds that never fall"),
+        (((2.0, 1.0), (2.0, 2.0)), "in order of bytes, with non-decreasing seconds"),
+        (((4.0, 1.0), (2.0, 2.0)), "in order of bytes, with non-decreasing seconds"),
+        (((2.0, 2.0), (4.0, 1.0)), "in order of bytes, with non-decreasing seconds"),
         (((-1.0, 1.0),), "of numbers of at least 0"),
         (((1.0, float("inf")),), "of numbers of at least 0"),
-        (((0.0, 0.0), (5e-324, 1e30)), "of sizes that are not too near"),
+        (((0.0, 0.0), (5e-324, 1e30)), "of sizes that are further apart"),
     ],
 )
 def test_points_out_of_order_are_refused(table, rule):
@@ -122,12 +122,12 @@ def test_island_has_one_all_reduce_for_a_number_of_devices():
     pair = AllReduceTable(num_devices=2, table=BENT.table)
     assert island(all_reduce=(pair,)).all_reduce_among(2) == pair
     assert island(all_reduce=(pair,)).all_reduce_among(3) is None
-    with pytest.raises(BadInputError, match="numbers of devices of all_reduce must be free of repetitions, got 2"):
+    with pytest.raises(BadInputError, match="numbers of devices of all_reduce must be without repetitions, got 2"):
         island(all_reduce=(pair, pair))
 
 
 def test_interface_has_no_table():
-    with pytest.raises(BadInputError, match="server 'a': nic must be without a table, which belongs to the network"):
+    with pytest.raises(BadInputError, match="server 'a': nic must be without a table; tables belong to the network"):
         Server(name="a", islands=(island(),), nic=BENT)
 
 

@@ -142,7 +142,7 @@ def test_names_of_hosts_stay_apart_in_every_share():
     """Halved, `a-0` would be called like the first host of `a`."""
     island = Island(device_type="gpu", count=1)
     servers = (Server(name="a", islands=(island,), count=4), Server(name="a-0", islands=(island,), count=2))
-    with pytest.raises(BadInputError, match="names of servers and hosts must be free of repetitions, got 'a-0'"):
+    with pytest.raises(BadInputError, match="names of servers and hosts must be without repetitions, got 'a-0'"):
         Cluster(name="odd", device_types=kinds(gpu=1.0), servers=servers)
 
 

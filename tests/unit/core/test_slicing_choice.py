@@ -22,7 +22,7 @@ def job(**choices):
         (5, {}, "from 0 to the number of micro-batches, 4"),
         (1, {"micro_batch": 3}, "0 with micro-batches of 3 under 1f1b"),
         (1, {"schedule": Schedule.INTERLEAVED}, "0 with micro-batches of 2 under interleaved"),
-        (1, {"sizes": ((1, 2), (2, 2))}, r"0 where stages have sizes of their own, \[1, 2\]"),
+        (1, {"sizes": ((1, 2), (2, 2))}, r"0 if stages have different micro-batch sizes \[1, 2\]"),
     ],
 )
 def test_plans_that_cannot_be_sliced_are_refused(num_sliced, options, words):

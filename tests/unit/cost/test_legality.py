@@ -171,7 +171,7 @@ def test_devices_that_share_a_replica_are_on_one_host():
     sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4, "replicas": 1, "tensor_parallel": 4}
     four = stage(0, 4, "twin-0/0", "twin-0/1", "twin-1/0", "twin-1/1", depth=1, **sizes)
     (fault,) = found(chosen, four, micro_batch=4, num_microbatches=2)
-    assert fault.startswith("stage 0: devices must be 4 on one host per replica")
+    assert fault.startswith("stage 0: devices must be such that the 4 of each replica are on one host")
 
 
 def test_warm_up_depth_is_that_of_the_schedule():

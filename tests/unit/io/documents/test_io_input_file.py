@@ -69,6 +69,6 @@ def test_endless_device_is_given_up(read):
 def test_file_of_lines_that_are_no_runs_is_given_up(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_bytes(b"no run\n" * 10_000)
-    with pytest.raises(BadInputError, match="more than 1000 lines are no runs") as fault:
+    with pytest.raises(BadInputError, match="more than 1000 lines are not runs") as fault:
         read_runs(path)
     assert len(fault.value.complaints) == 4  # and the first three of them

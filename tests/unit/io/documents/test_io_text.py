@@ -49,7 +49,7 @@ def test_latin_1_is_refused_with_its_line(tmp_path):
 def test_nul_is_refused_with_its_line(tmp_path):
     path = tmp_path / "nul.yaml"
     path.write_bytes(b"a: 1\nb: \0\n")
-    with pytest.raises(BadInputError, match=r"nul\.yaml:2: holds a NUL"):
+    with pytest.raises(BadInputError, match=r"nul\.yaml:2: contains a NUL"):
         read_text(path)
 
 

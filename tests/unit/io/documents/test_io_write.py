@@ -30,7 +30,7 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
 def test_existing_output_is_kept_without_force(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text("old")
-    with pytest.raises(OutputError, match=r"exists already; use --force"):
+    with pytest.raises(OutputError, match=r"already exists; use --force"):
         write_text(path, "new")
     assert path.read_text() == "old"
 

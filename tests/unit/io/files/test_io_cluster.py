@@ -73,16 +73,16 @@ def test_every_fault_of_a_table_is_reported_at_once(complaints_of):
     island = "servers[0].islands[0]"
     assert complaints_of(cluster_of, TYPES + text) == [
         "7: servers[0].nic.table: unknown key, accepted: bandwidth_bytes_per_s, latency_s, source",
-        "8: servers[0].bridge.table: must be a list that is not empty, got an empty list",
+        "8: servers[0].bridge.table: must be a non-empty list, got an empty list",
         f"16: {island}.fabric.table[1]: bytes must increase, got 1 after 1",
-        f"17: {island}.fabric.table[2]: seconds must not fall, got 2.5 after 3",
+        f"17: {island}.fabric.table[2]: seconds must not decrease, got 2.5 after 3",
         f"18: {island}.fabric.table[3]: must be a list of 2, got a list of 1",
         f"19: {island}.fabric.table[4][1]: {amount}, got -1",
         f"20: {island}.fabric.table[5][1]: {amount}, got '1us'",
         f"22: {island}.all_reduce.1: the key must be a number of devices from 2 to 99999, got '1'",
         f"23: {island}.all_reduce.3: must be a list of 2 or more, got a list of 1",
-        f"24: {island}.all_reduce.4[1]: seconds must not fall, got 1 after 2",
-        "25: network.table: must be a list that is not empty, got 5",
+        f"24: {island}.all_reduce.4[1]: seconds must not decrease, got 1 after 2",
+        "25: network.table: must be a non-empty list, got 5",
         "26: overrides[0].table[1]: bytes must increase, got 1 after 1",
     ]
 
@@ -117,13 +117,13 @@ def test_every_fault_of_a_file_is_reported_at_once(complaints_of):
         "5: device_types[1].name: device type name 'V100' appears twice, first on line 4",
         "7: servers[0].islands[0].count: must be a whole number from 1 to 100000, got 0",
         "7: servers[0].islands[1].shared: must be true or false, got 'yes'",
-        "7: servers[0].islands[0].device_type: 'V10' is none of the device types of this cluster, did you mean 'V100'?",
-        "8: servers[1].islands: must be a list that is not empty, got an empty list",
+        "7: servers[0].islands[0].device_type: 'V10' is not one of this cluster's device types, did you mean 'V100'?",
+        "8: servers[1].islands: must be a non-empty list, got an empty list",
         "8: servers[1].name: server name 's' appears twice, first on line 7",
         "9: network.latency_s: must be a number from 0 to 1e+30, got -1",
         f"9: network.bandwidth_bytes_per_s: is missing, {positive} or 'unlimited'",
         f"11: overrides[0].bandwidth_bytes_per_s: {positive} or 'unlimited', got 'fast'",
-        "11: overrides[0].servers[1]: 't' is none of the servers of this cluster, known: s, s",
+        "11: overrides[0].servers[1]: 't' is not one of this cluster's servers, known: s, s",
         "12: overrides[1].servers: must be a list of 2, got a list of 1",
     ]
 
@@ -132,13 +132,13 @@ def test_pair_of_servers_is_overridden_once(complaints_of):
     servers = "".join(f"- {{name: {name}, islands: [{{device_type: V100, count: 1}}]}}\n" for name in "ab")
     pairs = "".join(f"- {{servers: {pair}, bandwidth_bytes_per_s: 1}}\n" for pair in ("[a, b]", "[b, a]"))
     text = TYPES + "servers:\n" + servers + "overrides:\n" + pairs
-    assert complaints_of(cluster_of, text) == ["10: overrides[1]: the same pair of servers as on line 9"]
+    assert complaints_of(cluster_of, text) == ["10: overrides[1]: repeats the pair of servers on line 9"]
 
 
 def test_more_devices_than_can_be_planned_for_are_refused(complaints_of):
     """10,000 hosts of 100 devices: a million."""
     text = TYPES + "servers:\n- {name: s, count: 10000, islands: [{device_type: V100, count: 100}]}\n"
-    rule = "at most 100000 devices in all are accepted, got 1000000"
+    rule = "must have at most 100000 devices in total, got 1000000"
     assert complaints_of(cluster_of, text) == [f"5: servers: {rule}"]
 
 

@@ -55,15 +55,15 @@ def test_everything_stated_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("micro_batches: [3, 5]", "3: micro_batches: no micro-batch size of 3, 5 divides the global batch 8"),
+        ("micro_batches: [3, 5]", "3: micro_batches: none of the micro-batch sizes 3, 5 divides the global batch 8"),
         ("micro_batches: [2, 2]", "3: micro_batches[1]: micro-batch size 2 appears twice, first on line 3"),
-        ("micro_batches: []", "3: micro_batches: must be a list that is not empty, got an empty list"),
+        ("micro_batches: []", "3: micro_batches: must be a non-empty list, got an empty list"),
         ("micro_batches: [0]", "3: micro_batches[0]: must be a whole number from 1 to 1000000000, got 0"),
         ("tensor_parallel: [1, 6]", "3: tensor_parallel[1]: must be a power of two, got 6"),
-        ("tensor_parallel: [2, 2]", "3: tensor_parallel[1]: number of devices 2 appears twice, first on line 3"),
+        ("tensor_parallel: [2, 2]", "3: tensor_parallel[1]: tensor-parallel degree 2 appears twice, first on line 3"),
         ("pipelines: [3, 3]", "3: pipelines[1]: number of pipelines 3 appears twice, first on line 3"),
         ("zero1: 1", "3: zero1: must be true or false, got 1"),
-        ("chunks: []", "3: chunks: must be a list that is not empty, got an empty list"),
+        ("chunks: []", "3: chunks: must be a non-empty list, got an empty list"),
         (
             "slice: always",
             "3: slice: must be 'auto' or 'never' or a whole number from 0 to 1000000000, got 'always'",
@@ -73,7 +73,7 @@ def test_everything_stated_is_read(tmp_path):
             "3: slice: must be 'auto' or 'never' or a whole number from 0 to 1000000000, got -1",
         ),
         ("action_overhead_s: -1", "3: action_overhead_s: must be a number from 0 to 1e+30, got -1"),
-        ("replicas: 2", "3: replicas: must be a list that is not empty, got 2"),
+        ("replicas: 2", "3: replicas: must be a non-empty list, got 2"),
         ("schedules: [1f1b, 1f1b]", "3: schedules[1]: schedule '1f1b' appears twice, first on line 3"),
         (
             "schedules: [gpip]",

@@ -71,9 +71,9 @@ STAGE = ("plan", "pipelines", 0, "stages")
 @pytest.mark.parametrize(
     ("steps", "value", "complaint"),
     [
-        ((*STAGE, 0, "devices", 0), "fats/0", "'fats/0' is no device of cluster 'tiny-2x2', did you mean 'fast/0'?"),
+        ((*STAGE, 0, "devices", 0), "fats/0", "'fats/0' is not a device of cluster 'tiny-2x2', did you mean 'fast/0'?"),
         ((*STAGE, 1, "devices", 0), "fast/0", "'fast/0' is used twice"),
-        ((*STAGE, 0, "devices", 1), "slow/0", "stage: devices must be of one island, or whole hosts of one class"),
+        ((*STAGE, 0, "devices", 1), "slow/0", "stage: devices must be in one island, or on whole hosts of one class"),
         ((*STAGE, 1, "devices"), ["slow/0", "slow/1"], "must be replicas x tensor_parallel = 1 devices, got 2"),
         ((*STAGE, 0, "tensor_parallel"), 2, "must be replicas x tensor_parallel = 4 devices, got 2"),
         ((*STAGE, 0, "replicas"), 3, "must divide the micro-batch 4, got 3"),
@@ -81,16 +81,20 @@ STAGE = ("plan", "pipelines", 0, "stages")
         ((*STAGE, 1, "start"), 5, "must be 4, got 5"),
         ((*STAGE, 1, "stop"), 5, "must be 6, the number of layers, got 5"),
         ((*STAGE, 1, "stop"), 7, "must be above start and at most 6, got 7"),
-        ((*STAGE, 0, "first_layer"), "head", "must be 'embedding' by start and stop, got 'head'"),
+        ((*STAGE, 0, "first_layer"), "head", "must be 'embedding' according to start and stop, got 'head'"),
         ((*STAGE, 0, "warmup_depth"), 9, "must be at most 8, the number of micro-batches, got 9"),
-        ((*STAGE, 1, "warmup_depth"), 3, "must be at most 2, that of the stage before, got 3"),
-        ((*STAGE, 0, "forward_micro_batch"), 2, "sizes of their own for stages are not supported in this version"),
+        ((*STAGE, 1, "warmup_depth"), 3, "must be at most 2, that of the previous stage, got 3"),
+        (
+            (*STAGE, 0, "forward_micro_batch"),
+            2,
+            "must be the micro-batch size 4, since sizes per stage are not supported yet",
+        ),
         (("plan", "num_microbatches"), 7, "micro_batch x num_microbatches must be the global batch 32, got 4 x 7"),
         (("plan", "num_sliced"), 9, "must be at most 8, the number of micro-batches, got 9"),
         (("plan", "synchronisation"), "wave", "must be 'all-reduce', got 'wave'"),
         (("predicted", "stages"), [], "must be one per stage of a pipeline, 2, got 0"),
         (("certificate", "status"), "infeasible", "must be 'optimal' or 'feasible' or 'interrupted', got 'infeasible'"),
-        (("inputs", "job", "global_batch"), 31, "no micro-batch size of 2, 4 divides the global batch 31"),
+        (("inputs", "job", "global_batch"), 31, "none of the micro-batch sizes 2, 4 divides the global batch 31"),
         (("inputs", "cluster", "servers", 0, "nam"), 1, "unknown key, did you mean 'name'?"),
     ],
 )
@@ -118,14 +122,14 @@ SECOND = ("plan", "pipelines", 1, "stages")
         (
             ("plan", "host_splits"),
             [],
-            "pipelines: must deal the cluster out to 2 pipelines in equal shares, accepted: [1, 1]",
+            "pipelines: must divide the cluster into 2 equal shares, accepted: [1, 1]",
         ),
-        (("plan", "host_splits"), [2, 1], "in equal shares, accepted: [1, 1], got [2, 1]"),
+        (("plan", "host_splits"), [2, 1], "equal shares, accepted: [1, 1], got [2, 1]"),
         (("plan", "num_microbatches"), 2, "pipelines x micro_batch x num_microbatches must be the global batch 32"),
         (
             ("plan", "num_microbatches"),
             3,
-            "must make a number of device groups that divides the 3 micro-batches, got 2",
+            "must give a number of device groups that divides the 3 micro-batches, got 2",
         ),
         (("plan", "chunks"), 3, "must divide the number of stages of a pipeline, 4, got 3"),
         (("plan", "schedule"), "1f1b", "must be 1 under schedule 1f1b, got 2"),
@@ -134,14 +138,14 @@ SECOND = ("plan", "pipelines", 1, "stages")
             1,
             "num_sliced: must be 0: micro-batches of 4 under interleaved cannot be halved, got 1",
         ),
-        ((*STAGE, 2, "devices", 0), "slow/1", "must be those of stage 0, with which it takes turns"),
-        ((*STAGE, 1, "devices", 0), "slow/1", "'slow/1' is not of the share of the first pipeline"),
+        ((*STAGE, 2, "devices", 0), "slow/1", "must be those of stage 0, which is in the same device group"),
+        ((*STAGE, 1, "devices", 0), "slow/1", "'slow/1' is not in the share of the first pipeline"),
         ((*STAGE, 3, "warmup_depth"), 4, "must be 1, got 4"),
         ((*SECOND, 1, "devices", 0), "slow/0", "'slow/0' is used twice"),
         ((*SECOND, 3, "devices", 0), "fast/1", "must be ['slow/1'] as in the first pipeline, got ['fast/1']"),
         ((*SECOND, 3, "stop"), 5, "must be 6 as in the first pipeline, got 5"),
         ((*SECOND, 0, "recompute"), True, "must be False as in the first pipeline, got True"),
-        (SECOND, [], "must be a list that is not empty"),
+        (SECOND, [], "must be a non-empty list"),
     ],
 )
 def test_pipelines_that_do_not_fit_are_told_with_their_place(complaints_of, turns_plan_file, steps, value, complaint):
@@ -165,7 +169,7 @@ def test_pipelines_have_the_same_number_of_stages(complaints_of, turns_plan_file
 def test_single_pipeline_divides_nothing(complaints_of, tree):
     tree["plan"]["host_splits"] = [1, 1]
     (complaint,) = complaints_of(plan_file_of, format_json(tree))
-    assert complaint.endswith("plan.host_splits: must be empty where there is one pipeline, got [1, 1]")
+    assert complaint.endswith("plan.host_splits: must be empty for a single pipeline, got [1, 1]")
 
 
 def test_devices_that_share_a_replica_are_read(tree):

@@ -48,7 +48,7 @@ def test_times_of_several_devices_follow_those_of_one():
     [
         (
             "tensor_parallel_times: [{tensor_parallel: 2, forward_s: {V: 1}, backward_s: {V: 1}}]",
-            "tensor_parallel_times: are of a layer that cannot be shared; give tensor_parallel_bytes",
+            "tensor_parallel_times: belong to a layer that cannot be shared; give tensor_parallel_bytes",
         ),
         (
             "tensor_parallel_bytes: 0, tensor_parallel_times: [{tensor_parallel: 1, forward_s: {}, backward_s: {}}]",
@@ -57,7 +57,7 @@ def test_times_of_several_devices_follow_those_of_one():
         (
             "tensor_parallel_bytes: 0, "
             "tensor_parallel_times: [{tensor_parallel: 2, forward_s: {V: 1}, backward_s: {}}]",
-            "tensor_parallel_times[0].forward_s.V: has no counterpart in backward_s; give both or none",
+            "tensor_parallel_times[0].forward_s.V: has no counterpart in backward_s; give both or neither",
         ),
         ("tensor_parallel_bytes: -1", "tensor_parallel_bytes: must be a number from 0 to 1e+30, got -1"),
     ],
@@ -73,7 +73,7 @@ def test_number_of_devices_is_stated_once(complaints_of):
         HEAD + f"- {{name: a, params_bytes: 0, tensor_parallel_bytes: 0, tensor_parallel_times: [{shared}, {shared}]}}"
     )
     place = "4: layers[0].tensor_parallel_times[1].tensor_parallel"
-    assert complaints_of(profile_of, text) == [f"{place}: number of devices 2 appears twice, first on line 4"]
+    assert complaints_of(profile_of, text) == [f"{place}: tensor-parallel degree 2 appears twice, first on line 4"]
 
 
 def test_json_and_yaml_give_the_same_model(tiny_problem):
@@ -153,7 +153,7 @@ def test_every_fault_of_a_file_is_reported_at_once(complaints_of):
 @pytest.mark.parametrize(
     ("times", "complaint"),
     [
-        ("forward_s: {V: 1}", "4: layers[0].forward_s.V: has no counterpart in backward_s; give both or none"),
+        ("forward_s: {V: 1}", "4: layers[0].forward_s.V: has no counterpart in backward_s; give both or neither"),
         (
             "forward_s: {V: {1: 1, 2: 2}}, backward_s: {V: 1}",
             "4: layers[0].forward_s.V: micro-batch sizes must be the same in forward_s and backward_s, got 1, 2 and 1",
@@ -164,8 +164,7 @@ def test_every_fault_of_a_file_is_reported_at_once(complaints_of):
         ),
         (
             "forward_s: {V: {}}, backward_s: {V: 1}",
-            "4: layers[0].forward_s.V: must be a mapping that is not empty or a number from 0 to 1e+30, "
-            "got an empty mapping",
+            "4: layers[0].forward_s.V: must be a non-empty mapping or a number from 0 to 1e+30, got an empty mapping",
         ),
     ],
 )
@@ -175,12 +174,12 @@ def test_half_a_table_of_times_is_refused(complaints_of, times, complaint):
 
 
 def test_empty_model_is_refused(complaints_of):
-    rule = "layers: must be a list that is not empty"
+    rule = "layers: must be a non-empty list"
     assert complaints_of(profile_of, "schema: 1\nname: m\nlayers: []\n") == [f"3: {rule}, got an empty list"]
 
 
 def test_other_kind_of_file_is_recognised(complaints_of):
-    assert complaints_of(profile_of, "servers: []\n") == ["1: this is a cluster file, a profile file is wanted"]
+    assert complaints_of(profile_of, "servers: []\n") == ["1: expected a profile file, got a cluster file"]
 
 
 def test_other_version_of_the_format_is_refused(complaints_of):

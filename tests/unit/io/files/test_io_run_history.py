@@ -30,7 +30,7 @@ def test_a_half_written_last_line_is_reported_and_passed_over(tmp_path):
     path.write_bytes(whole + whole[:100])
     history = read_runs(path)
     assert history.runs == (RUN,)
-    assert history.skipped == (f"{path}:2: not the JSON of a run, the end is missing; the line is passed over",)
+    assert history.skipped == (f"{path}:2: not a run in JSON; it is incomplete; line skipped",)
 
 
 def test_the_next_run_starts_a_line_of_its_own_behind_a_half_written_one(tmp_path):
@@ -66,7 +66,7 @@ def test_a_run_that_contradicts_itself_is_passed_over(tmp_path):
 def test_a_file_without_any_run_is_bad_input(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("bread\nbutter\n")
-    with pytest.raises(BadInputError, match="holds no run"):
+    with pytest.raises(BadInputError, match="contains no run"):
         read_runs(path)
 
 
@@ -82,7 +82,7 @@ def test_a_missing_history_is_bad_input(tmp_path):
 
 
 def test_places_that_cannot_be_appended_to_are_refused(tmp_path):
-    for path, words in ((tmp_path, "is a folder"), (tmp_path / "none" / "runs.jsonl", "there is no folder")):
+    for path, words in ((tmp_path, "is a folder"), (tmp_path / "none" / "runs.jsonl", "the folder")):
         with pytest.raises(OutputError, match=words):
             check_appendable(path)
         with pytest.raises(OutputError, match=words):
@@ -95,7 +95,7 @@ def test_a_line_that_the_disk_takes_only_in_part_is_taken_back(tmp_path, monkeyp
     before = path.read_bytes()
     write = os.write
     monkeypatch.setattr(run_history.os, "write", lambda descriptor, content: write(descriptor, content[:50]))
-    with pytest.raises(OutputError, match="this run is not in it"):
+    with pytest.raises(OutputError, match="this run is not recorded"):
         append_run(path, RUN)
     assert path.read_bytes() == before
 

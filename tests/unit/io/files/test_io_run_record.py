@@ -54,9 +54,9 @@ def test_faults_are_told_with_their_lines(tmp_path):
 
 def test_a_run_is_told_from_other_kinds_of_files(tmp_path):
     """It has a global batch, as a job has."""
-    with pytest.raises(BadInputError, match="this is a run file, a job file is wanted"):
+    with pytest.raises(BadInputError, match="expected a job file, got a run file"):
         job_of(parse_document(format_json(to_tree(RUN)), file="f"))
-    with pytest.raises(BadInputError, match="this is a job file, a run file is wanted"):
+    with pytest.raises(BadInputError, match="expected a run file, got a job file"):
         read_run(_written("global_batch: 4\n", tmp_path))
 
 

@@ -51,7 +51,7 @@ def test_an_inference_workload_gets_a_backward(read, foreign, changed):
 
     conversion = read(changed(foreign / "workload.json", change))
     assert layers_of(conversion)[1] == ("node3", 0.006)
-    assert "there is no backward pass" in conversion.notes[1]
+    assert "no backward pass" in conversion.notes[1]
 
 
 def test_costs_become_bytes_at_a_bandwidth(read, foreign, changed):
@@ -90,5 +90,5 @@ def test_all_faults_are_told(read, foreign, changed):
     with pytest.raises(BadInputError) as caught:
         read(changed(foreign / "workload.json", change))
     text = str(caught.value)
-    for part in ("nodes[0].id: is missing", "nodes[1].fpgaLatency: must", "isBackwardNode: must be", "no node 55"):
+    for part in ("nodes[0].id: is missing", "nodes[1].fpgaLatency: must", "isBackwardNode: must be", "unknown node 55"):
         assert part in text

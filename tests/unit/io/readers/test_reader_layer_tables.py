@@ -36,7 +36,7 @@ def test_bytes_come_from_a_profile_with_a_layer_for_each_block(read, foreign, ch
 
 
 def test_bytes_of_another_model_are_refused(read, foreign):
-    with pytest.raises(BadInputError, match="has 10 layers in 6 blocks, the tables have 4 layers"):
+    with pytest.raises(BadInputError, match="has 10 layers in 6 blocks, but the tables have 4 layers"):
         read(foreign / "fast.json", bytes_from=build_model("llama-mini", precision=Precision.FP32))
 
 
@@ -51,7 +51,7 @@ def test_all_faults_are_told(read, foreign, changed):
         read(changed(foreign / "fast.json", change))
     text = str(caught.value)
     for part in (
-        "1.1.2: is missing: there are layers up to 3",
+        "1.1.2: is missing, although there are layers up to 3",
         "2.1.0: must be a list [forward, backward, ...], got a list of 1",
         "2.2.1[1]: must be a number",
         "two: the key must be a micro-batch size",
@@ -85,10 +85,10 @@ def test_formats_are_recognised(foreign, name, kind):
 def test_an_unknown_format_is_refused_with_those_known(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('{"layers": []}')
-    with pytest.raises(BadInputError, match=r"--from says which of piper, pipedream"):
+    with pytest.raises(BadInputError, match=r"name it with --from, one of piper, pipedream"):
         _ = open_foreign(str(path)).format
 
 
 def test_several_graphs_are_refused(read, foreign):
-    with pytest.raises(BadInputError, match="makes a profile; give"):
+    with pytest.raises(BadInputError, match="takes a single file; give"):
         read(foreign / "piper.json", foreign / "piper.json")

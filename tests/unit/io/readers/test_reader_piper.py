@@ -44,7 +44,7 @@ def test_seconds_that_look_like_milliseconds_are_mentioned(read, foreign, change
                 for configuration in found:
                     configuration["timePerSample"] *= 1000
 
-    assert "give --time-unit ms" in read(changed(foreign / "piper.json", change)).notes[-1]
+    assert "use --time-unit ms" in read(changed(foreign / "piper.json", change)).notes[-1]
 
 
 def test_all_faults_are_told_with_their_lines(read, foreign, changed):
@@ -64,9 +64,9 @@ def test_all_faults_are_told_with_their_lines(read, foreign, changed):
     for part in (
         "nodes[0].TMPCs.1[0].timePerSample: is missing, must be a number",
         "nodes[1].TMPCs.1[0].parameterSize: must be a number from 0 to 1e+30, got -1",
-        "nodes[2].TMPCs.1: must be a list that is not empty",
+        "nodes[2].TMPCs.1: must be a non-empty list",
         "nodes[4].id: 4 appears twice",
-        "edges[0].destId: there is no node 77",
+        "edges[0].destId: unknown node 77",
         "edges[1].communicationCost: is missing",
     ):
         assert part in text
@@ -81,5 +81,5 @@ def test_times_of_one_device_are_needed(read, foreign, changed, left):
         node = tree["nodes"][3]
         node["TMPCs"] = dict.fromkeys(left, node["TMPCs"]["1"])
 
-    with pytest.raises(BadInputError, match=r"nodes\[3\].TMPCs.1: is missing: the times of one device"):
+    with pytest.raises(BadInputError, match=r"nodes\[3\].TMPCs.1: is missing: times for a single device"):
         read(changed(foreign / "piper.json", change))
