@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -34,8 +34,8 @@ from benchmarks.report.results import keep_results
 from stagecut import executor
 from stagecut.executor.measure.devices import usable_cores
 from stagecut.executor.pipeline import SYNC, UPDATE
-from stagecut.executor.play.messages import Message
-from stagecut.executor.play.transport import Pending, Transport
+from stagecut.executor.schedule.messages import Message
+from stagecut.executor.transport.interface import Pending, Transport
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
@@ -134,15 +134,15 @@ class TimedTransport:
         self.sum, self.broadcast, self.barrier = transport.sum, transport.broadcast, transport.barrier
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
-        """See :class:`executor.play.transport.Transport`."""
+        """See :class:`executor.transport.distributed.Transport`."""
         return self._waiting("release", self._watch.timed("send", self._transport.send)(message, tensors))
 
     def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """See :class:`executor.play.transport.Transport`."""
+        """See :class:`executor.transport.distributed.Transport`."""
         self._watch.timed("post", self._transport.expect)(message, tensors)
 
     def receive(self, message: Message) -> list[Pending]:
-        """See :class:`executor.play.transport.Transport`."""
+        """See :class:`executor.transport.distributed.Transport`."""
         return self._waiting("wait", self._watch.timed("post", self._transport.receive)(message))
 
     def _waiting(self, part: str, pendings: Sequence[Pending]) -> list[Pending]:
@@ -208,7 +208,7 @@ def _run(num_ranks: int, num_microbatches: int, warmup: int, steps: int) -> tupl
     watch = Stopwatch()
     with _clocks(watch):
         pipeline = _pipeline(num_ranks, num_microbatches)
-        pipeline.transport = TimedTransport(pipeline.transport, watch)
+        pipeline.context = replace(pipeline.context, transport=TimedTransport(pipeline.transport, watch))
         pipeline.loss = watch.timed("layers", pipeline.loss)
         for stage in pipeline.stages:
             stage.forward = watch.timed("layers", stage.forward)  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
 """Run a plan on torch.
 
-`load`, `Pipeline` and `Team` are imported when they are used: torch takes seconds.
+`load`, `Pipeline` and `Team` are imported on first use, because importing torch takes seconds.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""Start a training script of your own on this machine, a process for each device of a plan.
+"""Run your own training script on this machine, one process for each device of a plan.
 
-    python -m stagecut.executor [--max-restarts N] plan.json train.py [arguments of the script]
+    python -m stagecut.executor [--max-restarts N] plan.json train.py [script arguments]
 
-In place of torchrun, which opens ports to the network. Whatever goes wrong is told in one message.
+Unlike torchrun, it opens no ports to the network. A failure is reported in one message.
 """
 
 import argparse
@@ -17,12 +17,14 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the script; the exit code."""
+    """Run the script; return the exit code."""
     parser = argparse.ArgumentParser("python -m stagecut.executor", description=__doc__.partition("\n")[0])
-    parser.add_argument("--max-restarts", type=int, default=0, metavar="N", help="start again so often after a fault")
-    parser.add_argument("plan", type=Path, help="plan file: how many processes, and what to call them in messages")
-    parser.add_argument("script", type=Path)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    parser.add_argument(
+        "--max-restarts", type=int, default=0, metavar="N", help="restart up to N times after a failure"
+    )
+    parser.add_argument("plan", type=Path, help="plan file, one process for each of its devices")
+    parser.add_argument("script", type=Path, help="training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
     try:
         _launch(parser.parse_args(arguments))
     except StagecutError as fault:
@@ -36,16 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(chosen: argparse.Namespace) -> None:
-    from stagecut.executor.play.layout import Layout
-    from stagecut.executor.run.launch import launch
-    from stagecut.executor.run.world import TIMEOUT_S
+    from stagecut.executor.ranks.launch import launch
+    from stagecut.executor.ranks.world import TIMEOUT_S
+    from stagecut.executor.schedule.rank_layout import RankLayout
 
     if not chosen.script.is_file():
-        raise BadInputError(f"{chosen.script}: there is no such script")
+        raise BadInputError(f"{chosen.script}: no such file")
     plan_file = read_plan_file(chosen.plan)
-    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
+    layout = RankLayout.of(plan_file.plan, plan_file.problem.cluster)
     launch(
-        ["-m", "stagecut.executor.run.script", str(chosen.script), *chosen.arguments],
+        ["-m", "stagecut.executor.ranks.script", str(chosen.script), *chosen.arguments],
         num_ranks=layout.world_size,
         names=[str(role) for role in layout.roles],
         max_restarts=max(0, chosen.max_restarts),

@@ -8,23 +8,23 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from stagecut.executor.design import AnyPlan, Design, Training
+from stagecut.executor.execution_plan import AnyPlan, ExecutionPlan, Training
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import CountFunction, LossFunction
 from stagecut.executor.play.build import SEED_STRIDE, Layers, build_stages, share_tied
-from stagecut.executor.play.clock import clock_for
-from stagecut.executor.play.distributed import TORCH_DISTRIBUTED, Distributed
-from stagecut.executor.play.gradients import GradientSync, groups_of
-from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.context import RankContext
+from stagecut.executor.play.gradients import groups_of
 from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory, build_optimizer, build_zero1
-from stagecut.executor.play.pace import FullSpeed, Pace
+from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.stage import StageModule
 from stagecut.executor.play.tensor_parallel import share_layer
-from stagecut.executor.play.thread_transport import Hub
-from stagecut.executor.play.transport import DistributedTransport, Transport
-from stagecut.executor.run.script_faults import tell_faults
-from stagecut.executor.run.watched_transport import WatchedTransport
-from stagecut.executor.run.world import World
+from stagecut.executor.ranks.excepthook import install_excepthook
+from stagecut.executor.ranks.watched_transport import WatchedTransport
+from stagecut.executor.ranks.world import World
+from stagecut.executor.schedule.rank_layout import Role
+from stagecut.executor.transport.distributed import DistributedTransport
+from stagecut.executor.transport.interface import TORCH_DISTRIBUTED, Distributed, Transport
+from stagecut.executor.transport.threads import Hub
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action
 
@@ -51,54 +51,53 @@ def load(  # noqa: PLR0913
     pace: PaceMaker | None = None,
     world: World | None = None,
 ) -> Pipeline:
-    """Build this rank's part of a plan; all ranks of `torch.distributed` call it together.
+    """Build this rank's part of a plan; a collective of all ranks of `torch.distributed`.
 
     Parameters
     ----------
     plan
         A plan, a plan file, or the path of one.
     layers
-        A chain of layers, or a list of modules or of functions that build them, one for each layer
-        of the plan's model. A rank builds its own layers only; their initial values follow from `seed`
-        alone, whatever the partition. Copies of modules that were given ready take over the values of
-        the first one where they differ, with a warning.
+        A chain of layers, or a list with a module, or a function that builds one, for each layer of the plan's model.
+        A rank builds its own layers only; their initial values depend on `seed` alone, not on the partition.
+        Ready-made modules whose values differ between copies take over those of the first copy, with a warning.
     loss_fn
-        loss_fn(output, targets) is the mean over the samples it is given; with `count` it is their sum.
-        None: the chain's own.
+        loss_fn(output, targets) returns the mean over the samples it is given, or their sum if `count` is set.
+        None: the chain's own loss.
     optimizer
-        Makes an optimizer of parameters, for example `functools.partial(torch.optim.SGD, lr=0.1)`;
-        where the plan's job asks for ZeRO-1 its state is divided over the copies of a stage.
+        Makes an optimizer from parameters, for example `functools.partial(torch.optim.SGD, lr=0.1)`. If the plan's job
+        uses ZeRO-1, the optimizer state is sharded over the copies of a stage.
     count
-        What the sum of the losses is divided by, from the targets of the global batch: tokens that
-        are not padding, for example. None: every sample weighs the same.
+        Maps the targets of the global batch to the number that the sum of the losses is divided by, for example
+        the number of tokens that are not padding. None: all samples weigh the same.
     clip_norm
-        Largest norm of the gradient of the whole model.
+        Largest norm of the whole model's gradient.
     autocast
-        Type in which torch's autocast computes; None: the layers' own.
+        Data type for torch's autocast; None: no autocast.
     check_batches
-        Whether to compare the batches of all ranks before every call: a pass over them and a small message.
+        Whether to compare the batches of all ranks before every call: one pass over them and a small message.
     check_finite
-        Whether to stop at a loss that is infinite or no number, before it reaches the weights.
+        Whether to stop at a loss that is infinite or NaN before it reaches the weights.
     actions
-        Action lists, one for each device group, in place of those of the plan's schedule.
+        Action lists to play instead of the plan's schedule, one for each device group.
     shares
-        For each device group, in which proportion its replicas divide micro-batches; None: evenly.
+        For each device group, the proportions in which its replicas split micro-batches; None: evenly.
     device
         None: the current GPU if the backend is NCCL, else the CPU.
     pace
-        None: as fast as it goes.
+        None: full speed.
     world
-        As :func:`executor.run.world.join_world` gave it: a rank that waits in vain then says for whom. None: it
-        says only that it did.
+        What :func:`executor.ranks.world.join_world` returned: a rank that waits in vain then names the rank to blame.
+        None: it says only that it timed out.
 
     Raises
     ------
     BadInputError
-        If the layers are not the plan's, the number of ranks is not that of its devices, the action
+        If the layers do not match the plan, the number of ranks is not the plan's number of devices, the action
         lists cannot be played, or there is no loss.
     """
     if world is None:
-        tell_faults()
+        install_excepthook()
     training = Training(
         loss_fn=loss_fn,
         optimizer=optimizer,
@@ -109,106 +108,92 @@ def load(  # noqa: PLR0913
         check_batches=check_batches,
         check_finite=check_finite,
     )
-    design = Design.of(plan, layers, training, actions=actions, shares=shares)
+    execution = ExecutionPlan.of(plan, layers, training, actions=actions, shares=shares)
     device = device or _own_device()
-    role, groups, transport = _join(design, device)
-    pipeline = assemble(
-        design,
-        role,
+    role, groups, transport = _join(execution, device)
+    context = RankContext(
+        layout=execution.layout,
+        role=role,
         transport=transport if world is None else WatchedTransport(transport, world),
         device=device,
-        groups=groups,
-        pace=pace(role) if pace else FullSpeed(),
     )
-    pipeline.start_alike()
-    _draw_apart(design, role, transport)
+    pipeline = assemble(execution, context, groups=groups, pace=pace(role) if pace else Pace())
+    pipeline.sync_initial_weights()
+    _seed_dropout(execution, context)
     return pipeline
 
 
 def assemble(
-    design: Design,
-    role: Role,
+    execution: ExecutionPlan,
+    context: RankContext,
     *,
-    transport: Transport,
-    device: torch.device,
     groups: Groups,
     pace: Pace,
-    alone: AbstractContextManager[object] | None = None,
+    lock: AbstractContextManager[object] | None = None,
 ) -> Pipeline:
     """One rank's pipeline.
 
     Parameters
     ----------
     groups
-        Process groups by ranks: for tensor parallelism and ZeRO-1, which torch does by itself.
-    alone
-        Held while the rank computes; None: it may compute beside others.
+        Process groups by ranks, for torch's own tensor parallelism and ZeRO-1.
+    lock
+        Held while the rank computes; None: ranks may compute at the same time.
     """
-    stages = build_stages(design.chain, design.plan, role, seed=design.training.seed, device=device)
-    _share_layers(design, role, stages, groups=groups, device=device)
-    parameters = _named(stages, share_tied(design.chain, stages))
+    stages = build_stages(
+        execution.chain, execution.plan, context.role, seed=execution.training.seed, device=context.device
+    )
+    _share_layers(execution, context, stages, groups)
+    parameters = _named(stages, share_tied(execution.chain, stages))
     return Pipeline(
-        model=design.chain.name,
-        plan_hash=design.plan_hash,
-        layout=design.layout,
-        role=role,
+        execution=execution,
+        context=context,
         stages=tuple(stages),
         parameters=parameters,
-        optimizer=_optimizer(design, role, parameters, groups),
-        transport=transport,
-        device=device,
-        global_batch=design.global_batch,
-        loss=design.loss,
-        turns=design.turns(role.pipeline, training=True)[role.rank],
-        forward_turns=design.turns(role.pipeline, training=False)[role.rank],
-        sync=GradientSync(
-            layout=design.layout, role=role, transport=transport, parameters=parameters, tied=design.tied, device=device
-        ),
-        tied=design.tied,
-        clock=clock_for(device),
+        optimizer=_optimizer(execution, context.role, parameters, groups),
         pace=pace,
-        alone=alone or nullcontext(),
-        autocast=design.training.autocast,
-        check_batches=design.training.check_batches,
-        check_finite=design.training.check_finite,
-        clip_norm=design.training.clip_norm,
+        lock=lock or nullcontext(),
     )
 
 
-def _join(design: Design, device: torch.device) -> tuple[Role, Groups, Transport]:
-    """The process among the others; a plan for one device needs no others."""
-    layout = design.layout
+def _join(execution: ExecutionPlan, device: torch.device) -> tuple[Role, Groups, Transport]:
+    """Connect to the other processes; a plan for a single device needs none."""
+    layout = execution.layout
     num_ranks = dist.get_world_size() if dist.is_initialized() else 1
     if num_ranks != layout.world_size:
         raise BadInputError(
-            f"executor: the plan has {layout.world_size} devices, one process for each, but there are {num_ranks}; "
-            f"start as many, for example by torchrun --nproc-per-node {layout.world_size}"
+            f"executor: the plan has {layout.world_size} devices, and needs one process for each, but there are "
+            f"{num_ranks}; start {layout.world_size}, for example with torchrun --nproc-per-node {layout.world_size}"
         )
     if not dist.is_initialized():
         return layout.roles[0], {}, Hub(1).transport(0)
     tagged = device.type != "cuda" or "nccl" not in dist.get_backend_config()
-    transport = transport_of(design, tagged=tagged)
+    transport = transport_of(execution, tagged=tagged)
     transport.connect(device)
     return layout.roles[dist.get_rank()], transport.groups, transport
 
 
-def transport_of(design: Design, *, tagged: bool, distributed: Distributed = TORCH_DISTRIBUTED) -> DistributedTransport:
-    """The groups and pairs of a design over torch.distributed, or over what stands for it.
+def transport_of(
+    execution: ExecutionPlan, *, tagged: bool, distributed: Distributed = TORCH_DISTRIBUTED
+) -> DistributedTransport:
+    """The transport of a plan over torch.distributed or a stand-in.
 
     Parameters
     ----------
     tagged
         Whether messages may overtake each other, as over gloo.
     """
-    groups = groups_of(design.layout, design.tied)
-    pairs = () if tagged else _pairs(design)
+    groups = groups_of(execution.layout, execution.tied)
+    pairs = () if tagged else _pairs(execution)
     return DistributedTransport(tagged=tagged, groups=groups, pairs=pairs, distributed=distributed)
 
 
-def _pairs(design: Design) -> list[tuple[int, int]]:
+def _pairs(execution: ExecutionPlan) -> list[tuple[int, int]]:
     """Source and target of all messages between ranks, ascending."""
     turns = (
-        own for pipeline in range(design.layout.num_pipelines) for own in design.turns(pipeline, training=True).values()
+        own
+        for pipeline in range(execution.layout.num_pipelines)
+        for own in execution.turns(pipeline, training=True).values()
     )
     sends = (message for own in turns for turn in own for message in turn.sends if not message.is_local)
     return sorted({(message.source, message.target) for message in sends})
@@ -220,36 +205,36 @@ def _own_device() -> torch.device:
     return torch.device("cpu")
 
 
-def _draw_apart(design: Design, role: Role, transport: Transport) -> None:
-    """Dropout masks of their own for every replica and stage; devices that share a replica draw alike.
+def _seed_dropout(execution: ExecutionPlan, context: RankContext) -> None:
+    """Different dropout masks on every replica and stage, equal ones on devices that share a replica.
 
-    All take the seed of rank 0: users may give one for each rank.
+    All ranks use the seed of rank 0: users may pass a different one on each rank.
     """
-    layout: Layout = design.layout
-    first = layout.rank_of(role.pipeline, role.stages[0], replica=role.replica, tensor_rank=0)
-    seed = transport.broadcast(design.training.seed, 0)
+    role = context.role
+    first = execution.layout.rank_of(role.pipeline, role.stages[0], replica=role.replica, tensor_rank=0)
+    seed = context.transport.broadcast(execution.training.seed, 0)
     assert isinstance(seed, int)
     torch.manual_seed((seed + 1) * SEED_STRIDE - 1 - first)
 
 
 def _share_layers(
-    design: Design, role: Role, stages: Sequence[StageModule], *, groups: Groups, device: torch.device
+    execution: ExecutionPlan, context: RankContext, stages: Sequence[StageModule], groups: Groups
 ) -> None:
-    ranks = design.layout.sharing_ranks(role)
+    ranks = execution.layout.sharing_ranks(context.role)
     if len(ranks) == 1:
         return
     for stage in stages:
-        first = design.plan.stages[stage.index].start
+        first = execution.plan.stages[stage.index].start
         for offset, module in enumerate(stage.layers):
-            layer = design.chain.layers[first + offset]
+            layer = execution.chain.layers[first + offset]
             if layer.tensor_parallel is not None and ranks not in groups:
                 raise BadInputError("executor: tensor parallelism needs a process for each device")
             if layer.tensor_parallel is not None:
-                stage.layers[offset] = share_layer(module, layer, groups[ranks], device)
+                stage.layers[offset] = share_layer(module, layer, groups[ranks], context.device)
 
 
 def _named(stages: Sequence[StageModule], owners: Mapping[str, str]) -> dict[int, dict[str, nn.Parameter]]:
-    """Parameters of each stage by global name; a tied one once, under its owner's."""
+    """Parameters of each stage by global name; tied ones once, under their owner's name."""
     named: dict[int, dict[str, nn.Parameter]] = {}
     seen: set[str] = set()
     for stage in stages:
@@ -260,10 +245,10 @@ def _named(stages: Sequence[StageModule], owners: Mapping[str, str]) -> dict[int
 
 
 def _optimizer(
-    design: Design, role: Role, parameters: Mapping[int, Mapping[str, nn.Parameter]], groups: Groups
+    execution: ExecutionPlan, role: Role, parameters: Mapping[int, Mapping[str, nn.Parameter]], groups: Groups
 ) -> Optimizer:
     every = {name: parameter for own in parameters.values() for name, parameter in own.items()}
-    copies = design.layout.copies(role.stages[0], role.tensor_rank)
-    if every and design.zero1 and len(copies) > 1 and copies in groups:
-        return build_zero1(every, design.training.optimizer, groups[copies])
-    return build_optimizer(every, design.training.optimizer)
+    copies = execution.layout.copies(role.stages[0], role.tensor_rank)
+    if every and execution.zero1 and len(copies) > 1 and copies in groups:
+        return build_zero1(every, execution.training.optimizer, groups[copies])
+    return build_optimizer(every, execution.training.optimizer)

@@ -1,4 +1,4 @@
-"""All ranks of a plan in one process: a thread each, and on a GPU a stream each."""
+"""All ranks of a plan in one process: one thread each, and on a GPU one stream each."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import torch
 
-from stagecut.executor.design import AnyPlan, Design, Training
+from stagecut.executor.execution_plan import AnyPlan, ExecutionPlan, Training
 from stagecut.executor.loading import PaceMaker, assemble
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.build import Layers
-from stagecut.executor.play.pace import FullSpeed
-from stagecut.executor.play.thread_transport import Hub, TeamBrokenError
+from stagecut.executor.play.context import RankContext
+from stagecut.executor.play.pace import Pace
+from stagecut.executor.transport.threads import Hub, TeamBrokenError
 from stagecut.planner.core.checks import require
 from stagecut.planner.simulator.action_lists import Action
 
@@ -22,21 +23,21 @@ Answer = TypeVar("Answer")
 
 
 class Team:
-    """Pipelines of all ranks of a plan, which share a device.
+    """The pipelines of all ranks of a plan, on one shared device.
 
-    NCCL refuses two ranks on one GPU; threads of one process have no need of it.
+    NCCL refuses two ranks on one GPU; threads of one process do not need it.
 
     Parameters
     ----------
     plan, layers, training, actions, shares
         See :func:`executor.loading.load`.
     streams
-        One CUDA stream for each rank, of green contexts to make unequal devices; None: equal ones.
+        One CUDA stream per rank, in green contexts to emulate unequal devices; None: equal streams.
 
     Raises
     ------
     BadInputError
-        See :meth:`executor.design.Design.of`; also for tensor parallelism, which needs processes.
+        See :meth:`executor.execution_plan.ExecutionPlan.of`; also for tensor parallelism, which needs processes.
     """
 
     def __init__(
@@ -51,30 +52,33 @@ class Team:
         pace: PaceMaker | None = None,
         streams: Sequence[torch.cuda.Stream] | None = None,
     ) -> None:
-        design = Design.of(plan, layers, training or Training(), actions=actions, shares=shares, copied=True)
+        execution = ExecutionPlan.of(plan, layers, training or Training(), actions=actions, shares=shares, copied=True)
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        roles = design.layout.roles
+        roles = execution.layout.roles
         self._hub = Hub(len(roles))
         self._streams = list(streams) if streams is not None else self._equal_streams(len(roles))
         require(len(self._streams) in (0, len(roles)), "team", "streams", "one for each rank", len(self._streams))
-        # Recomputation sets the device's one generator back for a while: nobody else may draw meanwhile.
-        alone = threading.Lock() if any(stage.recompute for stage in design.plan.stages) else None
+        # Recomputation temporarily rewinds the device's only generator: no other rank may draw meanwhile.
+        lock = threading.Lock() if any(stage.recompute for stage in execution.plan.stages) else None
         self.pipelines: tuple[Pipeline, ...] = tuple(
             self._on_stream(
                 role.rank,
                 lambda role=role: assemble(  # type: ignore[misc]
-                    design,
-                    role,
-                    transport=self._hub.transport(role.rank),
-                    device=self.device,
+                    execution,
+                    RankContext(
+                        layout=execution.layout,
+                        role=role,
+                        transport=self._hub.transport(role.rank),
+                        device=self.device,
+                    ),
                     groups={},
-                    pace=pace(role) if pace else FullSpeed(),
-                    alone=alone,
+                    pace=pace(role) if pace else Pace(),
+                    lock=lock,
                 ),
             )
             for role in roles
         )
-        self.each(Pipeline.start_alike)
+        self.each(Pipeline.sync_initial_weights)
 
     def step(self, batch: Batch) -> float:
         """Train on one global batch; see :meth:`executor.pipeline.Pipeline.step`."""
@@ -85,9 +89,9 @@ class Team:
         return self.each(lambda pipeline: pipeline.evaluate(batch))[0]
 
     def each(self, work: Callable[[Pipeline], Answer]) -> list[Answer]:
-        """Do something on all ranks at once; the first fault of one of them is raised when all have stopped.
+        """Run a function on all ranks at once; once all have stopped, raise the first exception of any of them.
 
-        The team may be told to do something else then.
+        The team stays usable afterwards.
         """
         futures: list[Future[Answer]] = [Future() for _ in self.pipelines]
         threads = [
@@ -98,7 +102,7 @@ class Team:
             thread.start()
         try:
             wait(futures)
-        except KeyboardInterrupt:  # daemons: nobody waits for those that sleep
+        except KeyboardInterrupt:  # nobody waits for daemon threads that sleep
             self._hub.break_up()
             raise
         faults = [fault for future in futures if (fault := future.exception())]

@@ -2,13 +2,13 @@
 
 Blocks as in a GPT with the norms after the sums, which changes no count. The embedding adds two segment
 vectors and a LayerNorm: `(v + p + 2) h + 2 h` parameters, and saves the norm's input, `s h`, and the segment
-numbers, `8 s` bytes, on top. The head is that of pre-training:
+ids, `8 s` bytes, in addition. The head is that of pre-training:
 
 - parameters: dense layer and LayerNorm of the masked-token head, `h^2 + 3 h`, its output bias `v`, the pooler
   `h^2 + h`, next-sentence prediction `2 h + 2`; the token matrix is tied to the embedding's
 - forward FLOPs: `2 s h^2 + 2 s h v + 2 h^2 + 4 h`; the loss is computed over all positions
 - saved: input, GeLU's input and output, the norm's output: `4 s h`, then as any token head
-- under tensor parallelism the dense layers are taken to be divided like the token matrix
+- under tensor parallelism the dense layers are assumed to be sharded like the token matrix
 
 `bert-mini` has no dropout and trains on a CPU.
 """
@@ -32,7 +32,7 @@ class BertShape:
     positions: int = 512
     segments: int = 2
     dropout: float = 0.1
-    """Probability; 0: no masks are kept."""
+    """Probability; 0: no masks are saved."""
 
 
 def bert(shape: BertShape, tokens: int) -> Chain:
@@ -99,7 +99,7 @@ ENTRIES = (
         "bert-mini",
         BertShape(blocks=4, hidden=256, heads=4, vocabulary=4096, dropout=0.0),
         published_params=None,
-        source="blocks of BERT-Mini (Turc et al. 2019), 4096 tokens in place of 30522, without dropout",
+        source="blocks of BERT-Mini (Turc et al. 2019), 4096 tokens instead of 30522, without dropout",
         default_sequence=128,
     ),
 )

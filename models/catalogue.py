@@ -1,4 +1,4 @@
-"""Every model of the catalogue, by name."""
+"""All models of the catalogue, by name."""
 
 from stagecut.models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
 from stagecut.models.entry import ModelEntry
@@ -47,19 +47,19 @@ def model_entry(name: str) -> ModelEntry:
 
 
 def build_model(name: str, *, precision: Precision | None = None, sequence_length: int | None = None) -> ModelProfile:
-    """A model of the catalogue as a layer chain with analytic costs, or as it was measured (`NAME@DEVICE`).
+    """A catalogue model as a layer chain with analytic costs, or with measured ones (`NAME@DEVICE`).
 
     Parameters
     ----------
     precision
-        In which bytes are counted; None: fp16, or that of the measurement.
+        Precision in which bytes are counted; None: fp16, or that of the measurement.
     sequence_length
-        Tokens of one sample; None: the model's own default.
+        Tokens per sample; None: the model's default.
 
     Raises
     ------
     BadInputError
-        If the name is unknown, or the model cannot have that sequence length or precision.
+        If the name is unknown, or the model does not support the sequence length or precision.
     """
     if is_measured(name):
         return measured_model(name, precision=precision, sequence_length=sequence_length)
@@ -67,20 +67,20 @@ def build_model(name: str, *, precision: Precision | None = None, sequence_lengt
 
 
 def build_modules(name: str, *, sequence_length: int | None = None, dropout: float | None = None) -> ModuleChain:
-    """A model of the catalogue as a chain of torch modules, layer for layer that of :func:`build_model`.
+    """A catalogue model as a chain of torch modules, whose layers match those of :func:`build_model`.
 
     Parameters
     ----------
     sequence_length
-        Tokens of one sample; None: the model's own default.
+        Tokens per sample; None: the model's default.
     dropout
-        Probability; None: the model's own. Models without dropout pass over it.
+        Probability; None: the model's own. Ignored by models without dropout.
 
     Raises
     ------
     BadInputError
-        If the name is unknown, the model cannot have that sequence length, the probability is none, or torch is
-        not installed.
+        If the name is unknown, the model does not support the sequence length, the probability is not in [0, 1), or
+        torch is not installed.
     """
     entry = model_entry(name)
     tokens = entry.num_tokens(sequence_length)
@@ -91,13 +91,13 @@ def build_modules(name: str, *, sequence_length: int | None = None, dropout: flo
         if missing.name != "torch":
             raise
         raise BadInputError(
-            f"model {name!r}: its layers are built with torch, which is not installed: pip install 'stagecut[run]'"
+            f"model {name!r}: building its layers needs torch: pip install 'stagecut[run]'"
         ) from missing
     return modules_of(entry.name, entry.shape, tokens=tokens or 0, dropout=dropout)
 
 
 def describe_model(name: str) -> str:
-    """One line on the architecture, and on what it was measured.
+    """One line on the architecture, and the device it was measured on.
 
     Raises
     ------

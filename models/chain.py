@@ -1,18 +1,17 @@
-"""Layers counted in numbers, before a precision gives them bytes.
+"""Layers counted in elements, before a precision turns them into bytes.
 
-- All counts are for one sample. `e` is the bytes of one number in the training precision: 2 for fp16
-  and bf16, 4 for fp32. Weights and activations take `e` bytes each; what does not follow the
-  precision is counted in bytes: dropout masks (1), token numbers, labels and pooling indices (8),
-  softmax statistics and the loss (fp32: 4).
-- A multiply-add is 2 FLOPs. Matrix products and convolutions are counted; norms, activation
-  functions, sums and lookups are not. A backward is taken as twice the forward by the cost model.
-- `saved` holds every tensor that the backward needs, the layer's own input included and its output
-  not: the output is the input of the next layer and counted there.
-- `working` is the most that lives for a moment on top of what is saved, which is during the
-  backward: gradients of activations. Workspaces of libraries are not counted.
-- `output` is what the next layer is given.
-- `all_reduced` is what devices that share the layer (tensor parallelism) all-reduce in each direction; a layer
-  without it is computed whole on each of them.
+- All counts are per sample. An element takes `e` bytes in the training precision: 2 for fp16 and bf16, 4 for fp32.
+  Weights and activations take `e` bytes each; what does not depend on the precision is counted in bytes: dropout
+  masks (1), token ids, labels and pooling indices (8), softmax statistics and the loss (fp32: 4).
+- A multiply-add is 2 FLOPs. Matrix products and convolutions are counted; norms, activation functions, sums and
+  lookups are not. The cost model takes a backward as twice the forward.
+- `saved` covers every tensor that the backward needs, including the layer's input but not its output, which is the
+  input of the next layer and counted there.
+- `working` is the peak of temporaries in addition to what is saved, reached during the backward: gradients of
+  activations. Library workspaces are not counted.
+- `output` is the input of the next layer.
+- `all_reduced` is what tensor-parallel devices all-reduce in each direction; a layer without it is replicated on
+  them.
 """
 
 from dataclasses import dataclass
@@ -21,32 +20,32 @@ from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
 from stagecut.planner.core.precision import Precision
 
 MASK_BYTES = 1
-"""Of one element of a dropout mask."""
+"""Per element of a dropout mask."""
 INDEX_BYTES = 8
-"""Of a token number, a label or the place of a maximum: int64."""
+"""Per token id, label or pooling index: int64."""
 FP32_BYTES = 4
-"""Of a number that is kept in fp32 whatever the precision."""
+"""Per element that is kept in fp32 whatever the precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerCounts:
-    """A layer in numbers per sample."""
+    """A layer in elements per sample."""
 
     name: str
     kind: str
     params: int = 0
     shared_params: int = 0
-    """Owned by another layer and held here too."""
+    """Owned by another layer but also held here."""
     forward_flops: int = 0
     saved: int = 0
-    """Numbers in the training precision."""
+    """Elements in the training precision."""
     saved_fixed_bytes: int = 0
-    """Saved at a size of its own, whatever the precision."""
+    """Bytes saved whatever the precision."""
     output: int = 0
     working: int = 0
     working_fixed_bytes: int = 0
     all_reduced: float | None = None
-    """Numbers in the training precision, in each direction; None: devices cannot share the layer."""
+    """Elements in the training precision, in each direction; None: no support for tensor parallelism."""
 
     def in_precision(self, precision: Precision) -> Layer:
         """The same layer in bytes."""
@@ -66,7 +65,7 @@ class LayerCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipCount:
-    """A tensor from one layer to a later one that is not its neighbour."""
+    """A tensor from one layer to a later one that is not the next."""
 
     source: int
     target: int
@@ -75,7 +74,7 @@ class SkipCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """A model in numbers per sample."""
+    """A model in elements per sample."""
 
     layers: tuple[LayerCounts, ...]
     skips: tuple[SkipCount, ...] = ()

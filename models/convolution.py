@@ -2,12 +2,12 @@
 
 From `c` channels to `o` channels with a kernel of `q x q`, on an output of `y x y`:
 
-- parameters: `q^2 c o`, with a bias `+ o`; a batch norm after it `2 o` (its running statistics are not trained)
+- parameters: `q^2 c o`, with a bias `+ o`; a batch norm after it adds `2 o` (its running statistics are not trained)
 - forward FLOPs: `2 q^2 c o y^2`
 - output: `o y^2`
 
-A ReLU works in place: its output is its saved tensor, which the next layer counts as its input. Layers of
-convolutional models cannot be shared by devices (no tensor parallelism).
+ReLUs work in place: their output is also their saved tensor, which the next layer counts as its input. Layers of
+convolutional models do not support tensor parallelism.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Convolution:
     """Channels."""
     kernel: int
     side: int
-    """Of the output, in pixels."""
+    """Side of the output in pixels."""
     biased: bool = True
     normed: bool = False
     """Followed by a batch norm."""
@@ -36,10 +36,10 @@ class Convolution:
 
     @property
     def forward_flops(self) -> int:
-        """Of one sample."""
+        """FLOPs per sample."""
         return 2 * self.kernel**2 * self.inputs * self.outputs * self.side**2
 
     @property
     def output(self) -> int:
-        """Numbers of the output."""
+        """Elements of the output."""
         return self.outputs * self.side**2

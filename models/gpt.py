@@ -25,7 +25,7 @@ class GptShape:
     positions: int = 1024
     final_norm: bool = True
     dropout: float = 0.1
-    """Probability; 0: no masks are kept."""
+    """Probability; 0: no masks are saved."""
 
 
 def gpt(shape: GptShape, tokens: int) -> Chain:
@@ -65,7 +65,7 @@ ENTRIES = (
         "gpt1-14",
         GptShape(blocks=14, hidden=768, heads=12, vocabulary=40478, positions=512, final_norm=False),
         published_params=None,
-        source="Radford et al. 2018, with 14 blocks in place of 12 (12 blocks: 116.5 M, published as 117 M)",
+        source="Radford et al. 2018, with 14 blocks instead of 12 (12 blocks: 116.5 M, published as 117 M)",
     ),
     _entry(
         "gpt2-345m",
@@ -101,6 +101,6 @@ ENTRIES = (
         "gpt-mini",
         GptShape(blocks=6, hidden=192, heads=6, vocabulary=4096, positions=256, dropout=0.0),
         published_params=None,
-        source="GPT-2 made small, without dropout",
+        source="a small GPT-2 without dropout",
     ),
 )

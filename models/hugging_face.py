@@ -1,4 +1,4 @@
-"""Transformers' models as chains of layers: the embedding, every block, the head."""
+"""Models of Hugging Face transformers as chains of layers: the embedding, every block, the head."""
 
 from typing import TYPE_CHECKING
 
@@ -14,24 +14,23 @@ def chain_of(
 ) -> ModuleChain:
     """The layers "embedding", "block0", "block1", ... and "head" of a GPT-2, a Llama or a BERT.
 
-    Attention is causal in a decoder, over all tokens in an encoder, without masks of its own, and runs in torch's
-    fused kernel. The loss is that of transformers: the mean over the labels that are not -100, in whatever parts of a
-    batch they are.
+    Attention is causal in a decoder and bidirectional in an encoder, without further masks, and uses torch's fused
+    kernel. The loss is that of transformers: the mean over all labels in the batch that are not -100.
 
     Parameters
     ----------
     source
-        A model, whose weights every layer starts with; or a configuration, whose layers are drawn at random, each
-        for itself, so that a process can hold a part of a model that it could not hold whole.
+        A model, whose weights the layers start with; or a configuration, whose layers are initialised one by one, so
+        that a process can hold a part of a model that does not fit as a whole.
     architecture
-        Class to build from a configuration, for example "BertModel"; None: the one it names, or the language model.
+        Class to build from a configuration, for example "BertModel"; None: the class it names, or the language model.
     sequence_length
-        Tokens of a random sample; None: as many as there are positions, but 1024 at most.
+        Tokens of a random sample; None: the number of positions, but at most 1024.
 
     Raises
     ------
     BadInputError
-        If transformers is not installed, or the model is of another family.
+        If transformers is not installed, or the model family is not supported.
     """
     try:
         from stagecut.models.modules.hugging_face import split
@@ -39,7 +38,7 @@ def chain_of(
         if missing.name not in {"torch", "transformers"}:
             raise
         raise BadInputError(
-            f"models of Hugging Face need {missing.name}, which is not installed: "
+            f"Hugging Face models need {missing.name}, which is not installed: "
             "pip install 'stagecut[run]' 'transformers>=5'"
         ) from missing
     return split(source, architecture=architecture, sequence_length=sequence_length)

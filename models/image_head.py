@@ -1,6 +1,6 @@
 """Classifier at the end of an image model.
 
-A product with `n` classes and cross entropy over one label:
+A linear layer to `n` classes and cross entropy over one label:
 
 - parameters: `n w + n` for an input of width `w`
 - forward FLOPs: `2 n w`
@@ -11,13 +11,13 @@ A product with `n` classes and cross entropy over one label:
 from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, LayerCounts
 
 NUM_CLASSES = 1000
-"""Of ImageNet."""
+"""ImageNet's."""
 
 
 def image_head(
     name: str, *, width: int, pooled_from: int = 0, norm_params: int = 0, classes: int = NUM_CLASSES
 ) -> LayerCounts:
-    """Classifier on `width` numbers that are pooled from `pooled_from` numbers, or are the input if 0."""
+    """A classifier on `width` elements, which are pooled from `pooled_from` elements, or are the input if that is 0."""
     return LayerCounts(
         name=name,
         kind="head",

@@ -1,7 +1,7 @@
 """Llama decoders.
 
 RMSNorm, rotary positions (no parameters, no limit on the sequence), grouped queries with key width
-`k = h / a x key heads`, no biases, no dropout, head not tied. The attention part and the head are those of
+`k = h / a x key heads`, no biases, no dropout, head not tied. The attention part and the head are as in
 any transformer. The feed-forward part is SwiGLU, `down(silu(gate(x)) * up(x))`:
 
 - parameters: `3 h f + h`
@@ -29,12 +29,12 @@ class LlamaShape:
     heads: int
     key_heads: int
     width: int
-    """Of the feed-forward part."""
+    """Width of the feed-forward part."""
     vocabulary: int
 
     @property
     def key_width(self) -> int:
-        """Numbers of the keys, and of the values, of one token."""
+        """Elements of the keys, and of the values, per token."""
         return self.hidden // self.heads * self.key_heads
 
 
@@ -57,7 +57,7 @@ def llama(shape: LlamaShape, tokens: int) -> Chain:
 
 
 def llama_embedding(shape: LlamaShape, tokens: int) -> LayerCounts:
-    """The token matrix alone."""
+    """The token matrix only."""
     return token_embedding(tokens=tokens, hidden=shape.hidden, params=shape.vocabulary * shape.hidden, dropout=False)
 
 
@@ -90,7 +90,7 @@ def swiglu_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
 
 
 def llama_head(shape: LlamaShape, tokens: int) -> LayerCounts:
-    """RMSNorm and a token matrix of its own."""
+    """RMSNorm and an untied token matrix."""
     return token_head(
         tokens=tokens,
         hidden=shape.hidden,
@@ -137,7 +137,7 @@ ENTRIES = (
         "llama-mini",
         LlamaShape(blocks=4, hidden=128, heads=4, key_heads=2, width=384, vocabulary=2048),
         published_params=None,
-        source="Llama 3 made small",
+        source="a small Llama 3",
         default_sequence=256,
     ),
 )

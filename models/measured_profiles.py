@@ -1,4 +1,4 @@
-"""Models of the catalogue as they were measured on a device."""
+"""Catalogue models with measured costs."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def measured_names() -> tuple[str, ...]:
 
 
 def is_measured(name: str) -> bool:
-    """Whether a name is that of a measured profile, be there one or not."""
+    """Whether a name has the form of a measured profile's."""
     return MEASURED_ON in name
 
 
@@ -28,7 +28,7 @@ def measured_path(name: str) -> Path:
     Raises
     ------
     BadInputError
-        If there is none of that name; the nearest one is suggested.
+        If there is none of that name; the nearest name is suggested.
     """
     known = measured_names()
     if name not in known:
@@ -37,12 +37,12 @@ def measured_path(name: str) -> Path:
 
 
 def measured_model(name: str, *, precision: Precision | None, sequence_length: int | None) -> ModelProfile:
-    """A measured profile, which has a precision and a sequence length of its own.
+    """A measured profile, whose precision and sequence length are fixed.
 
     Raises
     ------
     BadInputError
-        If there is none of that name, or another precision or sequence length is asked for.
+        If there is none of that name, or another precision or sequence length is requested.
     """
     from stagecut.planner.io.files.profile import read_profile
 
@@ -52,5 +52,5 @@ def measured_model(name: str, *, precision: Precision | None, sequence_length: i
         ("precision", str(model.precision), precision and str(precision)),
         ("sequence_length", model.sequence_length, sequence_length),
     ):
-        require(asked in (None, own), owner, field, f"{own}, or left out", asked)
+        require(asked in (None, own), owner, field, f"{own}, or omitted", asked)
     return model

@@ -2,14 +2,14 @@
 
 A Llama whose feed-forward part is a router over `E` SwiGLU experts, of which each token uses `t`:
 
-- parameters: `E 3 h f + E h + h`, all of them held, `t / E` of the experts' used per token
+- parameters: `E 3 h f + E h + h`, of which each token uses `t / E` of the experts'
 - forward FLOPs: `t 6 s h f + 2 s h E`
 - saved: the part's input and the normed input, `2 s h`; router probabilities, `s E`; per chosen expert the
   gathered tokens and their outputs, `2 s h`, and the four tensors of SwiGLU, `4 s f`
 - working: the gradient of the output, `s h`, and per chosen expert `s (h + 3 f)`
 
-Tokens are taken to spread evenly over the experts. All experts of a block are on the devices of its stage:
-there is no expert parallelism. Under tensor parallelism each device has a part of every expert, and the sum of the
+Tokens are assumed to be spread evenly over the experts. All experts of a block are on the devices of its stage:
+there is no expert parallelism. Under tensor parallelism each device has a shard of every expert, and the sum of the
 chosen experts' outputs is all-reduced, `s h` numbers.
 """
 

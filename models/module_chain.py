@@ -1,4 +1,4 @@
-"""A model as a chain of torch modules, each built when and where it is needed."""
+"""A model as a chain of torch modules, each built only when and where it is needed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerModule:
-    """One layer: a function of tensors whose dimension 0 counts samples, with weights of its own."""
+    """One layer: a module on tensors whose dimension 0 counts samples."""
 
     name: str
-    """As in the model's profile, for example "block5.attention"."""
+    """Name in the model's profile, for example "block5.attention"."""
     build: Callable[[], "nn.Module"]
-    """A fresh layer, its weights drawn from torch's current generator."""
+    """Makes a new layer, initialised with torch's current generator."""
     tensor_parallel: Callable[[], Mapping[str, "ParallelStyle"]] | None = None
-    """Styles by submodule name, for `parallelize_module`; None: devices cannot share the layer."""
+    """Styles by submodule name, for `parallelize_module`; None: no support for tensor parallelism."""
     divisible: int | None = None
-    """The tensor-parallel degree must divide this: heads, key heads, width ...; None: any degree will do."""
+    """What the tensor-parallel degree must divide: heads, key heads, width ...; None: any degree is allowed."""
 
     def __post_init__(self) -> None:
         if self.divisible is not None:
@@ -34,7 +34,7 @@ class LayerModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """Weights that two layers hold in common; each place is a layer's index and a parameter's name inside it."""
+    """Weights shared by two layers, each given by a layer index and the parameter's name in that layer."""
 
     owner: tuple[int, str]
     copy: tuple[int, str]
@@ -42,15 +42,16 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedLoss:
-    """A mean over something else than samples, such as tokens that are not padding; called like any other loss.
+    """A mean over something other than samples, such as tokens that are not padding; called like any other loss.
 
-    Parts of a batch may have unequal counts: the mean over the batch is the sum of what its parts give, not their mean.
+    Parts of a batch may have unequal counts: the mean over the batch is the sum of its parts' contributions, not their
+    mean.
     """
 
     part: Callable[[Any, Any, Any], "Tensor"]
-    """Of outputs, their targets and the count of the whole batch: what these samples add to the mean."""
+    """Maps outputs, their targets and the count of the whole batch to what these samples contribute to the mean."""
     count: Callable[[Any], Any]
-    """From the targets of the whole batch: a number, or several."""
+    """Maps the targets of the whole batch to a count, or several."""
 
     def __call__(self, output: object, targets: object) -> "Tensor":
         """The mean over the samples given."""
@@ -69,10 +70,10 @@ class ModuleChain:
     layers: tuple[LayerModule, ...]
     ties: tuple[Tie, ...] = ()
     loss: Callable[..., "Tensor"] | None
-    """Of the last layer's output and the targets: the mean over the samples given, every sample weighing the same
-    unless it is a `CountedLoss`."""
+    """Maps the last layer's output and the targets to the mean over these samples, equally weighted unless it is a
+    `CountedLoss`."""
     batch: "Callable[[int, torch.Generator], tuple[Tensors, Tensors]] | None"
-    """Random inputs and targets for that many samples."""
+    """Random inputs and targets for so many samples."""
 
     def __post_init__(self) -> None:
         owner = f"model {self.name!r}"

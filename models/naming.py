@@ -1,4 +1,4 @@
-"""Answers to names that are not in a catalogue."""
+"""Error messages for names that are not in a catalogue."""
 
 import difflib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from stagecut.planner.core.errors import BadInputError
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> BadInputError:
-    """The complaint about an unknown name, with the nearest one known, or all of them."""
+    """The error for an unknown name, suggesting the nearest known name, or else listing all."""
     nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
     return BadInputError(f"unknown {kind} {name!r}: {hint}")

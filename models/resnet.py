@@ -1,16 +1,16 @@
 """Residual networks.
 
 One layer for the stem (`7 x 7` convolution, batch norm, ReLU, max pooling), one per bottleneck block, one for
-the head: the skip edge inside a block is never cut. Images of 224 x 224; the stride sits on the `3 x 3`
-convolution. No sequence to choose.
+the head: the skip edge inside a block is never cut. Images are 224 x 224; the stride is in the `3 x 3` convolution.
+There is no sequence length.
 
 - block of width `w`: `1 x 1` to `w`, `3 x 3` on `w`, `1 x 1` to `4 w`, each with a batch norm and no bias, and a
   `1 x 1` projection where the shape changes
 - saved: the block's input; the first two convolutions' outputs before and after their batch norm and ReLU; the last
   convolution's output, and the projection's
 - working: gradients of the input and of the output, each once per branch
-- stem: saves the image, the convolution's output before and after its batch norm, and the place of each
-  maximum, 8 bytes per pooled number; working: gradients of the pooled output and of both sides of the batch norm
+- stem: saves the image, the convolution's output before and after its batch norm, and the pooling indices, 8 bytes
+  per pooled element; working: gradients of the pooled output and of both sides of the batch norm
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ EXPANSION = 4
 IMAGE_SIDE = 224
 STEM_CHANNELS = 64
 FIRST_SIDE = 56
-"""Of the stem's output."""
+"""Side of the stem's output in pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Bottleneck:
     """Channels."""
     width: int
     side: int
-    """Of the output, in pixels."""
+    """Side of the output in pixels."""
     stride: int
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
-        """Those of the main branch, then the projection where there is one."""
+        """Those of the main branch, then the projection if there is one."""
         outputs, before = EXPANSION * self.width, self.side * self.stride
         main = (
             _convolution(self.inputs, self.width, kernel=1, side=before),
@@ -62,7 +62,7 @@ class ResnetShape:
     """Blocks of each group."""
 
     def blocks(self) -> Iterator[tuple[str, Bottleneck]]:
-        """Every block with its name."""
+        """All blocks with their names."""
         inputs, side = STEM_CHANNELS, FIRST_SIDE
         for group, (width, repeat) in enumerate(zip(WIDTHS, self.repeats, strict=True), start=1):
             for index in range(1, repeat + 1):

@@ -1,11 +1,11 @@
 """Random models.
 
 `synthetic:SEED:LAYERS`, for example `synthetic:7:24`; `synthetic:7` has 16 layers, `synthetic` the seed 0. The same
-name gives the same model everywhere. Each count is drawn by itself, evenly on a logarithmic scale, so that layers
-differ by more than those of a real model:
+name gives the same model everywhere. Each count is drawn independently and log-uniformly, so that layers differ by
+more than those of a real model:
 
-- parameters `10^5 .. 10^7.5`, forward FLOPs `10^9 .. 10^11`, output `10^4.5 .. 10^6` numbers
-- saved: the input, and `10^5 .. 10^6.5` numbers more
+- parameters `10^5 .. 10^7.5`, forward FLOPs `10^9 .. 10^11`, output `10^4.5 .. 10^6` elements
+- saved: the input, and `10^5 .. 10^6.5` further elements
 - working: twice the input and the output
 """
 
@@ -26,14 +26,14 @@ LARGEST_SEED = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticShape:
-    """What a random model is drawn from."""
+    """The parameters of a random model."""
 
     seed: int
     num_layers: int
 
 
 def is_synthetic(name: str) -> bool:
-    """Whether a name asks for a random model."""
+    """Whether a name denotes a random model."""
     return name.partition(":")[0] == NAME
 
 
@@ -43,12 +43,12 @@ def synthetic_entry(name: str) -> ModelEntry:
     Raises
     ------
     BadInputError
-        If seed or layers are not whole numbers in range.
+        If seed or layers are not integers in range.
     """
     shape = _parse(name)
     return ModelEntry(
         name=name,
-        summary=f"random chain of {shape.num_layers} layers, seed {shape.seed}; synthetic:SEED:LAYERS gives others",
+        summary=f"random chain of {shape.num_layers} layers, seed {shape.seed}; for others use synthetic:SEED:LAYERS",
         source="drawn at random",
         chain=lambda _tokens: synthetic(shape),
         shape=shape,
@@ -80,7 +80,7 @@ def _layer(name: str, draws: random.Random, *, given: int) -> LayerCounts:
 
 
 def _count(draws: random.Random, low: float, high: float) -> int:
-    """A whole number whose decimal logarithm lies evenly between the two."""
+    """An integer whose decimal logarithm is uniform between the two."""
     return round(10 ** (low + (high - low) * draws.random()))
 
 
@@ -88,7 +88,7 @@ def _parse(name: str) -> SyntheticShape:
     fields = name.split(":")[1:]
     if len(fields) > 2 or not all(field.isascii() and field.isdigit() and len(field) < 20 for field in fields):
         raise BadInputError(
-            f"model {name!r}: must be synthetic, synthetic:SEED or synthetic:SEED:LAYERS in whole numbers, "
+            f"model {name!r}: must be synthetic, synthetic:SEED or synthetic:SEED:LAYERS with integers, "
             "for example synthetic:7:24"
         )
     numbers = [int(field) for field in fields]

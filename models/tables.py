@@ -53,46 +53,46 @@ GENERATED = (
 
 MODELS_INTRODUCTION = """\
 Layer chains with analytic costs, built without torch from the formulas below. `plan models` lists them, `plan models
-show NAME` prints the layers of one. Figures of the table are for the default sequence length; parameters are those
-that the chain holds, published ones are from the source beside them.
+show NAME` prints the layers of one. The figures in the table are for the default sequence length; parameters are those
+of the chain, published ones are from the source given.
 """
 TIED_HEADS = """\
 ## Tied heads
 
-The head of GPT and BERT multiplies with the token matrix of the embedding. The matrix counts once among the
-parameters, **in the embedding**, as published; the head holds a copy of it, its `shared_params_bytes`, which takes
-memory and an optimizer step there as well (GPT-2 XL: 80 M parameters, 1.29 GB at the 16 bytes per parameter of AdamW
-in mixed precision). Where first and last layer share a stage that counts one copy too many; the all-reduce
-between the two copies is not counted.
+The head of GPT and BERT uses the token matrix of the embedding. The matrix counts once among the parameters, **in the
+embedding**, as published; the head holds a copy, its `shared_params_bytes`, which takes memory and an optimizer step
+there as well (GPT-2 XL: 80 M parameters, 1.29 GB at the 16 bytes per parameter of AdamW in mixed precision). If the
+first and last layer are in the same stage, that counts one copy too many; the all-reduce between the two copies is
+not counted.
 """
 TORCH_LAYERS = """\
 ## Layers in torch
 
-`models.build_modules(NAME)` gives the same layers as torch modules, which `plan run` trains; every name, parameter and
-boundary agrees with the table above. Saved bytes agree too, measured on a CPU in fp32, to 3 % but for this:
+`models.build_modules(NAME)` returns the same layers as torch modules, which `plan run` trains; every name, parameter
+and boundary agrees with the table above. Saved bytes, measured on a CPU in fp32, also agree to 3 %, except that:
 
-- without a fused kernel for it (CPU) an RMSNorm keeps its result before the weight, `s h` numbers, grouped keys and
-  values are repeated for every head, dropout masks take 4 bytes in place of 1, and dropout inside attention (GPT and
-  BERT as published) keeps the `s x s` matrices; `dropout=0.0` turns it off
-- the pooling before a residual network's head needs no input for its backward, though the stage holds it
-- a Mixtral's experts run one after another; devices that share them all-reduce the output of each, together `t s h`
-  numbers for `t` experts per token, where the table has `s h`
-- random models meet parameters, boundaries and saved bytes; their FLOPs are those of the products that do so
+- without fused kernels (on a CPU) an RMSNorm saves its result before the weight, `s h` elements, grouped keys and
+  values are repeated for every head, dropout masks take 4 bytes instead of 1, and dropout inside attention (GPT and
+  BERT as published) saves the `s x s` matrices; `dropout=0.0` turns it off
+- the pooling before a residual network's head does not need its input for the backward, though the stage holds it
+- a Mixtral's experts run one after another; tensor-parallel devices all-reduce the output of each, in total `t s h`
+  elements for `t` experts per token, where the table has `s h`
+- random models match parameters, boundaries and saved bytes; their FLOPs are those of the layers that achieve this
 
-The loss of a BERT is taken over all positions. Batch norms see one micro-batch at a time.
+The loss of a BERT covers all positions. Batch norms see one micro-batch at a time.
 
-`stagecut.models.hugging_face.chain_of` splits a GPT-2, a Llama or a BERT of transformers, or the configuration of one,
-into "embedding", "block0", "block1", ... and "head".
+`stagecut.models.hugging_face.chain_of` splits a GPT-2, Llama or BERT of transformers, or a configuration of one, into
+"embedding", "block0", "block1", ... and "head".
 """
 MEASURED = """\
 ## Measured models
 
-A profile measured on a device is called `MODEL@DEVICE`; its times are for the device type DEVICE, and its precision
-is that of the measurement. `python -m benchmarks.gpu`, on a machine with a GPU, measures and files them under
+A profile measured on a device is called `MODEL@DEVICE`; its times are for device type DEVICE, its precision is that of
+the measurement. `python -m benchmarks.gpu` measures such profiles on a machine with a GPU and writes them to
 `models/measured`.
 """
 CLUSTERS_INTRODUCTION = """\
-`plan clusters` lists them. Every figure carries its source: the vendor's data sheet, or the word assumption.
+`plan clusters` lists them. Every figure states its source: the vendor's data sheet, or "assumption".
 """
 
 
@@ -228,14 +228,14 @@ def _device_type_row(kind: DeviceType) -> tuple[str, ...]:
 
 
 def _links_table() -> str:
-    """Every link that a cluster uses, in the order in which they are met."""
+    """All links used by the clusters, in order of first use."""
     used = dict.fromkeys(link for entry in CLUSTERS for link in cluster_links(entry))
     rows = ((_bandwidth(link), f"{link.latency_s / US:g}", link.source) for link in used)
     return _table(("bandwidth", "latency us", "source"), rows)
 
 
 def cluster_links(entry: ClusterEntry) -> tuple[Link, ...]:
-    """Every link of a cluster: fabrics, bridges, interfaces, network."""
+    """All links of a cluster: fabrics, bridges, interfaces, network."""
     servers = entry.cluster.servers
     fabrics = (island.fabric for server in servers for island in server.islands)
     bridges = (server.bridge for server in servers if server.bridge is not None)

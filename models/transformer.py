@@ -8,14 +8,14 @@ queries), feed-forward width `f`, vocabulary `v`:
 - parameters: `2 h^2 + 2 h k`, with biases `+ 2 h + 2 k`; norm: `2 h` (LayerNorm) or `h` (RMSNorm)
 - forward FLOPs: `2 s (2 h^2 + 2 h k) + 4 s^2 h`; a causal mask does not lower the count
   (as in Narayanan et al., SC 2021)
-- saved: the part's input, the normed input, queries and attention output, `4 s h` numbers; keys and
+- saved: the part's input, the normed input, queries and attention output, `4 s h` elements; keys and
   values, `2 s k`; with dropout a mask of `s h` bytes; softmax statistics, `4 a s` bytes.
   Attention is **fused** (Dao et al., NeurIPS 2022): no `s x s` matrix is saved, which removes the
   term `5 a s^2` of Korthikanti et al., MLSys 2023 ("Reducing Activation Recomputation in Large
   Transformer Models")
 - working: gradients of the output, the attention output, queries, keys, values: `s (3 h + 2 k)`
 
-**Feed-forward part**: norm, two products with GeLU between, residual sum.
+**Feed-forward part**: norm, two linear layers with GeLU in between, residual sum.
 
 - parameters: `2 h f + f + h`, norm `2 h`
 - forward FLOPs: `4 s h f`
@@ -24,28 +24,28 @@ queries), feed-forward width `f`, vocabulary `v`:
 - working: gradients of the output and of both sides of GeLU: `s (h + 2 f)`
 
 In fp16 with dropout and `f = 4 h` the two parts save `34 s h` bytes, which is what Korthikanti et al. count
-with their `5 a s^2` left out. Norms before or after (GPT-2, BERT) save the same.
+without their `5 a s^2`. Pre-norm (GPT-2) and post-norm (BERT) save the same.
 
-**Token embedding**: the token matrix `v h`, learned positions where there are any. No FLOPs. Saved: the
-token numbers, `8 s` bytes; with dropout a mask of `s h` bytes. Working: the gradient of its output, `s h`.
+**Token embedding**: the token matrix `v h`, and learned positions if there are any. No FLOPs. Saved: the
+token ids, `8 s` bytes; with dropout a mask of `s h` bytes. Working: the gradient of its output, `s h`.
 
-**Token head**: final norm where there is one, product with the token matrix, cross entropy in fp32.
+**Token head**: final norm if there is one, product with the token matrix, cross entropy in fp32.
 
-- parameters: the norm, and `v h`; where the matrix is **tied** to the embedding's it is held but not counted again
+- parameters: the norm, and `v h`; if the matrix is **tied** to the embedding's, it is held but not counted again
 - forward FLOPs: `2 s h v`, over all positions
-- saved: the input and the normed input, `2 s h` numbers (`s h` without a norm), log-probabilities
+- saved: the input and the normed input, `2 s h` elements (`s h` without a norm), log-probabilities
   `4 s v` bytes, labels `8 s` bytes
-- working: the logits or their gradient in the training precision, `s v` numbers, and once more in fp32, `4 s v`
+- working: the logits or their gradient in the training precision, `s v` elements, and once more in fp32, `4 s v`
   bytes; the gradient of the normed input, `s h`
 
-**Tensor parallelism**: `n` devices share a part by heads, by columns and rows of the two products, or by tokens of
-the vocabulary (Shoeybi et al., arXiv 1909.08053). Attention and feed-forward part then all-reduce their output,
-`s h` numbers, forward, and the gradient of their input, as much, backward. With sequence parallelism (Korthikanti et
-al., MLSys 2023) norms, dropout and residual sums are divided along the tokens, so that each device holds `1 / n` of
-everything saved; the all-reduce becomes a reduce-scatter after the part and an all-gather before it, of the same
-volume. Embedding and head need one of the two in each direction, which is half an all-reduce: `s h / 2` numbers.
-Heads, widths and vocabulary are taken to divide evenly. Not counted: the sums over the vocabulary in the loss,
-`O(s)` numbers, and gathering a backward's input once more, which runs beside the computation.
+**Tensor parallelism**: `n` devices shard a part by heads, by columns and rows of the two linear layers, or by tokens
+of the vocabulary (Shoeybi et al., arXiv 1909.08053). Attention and feed-forward part then all-reduce their output,
+`s h` elements, in the forward, and as much for the gradient of their input in the backward. With sequence parallelism
+(Korthikanti et al., MLSys 2023) norms, dropout and residual sums are sharded along the tokens, so that each device
+holds `1 / n` of everything saved; the all-reduce becomes a reduce-scatter after the part and an all-gather before it,
+of the same volume. Embedding and head need one of the two in each direction, which is half an all-reduce: `s h / 2`
+elements. Heads, widths and vocabulary are assumed to divide evenly. Not counted: the sums over the vocabulary in the
+loss, `O(s)` elements, and gathering a backward's input once more, which overlaps with computation.
 """
 
 from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
@@ -123,7 +123,7 @@ def token_embedding(*, tokens: int, hidden: int, params: int, dropout: bool = Tr
 def token_head(
     *, tokens: int, hidden: int, vocabulary: int, params: int, tied: bool, normed: bool = True
 ) -> LayerCounts:
-    """Token head with everything it owns given as `params`; the last layer, so it hands nothing on."""
+    """Token head with everything it owns given as `params`; the last layer, so it has no output."""
     return LayerCounts(
         name="head",
         kind="head",

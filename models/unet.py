@@ -1,14 +1,14 @@
 """U-Net.
 
 Four levels down, two convolutions at the bottom, four levels up; the 23 convolutions of the paper are one layer
-each. Convolutions keep the side (the paper's lose a border), images are 512 x 512 with one channel, two classes
-per pixel. No sequence to choose.
+each. Convolutions are padded (the paper's are not); images are 512 x 512 with one channel, and two classes per pixel.
+There is no sequence length.
 
 - `downN.conv2` ends with the max pooling: its output is the pooled tensor, and the tensor before pooling leaves it
   as a **skip edge** to `upN.conv1`, where it is concatenated. Every boundary between the two carries it.
 - `upN.grow` is a `2 x 2` transposed convolution that doubles the side: `4 c o + o` parameters, `2 c o y^2`
   FLOPs on an output of `y x y`
-- convolutions save their input, with pooling also the tensor before it and 8 bytes per pooled number; `upN.conv1`
+- convolutions save their input, with pooling also the tensor before it and 8 bytes per pooled element; `upN.conv1`
   saves the concatenated tensor, a copy
 - working: gradients of input, convolution output and pooled output
 - the head is a `1 x 1` convolution and the loss over all `y^2` pixels: log-probabilities `4 x 2 y^2` bytes
@@ -103,7 +103,7 @@ def _convolution_layer(name: str, inputs: int, outputs: int, *, side: int, poole
 
 
 def _growing_layer(name: str, outputs: int, *, side: int) -> LayerCounts:
-    """Halve the channels and double the side; each output pixel is the product with one of four kernels."""
+    """Halve the channels and double the side; each output pixel uses one of four kernels."""
     inputs = 2 * outputs
     given, output = inputs * (side // 2) ** 2, outputs * side**2
     return LayerCounts(

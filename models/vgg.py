@@ -1,12 +1,12 @@
 """VGG networks.
 
-One layer per `3 x 3` convolution with its ReLU, and with the max pooling that follows it where one does; one
-layer per classifier product. Images of 224 x 224, no batch norm. No sequence to choose. `vgg16-cifar` has images of
-32 x 32, which five poolings make one pixel, 10 classes and a single classifier product; it trains on a CPU.
+One layer per `3 x 3` convolution with its ReLU and any max pooling after it; one layer per linear layer of the
+classifier. Images are 224 x 224, without batch norm. There is no sequence length. `vgg16-cifar` has images of 32 x 32,
+which five poolings reduce to one pixel, 10 classes and a single linear layer; it trains on a CPU.
 
-- convolution: saves its input; with pooling also the tensor before pooling and the place of each maximum,
-  8 bytes per pooled number; working: gradients of input, convolution output and pooled output
-- classifier: two products of width 4096 with ReLU and dropout, each saving its input, the output of ReLU and a
+- convolution: saves its input; with pooling also the tensor before pooling and the pooling indices,
+  8 bytes per pooled element; working: gradients of input, convolution output and pooled output
+- classifier: two linear layers of width 4096 with ReLU and dropout, each saving its input, the output of ReLU and a
   mask of 4096 bytes; then the image head
 """
 
@@ -21,7 +21,7 @@ from stagecut.models.image_head import NUM_CLASSES, image_head
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3
 CHANNELS = (64, 128, 256, 512, 512)
-"""Of the five groups of convolutions; each ends with a pooling that halves the side."""
+"""Of the five groups of convolutions, each of which ends with a pooling that halves the side."""
 CLASSIFIER_WIDTH = 4096
 
 
@@ -33,8 +33,8 @@ class VggShape:
     """Convolutions of each group."""
     side: int = IMAGE_SIDE
     classes: int = NUM_CLASSES
-    hidden_products: int = 2
-    """Classifier products before the last one."""
+    hidden_layers: int = 2
+    """Linear layers of the classifier before the last."""
 
     def convolutions(self) -> Iterator[tuple[str, Convolution, bool]]:
         """Name of each convolution, the convolution, and whether a pooling follows it."""
@@ -48,9 +48,9 @@ class VggShape:
 
     @property
     def classifier_widths(self) -> tuple[int, ...]:
-        """Inputs of each classifier product."""
+        """Inputs of each linear layer of the classifier."""
         last_side = self.side >> len(self.repeats)
-        return (CHANNELS[-1] * last_side**2, *[CLASSIFIER_WIDTH] * self.hidden_products)
+        return (CHANNELS[-1] * last_side**2, *[CLASSIFIER_WIDTH] * self.hidden_layers)
 
 
 def vgg(shape: VggShape) -> Chain:
@@ -94,7 +94,7 @@ def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> Mo
     shape = VggShape(repeats=repeats)
     return ModelEntry(
         name=f"vgg{depth}",
-        summary=f"{sum(repeats)} convolutions and 3 classifier products on 224 x 224",
+        summary=f"{sum(repeats)} convolutions and 3 linear layers on 224 x 224",
         source=f"Simonyan and Zisserman 2015, table 1; torchvision vgg{depth}",
         chain=lambda _tokens: vgg(shape),
         shape=shape,
@@ -102,13 +102,13 @@ def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> Mo
     )
 
 
-VGG16_CIFAR = VggShape(repeats=(2, 2, 3, 3, 3), side=32, classes=10, hidden_products=0)
+VGG16_CIFAR = VggShape(repeats=(2, 2, 3, 3, 3), side=32, classes=10, hidden_layers=0)
 ENTRIES = (
     _entry(16, (2, 2, 3, 3, 3), published_params=138_357_544),
     _entry(19, (2, 2, 4, 4, 4), published_params=143_667_240),
     ModelEntry(
         name="vgg16-cifar",
-        summary="13 convolutions and 1 classifier product on 32 x 32",
+        summary="13 convolutions and 1 linear layer on 32 x 32",
         source="the convolutions of VGG-16 on CIFAR-10 (Krizhevsky 2009), without batch norm",
         chain=lambda _tokens: vgg(VGG16_CIFAR),
         shape=VGG16_CIFAR,

@@ -1,12 +1,12 @@
 """Vision transformers.
 
-Patches of `p x p x 3` numbers become tokens, one class token is added: `s = (224 / p)^2 + 1`. Blocks as in
-a GPT without dropout. No sequence to choose.
+Patches of `p x p x 3` elements become tokens, and one class token is added: `s = (224 / p)^2 + 1`. Blocks are as in a
+GPT without dropout. There is no sequence length to choose.
 
-- patch embedding: parameters `3 p^2 h + h + h + s h` (product, class token, positions), forward FLOPs
+- patch embedding: parameters `3 p^2 h + h + h + s h` (linear layer, class token, positions), forward FLOPs
   `2 (s - 1) 3 p^2 h`; saved: the image; working: the gradient of its output
 - head: final LayerNorm `2 h` and a classifier on the class token; it saves all tokens it is given, `s h`
-- under tensor parallelism every device computes both whole; only the blocks are shared
+- under tensor parallelism both are replicated; only the blocks are sharded
 """
 
 from dataclasses import dataclass

@@ -26,15 +26,15 @@ from benchmarks.report.pages import ROOT, markdown, percent, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
 from stagecut.executor.dilated.dilation import Dilation, dilation
-from stagecut.executor.measure.contamination import RunQueue
-from stagecut.executor.measure.processes import Company, run_processes
+from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.executor.pipeline import Pipeline
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.trace import StepTrace
-from stagecut.executor.run.loopback import ONLY_LOOPBACK
+from stagecut.executor.ranks.environment import LOOPBACK_ONLY
+from stagecut.executor.ranks.run_folder import run_folder
 from stagecut.executor.run.record import step_record
-from stagecut.executor.run.run_folder import run_folder
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.run_record import counted_steps
 from stagecut.planner.report.labels import seconds_label
@@ -106,27 +106,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(cases: Sequence[Case]) -> list[Line]:
     """Play plans one after another, in processes that are started once."""
-    os.environ.update(ONLY_LOOPBACK)
+    os.environ.update(LOOPBACK_ONLY)
     os.environ["OMP_NUM_THREADS"] = "1"
     size = max(case.num_devices for case in cases)
     with run_folder() as folder:
-        answers = run_processes(play_all, size, cases, folder)
+        answers = run_workers(play_all, size, cases, folder)
     ranks = zip(*answers, strict=True)
     return [_line(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
 
 
-def play_all(company: Company, cases: Sequence[Case], folder: Path) -> list[Played | None]:
+def play_all(worker: Worker, cases: Sequence[Case], folder: Path) -> list[Played | None]:
     """Be one rank of every plan that has so many; None for the others."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     found: list[Played | None] = []
     for number, case in enumerate(cases):
-        if company.rank == 0:
+        if worker.rank == 0:
             print(f"{case.name} ...", file=sys.stderr, flush=True)
         store, links = folder / f"store{number}", folder / f"links{number}"
-        company.meet()
-        takes_part = company.rank < case.num_devices
-        found.append(_play(case, company.rank, store=store, links=links) if takes_part else None)
+        worker.meet()
+        takes_part = worker.rank < case.num_devices
+        found.append(_play(case, worker.rank, store=store, links=links) if takes_part else None)
     return found
 
 
@@ -202,7 +202,7 @@ def _play(case: Case, rank: int, *, store: Path, links: Path) -> Played:
         "gloo", init_method=store.as_uri(), rank=rank, world_size=case.num_devices, timeout=PATIENCE
     )
     chain = tiny_chain(case.plan.stages[-1].stop)
-    pace = dilation(case.times, case.lists, Layout.of(case.plan), path=links)
+    pace = dilation(case.times, case.lists, RankLayout.of(case.plan), path=links)
     optimizer = partial(torch.optim.SGD, lr=0.0)
     pipeline = executor.load(case.plan, chain, optimizer=optimizer, seed=SEED, actions=case.lists, pace=pace)
     assert isinstance(pipeline.pace, Dilation)

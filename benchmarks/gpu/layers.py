@@ -8,13 +8,13 @@ import torch
 
 from stagecut.executor.measure.devices import AUTOCAST, device_memory_bytes, device_title
 from stagecut.executor.measure.inspection import ChainFacts, LayerFacts, computing, inspect_chain
-from stagecut.executor.measure.kernels import update_readings
+from stagecut.executor.measure.kernels import update_timings
 from stagecut.executor.measure.measured_profile import measured_profile, with_times
-from stagecut.executor.measure.processes import alone
 from stagecut.executor.measure.profile_model import MOST_INSPECTED, ModelMeasurement, SizeTimes, size_times
-from stagecut.executor.measure.readings import summarize
 from stagecut.executor.measure.samples import Samples, draw_samples
-from stagecut.executor.measure.stage_times import StageTimes, Timing
+from stagecut.executor.measure.stage_times import StageTimes, TimingOptions
+from stagecut.executor.measure.timings import summarize
+from stagecut.executor.measure.workers import single_worker
 from stagecut.executor.play.stage import as_state
 from stagecut.models import build_model, build_modules
 from stagecut.models.module_chain import ModuleChain
@@ -71,9 +71,9 @@ class Subject:
         """Memory to use."""
         return MEMORY_SHARE * device_memory_bytes(self.device, sharing=1)
 
-    def timing(self, layers: tuple[int, int], effort: Effort) -> Timing:
+    def timing(self, layers: tuple[int, int], effort: Effort) -> TimingOptions:
         """How to time these layers."""
-        return Timing(
+        return TimingOptions(
             in_flight=effort.in_flight,
             repetitions=effort.repetitions,
             warmup=effort.warmup,
@@ -139,7 +139,7 @@ def _measure(
     times: list[SizeTimes] = []
     for size in sizes:
         try:
-            times.append(size_times(size, [stage.readings(samples.first(size), alone(), piece=1)]))
+            times.append(size_times(size, [stage.timings(samples.first(size), single_worker(), piece=1)]))
         except torch.OutOfMemoryError:
             print(f"{subject.chain.name}: no memory for layers {span[0]} to {span[1] - 1} at {size} samples")
             break
@@ -152,7 +152,7 @@ def _measure(
         facts=subject.facts,
         first_layer=span[0],
         times=tuple(times),
-        update=summarize(update_readings(parameters, subject.device, repetitions=effort.repetitions))
+        update=summarize(update_timings(parameters, subject.device, repetitions=effort.repetitions))
         if parameters
         else None,
         num_updated_params=sum(parameter.numel() for parameter in parameters),

@@ -22,19 +22,20 @@ import torch
 from benchmarks.gpu.green_contexts import GreenContextsUnavailableError, green_contexts
 from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory
 from stagecut.executor import Team
-from stagecut.executor.design import Training
 from stagecut.executor.dilated.planned_times import PlannedTimes
-from stagecut.executor.measure.contamination import CLEAN_SHARE, RunQueue
-from stagecut.executor.measure.kernels import product_readings, update_readings
-from stagecut.executor.measure.processes import Company
+from stagecut.executor.execution_plan import Training
+from stagecut.executor.measure.kernels import matmul_timings, update_timings
 from stagecut.executor.measure.profile_model import SizeTimes, size_times
-from stagecut.executor.measure.readings import Summary, summarize
+from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.measure.samples import Samples, draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, arriving
+from stagecut.executor.measure.timings import Summary, summarize
+from stagecut.executor.measure.workers import Worker
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.run_record import MAX_RUN_QUEUE_SHARE
 from stagecut.planner.cost.layer_times import interpolate
 from stagecut.planner.simulator.action_lists import plan_actions
 
@@ -223,19 +224,19 @@ def stages_together(
             here = arriving(subject.chain, samples, layer=span[0], autocast=subject.autocast)
             timed.append((StageTimes(subject.chain, subject.timing(span, effort), device=subject.device), here))
     _wait_for(subject.device)
-    found = _at_once(len(timed), lambda company: _timed(subject, lanes, company, *timed[company.rank], effort=effort))
+    found = _at_once(len(timed), lambda worker: _timed(subject, lanes, worker, *timed[worker.rank], effort=effort))
     return tuple(figures for figures, _ in found), any(disturbed for _, disturbed in found)
 
 
 def _timed(
-    subject: Subject, lanes: Lanes, company: Company, stage: StageTimes, here: Samples, *, effort: Effort
+    subject: Subject, lanes: Lanes, worker: Worker, stage: StageTimes, here: Samples, *, effort: Effort
 ) -> tuple[StageFigures, bool]:
     """One stage among the others."""
-    with lanes.on(company.rank):
-        times: SizeTimes = size_times(here.size, [stage.readings(here, company, piece=1)])
+    with lanes.on(worker.rank):
+        times: SizeTimes = size_times(here.size, [stage.timings(here, worker, piece=1)])
         parameters = [parameter for module in stage.modules for parameter in module.parameters()]
-        company.meet()
-        update: Summary = summarize(update_readings(parameters, subject.device, repetitions=effort.repetitions))
+        worker.meet()
+        update: Summary = summarize(update_timings(parameters, subject.device, repetitions=effort.repetitions))
     figures = StageFigures(
         forward_s=times.whole_s(is_forward=True),
         backward_s=times.whole_s(is_forward=False),
@@ -244,13 +245,13 @@ def _timed(
     return figures, times.contaminated or update.contaminated
 
 
-def _at_once(size: int, work: Callable[[Company], T]) -> list[T]:
+def _at_once(size: int, work: Callable[[Worker], T]) -> list[T]:
     """Do something in threads that meet; if one fails, the others stop."""
     barrier, finished, over = threading.Barrier(size), _Counter(), _Counter()
 
     def one(rank: int) -> T:
         try:
-            return work(Company(rank=rank, size=size, barrier=barrier, finished=finished, over=over))
+            return work(Worker(rank=rank, size=size, barrier=barrier, finished=finished, over=over))
         except BaseException:
             finished.value = size
             barrier.abort()
@@ -282,7 +283,7 @@ def _played(subject: Subject, plan: Plan, lanes: Lanes, effort: Effort) -> tuple
     samples = draw_samples(subject.chain, plan.micro_batch * plan.num_microbatches, shape=None, device=subject.device)
     _wait_for(subject.device)
     steps = list(_steps(team, samples, count=effort.warmup + effort.repetitions))[effort.warmup :]
-    clean = tuple(seconds for seconds, share in steps if share <= CLEAN_SHARE)
+    clean = tuple(seconds for seconds, share in steps if share <= MAX_RUN_QUEUE_SHARE)
     return clean or tuple(seconds for seconds, _ in steps), not clean
 
 
@@ -301,7 +302,7 @@ def _slowdown(device: torch.device, lanes: Lanes) -> float:
     """Of a product of matrices on one stage's part of the device: shows what the division does."""
 
     def product_s() -> float:
-        readings = product_readings(device, Precision.BF16, side=MATRIX_SIDE[device.type], repetitions=3)
+        readings = matmul_timings(device, Precision.BF16, side=MATRIX_SIDE[device.type], repetitions=3)
         return summarize(readings).total_s
 
     with lanes.on(0):

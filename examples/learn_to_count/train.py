@@ -6,7 +6,7 @@ import torch
 
 from stagecut import executor
 from stagecut.executor import checkpoint
-from stagecut.executor.run.world import join_world
+from stagecut.executor.ranks.world import join_world
 from stagecut.models import build_modules
 
 NUM_STEPS, TOKENS = 60, 32

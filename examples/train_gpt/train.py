@@ -14,9 +14,9 @@ import torch
 
 from stagecut import executor
 from stagecut.executor import checkpoint
-from stagecut.executor.run.faults import describe
-from stagecut.executor.run.rank_process import end_rank
-from stagecut.executor.run.world import World, join_world
+from stagecut.executor.ranks.failures import failure_report
+from stagecut.executor.ranks.rank_process import end_rank
+from stagecut.executor.ranks.world import World, join_world
 from stagecut.models import build_modules
 from stagecut.planner.io.files.plan_file import read_plan_file
 
@@ -99,7 +99,7 @@ def main() -> None:
         train(options, world)
         world.leave()
     except Exception as fault:
-        end_rank(describe(fault, rank=world.rank), world.whereabouts, store=world.store)
+        end_rank(failure_report(fault, rank=world.rank), world)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Dilated mode: actions and messages held to the times of a plan."""
+"""Dilated mode: actions and messages take the times of a plan."""

@@ -1,4 +1,4 @@
-"""How long everything takes by a plan: what dilated mode holds the ranks to."""
+"""Planned durations, which dilated mode enforces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,27 +20,27 @@ class PlannedTimes:
     """Seconds of the actions, transfers, all-reduces and optimizer steps of one pipeline of S stages."""
 
     micro_batch: int
-    """Samples that the times of actions and transfers are for; those of other sizes are in proportion."""
+    """Samples that actions and transfers are timed for; other sizes are scaled in proportion."""
     forward_s: tuple[float, ...]
     """By stage."""
     backward_s: tuple[float, ...]
-    """By stage; each half of a split backward takes half of it."""
+    """By stage; each half of a split backward takes half as long."""
     transfer_s: tuple[float, ...]
-    """By boundary, S - 1 of them; the same for activations and gradients."""
+    """By boundary, S - 1 entries; the same for activations and gradients."""
     sync_s: tuple[float, ...]
     """By stage."""
     update_s: tuple[float, ...]
     """By stage."""
     routes: RouteNames
-    """Names of the links of each flow, 3 S - 2 of them: see :mod:`planner.simulator.iteration_graph`."""
+    """Names of the links of each flow, 3 S - 2 entries: see :mod:`planner.simulator.iteration_graph`."""
     own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
-    """Of actions that are not in proportion, by (op, stage, samples)."""
+    """Exceptions to proportional action times, by (op, stage, samples)."""
     own_transfer_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    """Of messages that are not in proportion, by (boundary, samples)."""
+    """Exceptions to proportional message times, by (boundary, samples)."""
 
     @classmethod
     def of(cls, costs: PlanCosts) -> "PlannedTimes":
-        """Those of a plan's costs."""
+        """The durations given by a plan's costs."""
         own_s, own_transfer_s = _halves(costs)
         return cls(
             micro_batch=costs.variant.micro_batch,
@@ -60,7 +60,7 @@ class PlannedTimes:
         return len(self.forward_s)
 
     def scaled(self, times: float) -> "PlannedTimes":
-        """Everything that many times as long.
+        """Multiply all durations by a factor.
 
         Raises
         ------
@@ -69,16 +69,16 @@ class PlannedTimes:
         """
         require_positive("dilated mode", "time scale", times)
 
-        def longer(seconds: Sequence[float]) -> tuple[float, ...]:
+        def scaled(seconds: Sequence[float]) -> tuple[float, ...]:
             return tuple(times * value for value in seconds)
 
         return replace(
             self,
-            forward_s=longer(self.forward_s),
-            backward_s=longer(self.backward_s),
-            transfer_s=longer(self.transfer_s),
-            sync_s=longer(self.sync_s),
-            update_s=longer(self.update_s),
+            forward_s=scaled(self.forward_s),
+            backward_s=scaled(self.backward_s),
+            transfer_s=scaled(self.transfer_s),
+            sync_s=scaled(self.sync_s),
+            update_s=scaled(self.update_s),
             own_s={key: times * seconds for key, seconds in self.own_s.items()},
             own_transfer_s={key: times * seconds for key, seconds in self.own_transfer_s.items()},
         )
@@ -93,7 +93,7 @@ class PlannedTimes:
         return whole_s / halves * num_samples / self.micro_batch
 
     def message_s(self, boundary: int, num_samples: int) -> float:
-        """Seconds of one message over a boundary, its wait for the links not included."""
+        """Seconds of one message over a boundary, excluding its wait for links."""
         in_proportion_s = self.transfer_s[boundary] * num_samples / self.micro_batch
         return self.own_transfer_s.get((boundary, num_samples), in_proportion_s)
 
@@ -103,7 +103,7 @@ class PlannedTimes:
         Raises
         ------
         BadInputError
-            If the lists cannot be played, or split backwards.
+            If the lists cannot be played, or contain split backwards.
         """
         _, _, ends_s = self._simulated(lists)
         return float(ends_s.max())
@@ -114,7 +114,7 @@ class PlannedTimes:
         Raises
         ------
         BadInputError
-            If the lists cannot be played, or split backwards.
+            If the lists cannot be played, or contain split backwards.
         """
         graph, starts_s, _ = self._simulated(lists)
         return float(starts_s[(graph.kind == Kind.FORWARD) & (graph.stage == self.num_stages - 1)].min())
@@ -127,7 +127,6 @@ class PlannedTimes:
         return graph, starts_s[:, 0], ends_s[:, 0]
 
     def _durations_s(self, graph: IterationGraph) -> Iterator[float]:
-        """Of every task."""
         columns = (column.tolist() for column in (graph.kind, graph.stage, graph.hi - graph.lo))
         for kind, stage, num_samples in zip(*columns, strict=True):
             match kind:
@@ -146,7 +145,7 @@ class PlannedTimes:
 
 
 def _halves(costs: PlanCosts) -> tuple[dict[tuple[Op, int, int], float], dict[tuple[int, int], float]]:
-    """Seconds of half forwards and of half messages, where a plan has any."""
+    """Seconds of halved forwards and messages, if a plan has any."""
     if costs.halves is None or not costs.num_halved:
         return {}, {}
     size = costs.variant.micro_batch // 2

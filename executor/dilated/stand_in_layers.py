@@ -1,4 +1,4 @@
-"""Layers of next to no work in the place of a model's, for runs whose times are those of a plan anyway."""
+"""Trivial layers in place of a model's, for runs that take planned times anyway."""
 
 import torch
 from torch import Generator, Tensor, nn
@@ -8,13 +8,13 @@ from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.model import ModelProfile
 
 WIDTH = 8
-"""Numbers of a sample, in and out of every layer."""
+"""Elements per sample, in and out of every layer."""
 DEVIATION = 0.1
-"""Of the weights from one: the state neither grows nor shrinks much over a hundred layers."""
+"""Standard deviation of the weights, around one: the state hardly grows or shrinks over a hundred layers."""
 
 
 class StandIn(nn.Module):
-    """state * weight + bias, number by number: no two of them can change places without another result."""
+    """state * weight + bias, elementwise: swapping any two of these layers changes the result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class StandIn(nn.Module):
 
 
 def stand_ins(profile: ModelProfile) -> ModuleChain:
-    """A chain with the names and the order of a model's layers, without its ties and skip edges."""
+    """A chain with the names and order of a model's layers, without its ties and skip edges."""
     return ModuleChain(
         name=profile.name,
         layers=tuple(LayerModule(name=layer.name, build=StandIn) for layer in profile.layers),

@@ -1,51 +1,34 @@
-"""The clock of the host, to read and to wait for."""
+"""The host's clock, to read and to wait for."""
 
 import ctypes
 import sys
 import threading
 import time
-from typing import Protocol
 
 SPIN_S = 1e-4
-"""`time.sleep` comes back up to this much late: the rest of a wait is spent looking at the clock."""
+"""`time.sleep` returns up to this much late, so the rest of a wait polls the clock."""
 PRECISE_SPIN_S = 3e-5
-"""The same where the system lets us ask for less than its usual slack of 50 microseconds."""
+"""The same where the system allows less than its default timer slack of 50 microseconds."""
 _PR_SET_TIMERSLACK, _SLACK_NS = 29, 1000
-"""Of Linux's prctl.h; for one thread."""
+"""From Linux's prctl.h; applies to one thread."""
 
 
-class Timer(Protocol):
-    """Seconds of a clock."""
-
-    def now(self) -> float:
-        """The time."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let about so much time pass."""
-        ...
-
-    def wait_until(self, deadline_s: float) -> None:
-        """Return at a moment, as exactly as possible; at once if it has passed."""
-        ...
-
-
-class HostTimer:
-    """Seconds of `time.monotonic`, which all processes of a machine have in common."""
+class Timer:
+    """Seconds of `time.monotonic`, which all processes of a machine share."""
 
     def __init__(self) -> None:
         self._threads = threading.local()
 
     def now(self) -> float:
-        """See :class:`Timer`."""
+        """The time."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See :class:`Timer`."""
+        """Sleep for about this long."""
         time.sleep(seconds)
 
     def wait_until(self, deadline_s: float) -> None:
-        """See :class:`Timer`."""
+        """Return at this time, as exactly as possible; immediately if it has passed."""
         spin_s = self._spin_s()
         while (left_s := deadline_s - time.monotonic()) > spin_s:
             time.sleep(left_s - spin_s)
@@ -53,7 +36,7 @@ class HostTimer:
             time.sleep(0.0)  # lets other threads of the process run
 
     def _spin_s(self) -> float:
-        """Of this thread, which has asked for precise sleeps once."""
+        """For this thread, which requests precise sleeps on first use."""
         known: float | None = getattr(self._threads, "spin_s", None)
         if known is None:
             known = self._threads.spin_s = PRECISE_SPIN_S if _sleeps_precisely() else SPIN_S

@@ -1,1 +1,1 @@
-"""Measure layers, links and devices."""
+"""`plan profile`: measures layers, links and devices."""

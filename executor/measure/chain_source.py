@@ -1,4 +1,4 @@
-"""Where the layers to measure come from: the catalogue, or a function of the user."""
+"""Where the layers to measure come from: the catalogue, or a user's function."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ from stagecut.planner.core.precision import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSource:
-    """One of both: a model of the catalogue, or `module:function`; each process builds the layers for itself."""
+    """Either the name of a catalogue model, or `layers` as `module:function`; each process builds the layers itself."""
 
     name: str | None = None
     layers: str | None = None
@@ -29,7 +29,7 @@ class ChainSource:
         Raises
         ------
         BadInputError
-            If there are none of that name.
+            If there is no such model or function.
         """
         if self.name is not None:
             return build_modules(self.name, sequence_length=self.sequence_length)
@@ -37,24 +37,24 @@ class ChainSource:
         return user_chain(self.layers)
 
     def analytic_profile(self, precision: Precision) -> ModelProfile | None:
-        """What the catalogue says; None for layers of the user."""
+        """The catalogue's profile; None for a user's layers."""
         if self.name is None:
             return None
         return build_model(self.name, precision=precision, sequence_length=self.sequence_length)
 
 
 def user_chain(reference: str) -> ModuleChain:
-    """What a function gives: a ModuleChain, or a list of modules or of functions that build them.
+    """The layers returned by a user's function: a ModuleChain, or a list of modules or of functions that build them.
 
     Parameters
     ----------
     reference
-        `package.module:function`; modules of the current folder are found too.
+        `package.module:function`; modules in the current folder are found too.
 
     Raises
     ------
     BadInputError
-        If there is no such function, it fails, or gives something else.
+        If there is no such function, it fails, or returns something else.
     """
     module_name, _, function_name = reference.partition(":")
     if not module_name or not function_name:
@@ -71,5 +71,5 @@ def user_chain(reference: str) -> ModuleChain:
         return made
     if not isinstance(made, list | tuple | nn.Sequential | nn.ModuleList):
         given = type(made).__name__
-        raise BadInputError(f"--layers {reference}: must give a ModuleChain or a list of modules, gives a {given}")
+        raise BadInputError(f"--layers {reference}: must return a ModuleChain or a list of modules, not a {given}")
     return replace(chain_of(list(made)), name=function_name)

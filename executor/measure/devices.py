@@ -1,4 +1,4 @@
-"""What this machine can train on."""
+"""The devices of this machine."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from stagecut.executor.run.allocator import keep_freed_memory
+from stagecut.executor.ranks.allocator import keep_freed_memory
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 AUTOCAST = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
-"""Formats in which autocast computes; weights stay in fp32."""
+"""Types in which autocast computes; weights stay in fp32."""
 INTERFACES = Path("/sys/class/net")
 TOOL_LIMIT_S = 10.0
 
@@ -27,12 +27,12 @@ class CudaDevice:
     index: int
     name: str
     device_type: str
-    """As profiles and clusters call it."""
+    """Its name in profiles and clusters."""
     memory_bytes: int
     capability: tuple[int, int]
     num_multiprocessors: int
     compute_mode: str
-    """As the driver says: Default, Exclusive_Process, Prohibited; or unknown."""
+    """From the driver: Default, Exclusive_Process or Prohibited; or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,26 +41,26 @@ class Interface:
 
     name: str
     state: str
-    """As the system says: up, down or unknown."""
+    """From the system: up, down or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Devices of one host, and what connects them."""
+    """The devices of one host, and what connects them."""
 
     cores: int
-    """That this process may use."""
+    """Processor cores that this process may use."""
     threads: int
-    """That torch computes with, unless told otherwise."""
+    """Torch's default number of threads."""
     memory_bytes: int
     cuda_devices: tuple[CudaDevice, ...]
     backends: tuple[str, ...]
-    """Of torch.distributed."""
+    """Backends of torch.distributed."""
     interfaces: tuple[Interface, ...]
 
 
 def this_machine() -> Machine:
-    """Look at this machine."""
+    """Describe this machine."""
     return Machine(
         cores=usable_cores(),
         threads=torch.get_num_threads(),
@@ -77,17 +77,17 @@ def usable_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Main memory of the machine."""
+    """Main memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def threads_each(processes: int) -> int:
-    """Threads of each of several processes that share the cores."""
+    """Threads per process if several processes share the cores."""
     return max(1, usable_cores() // processes)
 
 
 def choose_device(wanted: str, processes: int) -> str:
-    """`cpu` or `cuda`: the one wanted, GPUs where there are enough for `auto`.
+    """`cpu` or `cuda`, as wanted; `auto` means GPUs if there are enough.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def choose_device(wanted: str, processes: int) -> str:
     found = torch.cuda.device_count()
     if wanted == "cuda" and found < processes:
         raise BadInputError(
-            f"--device cuda: {processes} processes need a GPU each, this machine has {found}; "
+            f"--device cuda: {processes} processes need one GPU each, this machine has {found}; "
             "use fewer processes, or --device cpu"
         )
     if wanted == "auto":
@@ -106,7 +106,7 @@ def choose_device(wanted: str, processes: int) -> str:
 
 
 def use_device(kind: str, *, index: int, threads: int) -> torch.device:
-    """Make this process compute on its device, with that many threads."""
+    """Select this process's device and number of threads."""
     torch.set_num_threads(threads)
     if kind == "cpu":
         keep_freed_memory()
@@ -117,28 +117,28 @@ def use_device(kind: str, *, index: int, threads: int) -> torch.device:
 
 
 def device_type_name(device: torch.device, threads: int) -> str:
-    """What profiles and clusters call devices of this kind, for example `cpu-1-thread` or `nvidia-a100-sxm4-80gb`."""
+    """Name of this kind of device in profiles and clusters, for example `cpu-1-thread` or `nvidia-a100-sxm4-80gb`."""
     if device.type == "cpu":
         return f"cpu-{threads}-thread{'' if threads == 1 else 's'}"
     return slug(torch.cuda.get_device_name(device))
 
 
 def device_title(device: torch.device, threads: int) -> str:
-    """The device in words, for people."""
+    """A human-readable description of the device."""
     if device.type == "cpu":
         return f"{threads} of {usable_cores()} processor cores, {torch.backends.cpu.get_cpu_capability()}"
     return torch.cuda.get_device_name(device)
 
 
 def device_memory_bytes(device: torch.device, sharing: int) -> int:
-    """Memory of a GPU, or an equal part of main memory for each of the processes that share it."""
+    """Memory of a GPU, or an equal share of main memory for each of several processes."""
     if device.type == "cpu":
         return memory_bytes() // sharing
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def slug(name: str) -> str:
-    """A name in small letters and digits, with hyphens between."""
+    """A name in lower-case letters and digits, separated by hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
@@ -156,7 +156,7 @@ def _cuda_device(index: int) -> CudaDevice:
 
 
 def _compute_mode(uuid: str) -> str:
-    """Torch does not tell, the tool of the driver does."""
+    """From nvidia-smi; torch does not report it."""
     command = ["nvidia-smi", "--query-gpu=uuid,compute_mode", "--format=csv,noheader"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TOOL_LIMIT_S).stdout

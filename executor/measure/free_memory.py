@@ -1,21 +1,15 @@
-"""Main memory that this process and its children may still take."""
+"""Main memory still available to this process and its children."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _UNLIMITED_BYTES = 2**60
-"""Limits of version 1 are a huge number where there is none."""
+"""Control groups of version 1 report a huge number for "no limit"."""
 
 
 def free_memory_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
-    """What the system has available, or less where a control group limits it; None where nothing is known.
-
-    Parameters
-    ----------
-    proc, cgroups
-        Where Linux tells.
-    """
+    """Available memory of the system, or less if a control group limits it; None if unknown."""
     known = [bytes for bytes in (_available_bytes(proc / "meminfo"), *_group_bytes(proc, cgroups)) if bytes is not None]
     return max(0, min(known)) if known else None
 
@@ -29,7 +23,7 @@ def _available_bytes(meminfo: Path) -> int | None:
 
 
 def _group_bytes(proc: Path, cgroups: Path) -> Iterator[int]:
-    """What is left under the limit of this process's control group, and of each of those around it."""
+    """What is left under the limits of this process's control group and each of its parents."""
     for line in _text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in ("", "memory"):
@@ -41,11 +35,11 @@ def _group_bytes(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 _LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
-"""Files of version 2 and of version 1, by the controllers that a line names."""
+"""Files of version 2 and version 1, by the controllers named in /proc/self/cgroup."""
 
 
 def _left(folder: Path, limit: str, usage: str) -> Iterator[int]:
-    """Pages of files, which are given up where memory gets short, do not count as used."""
+    """Page cache does not count as used, because it is reclaimed when memory gets short."""
     most, used = _text(folder / limit).strip(), _text(folder / usage).strip()
     if most.isdecimal() and used.isdecimal() and int(most) < _UNLIMITED_BYTES:
         yield int(most) - int(used) + _file_bytes(folder)

@@ -1,4 +1,4 @@
-"""Bytes and operations of every layer, found by running each at two sizes; the clock plays no part."""
+"""Bytes and FLOPs of every layer, found by running each with two numbers of samples; nothing is timed."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from stagecut.executor.measure.dataflow import Dataflow
 from stagecut.executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
-from stagecut.executor.measure.passage import Passage
 from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.stage import State, as_state
@@ -20,32 +20,32 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
 
 CPU_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
-"""Fused attention that torch's counter of operations passes over."""
+"""Fused attention, which torch's FLOP counter ignores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFacts:
-    """One layer; bytes and operations for each sample, parameters as numbers."""
+    """One layer; bytes and FLOPs per sample."""
 
     name: str
     kind: str
-    """Class of the module."""
+    """Class name of the module."""
     num_params: int
     num_shared_params: int
-    """Copies of weights that another layer owns."""
+    """Copies of weights owned by another layer."""
     forward_flops: float
     saved_bytes: float
     output_bytes: float
     working_bytes: float
     is_shareable: bool
-    """Whether several devices can share it (tensor parallelism)."""
+    """Whether it supports tensor parallelism."""
     allocated_bytes: float
-    """Kept by a forward as the memory counters of a GPU have it, its output included; 0 on a CPU, which has none."""
+    """Kept by a forward, including its output, according to the GPU's memory counters; 0 on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFacts:
-    """A chain of layers, and the tensors that pass by some of them."""
+    """A chain of layers, and the tensors that skip some of them."""
 
     layers: tuple[LayerFacts, ...]
     skip_edges: tuple[SkipEdge, ...]
@@ -53,16 +53,16 @@ class ChainFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What one layer, forward and backward, needs for some samples."""
+    """Memory of one layer's forward and backward for some samples."""
 
     size: int
     saved_bytes: int
-    """Without anything that the layer hands on."""
+    """Without the layer's outputs."""
     kept_output_bytes: tuple[int, ...]
-    """By place in the state handed on: what the backward needs of it."""
+    """What the backward needs of each output."""
     working_bytes: int
     allocated_bytes: int
-    """0 on a CPU, which has no such counters."""
+    """0 on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,63 +71,62 @@ class _Given:
 
     is_first: bool
     near: tuple[bool, ...]
-    """For each tensor it is given, whether the layer before made it."""
+    """For each input, whether the previous layer made it."""
     loss: Callable[..., Tensor] | None
-    """Of the last layer."""
+    """Only for the last layer."""
     autocast: torch.dtype | None
 
 
 def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype | None) -> ChainFacts:
-    """Run the layers of a chain one after another, holding one of them at a time.
+    """Run the layers of a chain one after another, holding one at a time.
 
-    Bytes per sample are what grows from half of the samples to all of them. What does not grow with their
-    number is not counted: copies of weights that autocast makes once in a step, and the gradient of a
-    weight before it is added up.
+    Bytes per sample are the growth from half of the samples to all of them. What does not grow with the number of
+    samples is not counted: copies of weights that autocast makes once per step, and temporary weight gradients.
 
     Raises
     ------
     BadInputError
-        If a layer cannot compute with what the one before it hands on.
+        If a layer fails on the output of the previous one.
     """
     large, small = samples, samples.first(samples.size // 2)
-    passage, layers, num_layers = Passage(small.state), [], len(chain.layers)
+    flow, layers, num_layers = Dataflow(small.state), [], len(chain.layers)
     for index in range(num_layers):
         module = build_layer(chain, index, seed=0).to(samples.state[0].device).train()
         given = _Given(
             is_first=index == 0,
-            near=passage.comes_from_neighbour(),
+            near=flow.comes_from_neighbour(),
             loss=chain.loss if index == num_layers - 1 else None,
             autocast=autocast,
         )
         with _blamed_on(chain.layers[index].name, small.state):
             runs = [_run(module, each, given) for each in (small, large)]
         with FlopCounterMode(display=False, custom_mapping=_attention_formulas()) as counter:
-            small = _handed_on(module, small, autocast)
-        large = _handed_on(module, large, autocast)
-        passage.step(index, small.state)
+            small = _outputs_of(module, small, autocast)
+        large = _outputs_of(module, large, autocast)
+        flow.step(index, small.state)
         layers.append((_facts(chain, index, module, runs, flops=counter.get_total_flops() / small.size), runs))
-    passage.leave(num_layers - 1)
+    flow.leave(num_layers - 1)
     return ChainFacts(
         layers=tuple(
             replace(
                 facts,
-                output_bytes=passage.output_bytes(index) / small.size,
-                saved_bytes=facts.saved_bytes + _kept_of_passing(passage, index, runs),
+                output_bytes=flow.output_bytes(index) / small.size,
+                saved_bytes=facts.saved_bytes + _kept_of_passing(flow, index, runs),
             )
             for index, (facts, runs) in enumerate(layers)
         ),
-        skip_edges=passage.skip_edges(small.size),
+        skip_edges=flow.skip_edges(small.size),
     )
 
 
 def computing(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[object]:
-    """The context of a training step: autocast keeps its copies of weights until the end of it."""
+    """The context of a training step; autocast keeps its copies of weights until it ends."""
     return nullcontext() if autocast is None else torch.autocast(device.type, dtype=autocast)
 
 
 @contextmanager
 def _blamed_on(layer: str, state: State) -> Iterator[None]:
-    """Whatever a layer raises on its first run is between it and what it was given."""
+    """Attribute an error in a layer's first run to the layer and its input."""
     try:
         yield
     except Exception as fault:
@@ -139,7 +138,7 @@ def _blamed_on(layer: str, state: State) -> Iterator[None]:
 def _run(module: nn.Module, samples: Samples, given: _Given) -> _Run:
     inputs = fresh_state(samples.state, gradients=not given.is_first)
     for parameter in module.parameters():
-        parameter.grad = torch.zeros_like(parameter)  # a first backward would keep its own
+        parameter.grad = torch.zeros_like(parameter)  # otherwise the first backward would allocate it
     device = inputs[0].device
     before_bytes = _allocated_bytes(device)
     saved = SavedTensors()
@@ -184,13 +183,13 @@ def _kept_bytes(output: Tensor, found: Storages) -> int:
     return storage.nbytes() if storage.data_ptr() in found else 0
 
 
-def _kept_of_passing(passage: Passage, index: int, runs: Sequence[_Run]) -> float:
-    """Per sample, what a layer keeps of its outputs that the next layer does not take: nobody else counts it."""
+def _kept_of_passing(flow: Dataflow, index: int, runs: Sequence[_Run]) -> float:
+    """Bytes per sample that a layer keeps of outputs that skip the next layer, which nothing else counts."""
     places = range(len(runs[0].kept_output_bytes))
     return sum(
         _growth(runs, [run.kept_output_bytes[place] for run in runs])
         for place in places
-        if passage.passes_by(index, place)
+        if flow.passes_by(index, place)
     )
 
 
@@ -201,7 +200,7 @@ def _backward(made: State) -> None:
 
 
 @torch.no_grad()
-def _handed_on(module: nn.Module, samples: Samples, autocast: torch.dtype | None) -> Samples:
+def _outputs_of(module: nn.Module, samples: Samples, autocast: torch.dtype | None) -> Samples:
     with computing(samples.state[0].device, autocast):
         return replace(samples, state=as_state(module(*samples.state)))
 
@@ -224,7 +223,7 @@ def _facts(chain: ModuleChain, index: int, module: nn.Module, runs: list[_Run], 
 
 
 def _growth(runs: Sequence[_Run], num_bytes: Sequence[int]) -> float:
-    """Bytes for one more sample, from those of both runs."""
+    """Bytes per additional sample, from both runs."""
     small, large = runs
     return max(0.0, (num_bytes[1] - num_bytes[0]) / (large.size - small.size))
 
@@ -239,5 +238,5 @@ def _attention_formulas() -> dict[Any, Any]:
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *_: object, **__: object) -> int:
-    """Of both products, the whole square of them, from the shapes."""
+    """Both products, without discounting a causal mask, from the shapes."""
     return int(sdpa_flop_count(query, key, value))

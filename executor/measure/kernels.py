@@ -1,4 +1,4 @@
-"""How fast a device computes and updates weights: the two figures of it that no model's profile holds."""
+"""How fast a device multiplies matrices and updates weights, the two figures that no model profile holds."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from stagecut.executor.measure.contamination import RunQueue
-from stagecut.executor.measure.readings import Reading, has_enough
+from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.measure.timings import Timing, has_enough
 from stagecut.executor.play.clock import clock_for
 from stagecut.executor.play.optimizers import DEFAULT
 from stagecut.planner.core.job import standard_optimizer
@@ -15,20 +15,20 @@ from stagecut.planner.core.precision import Precision
 
 NUMBER_FORMATS = {Precision.FP32: torch.float32, Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 PART_SIZE = 1_048_576
-"""Parameters in each tensor of a synthetic set: a matrix of a block of a small transformer."""
+"""Parameters per synthetic tensor: a matrix in a block of a small transformer."""
 WARMUP = 2
 TIME_LIMIT_S = 10.0
-"""For each thing that is timed; slow number formats come to an end."""
+"""Per measurement, so that slow number formats finish."""
 
 
-def product_readings(device: torch.device, precision: Precision, *, side: int, repetitions: int) -> list[Reading]:
-    """Readings of one product of two square matrices, 2 side^3 operations."""
+def matmul_timings(device: torch.device, precision: Precision, *, side: int, repetitions: int) -> list[Timing]:
+    """Timings of one product of two square matrices, 2 side^3 FLOPs."""
     left, right = (torch.randn((side, side), device=device).to(NUMBER_FORMATS[precision]) for _ in range(2))
     return timed(lambda: left @ right, device, repetitions=repetitions)
 
 
-def update_readings(parameters: Sequence[nn.Parameter], device: torch.device, *, repetitions: int) -> list[Reading]:
-    """Readings of one step of the executor's default optimizer, AdamW, on these parameters."""
+def update_timings(parameters: Sequence[nn.Parameter], device: torch.device, *, repetitions: int) -> list[Timing]:
+    """Timings of one step of the default optimizer, AdamW, on these parameters."""
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
@@ -37,9 +37,9 @@ def update_readings(parameters: Sequence[nn.Parameter], device: torch.device, *,
 
 
 def update_bandwidth_bytes_per_s(num_params: int, update_s: float) -> float:
-    """The memory bandwidth with which the cost model comes to that time of an update.
+    """The memory bandwidth at which the cost model predicts this update time, for AdamW in fp32.
 
-    It takes weights and state as read and written and gradients as read; AdamW in fp32.
+    Weights and state are read and written, gradients are read.
     """
     optimizer = standard_optimizer("adamw", Precision.FP32)
     touched_bytes = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
@@ -47,22 +47,22 @@ def update_bandwidth_bytes_per_s(num_params: int, update_s: float) -> float:
 
 
 def synthetic_parameters(count: int, device: torch.device) -> list[nn.Parameter]:
-    """That many parameters in tensors of ordinary size."""
+    """So many parameters, in tensors of ordinary size."""
     sizes = [PART_SIZE] * (count // PART_SIZE) + ([count % PART_SIZE] if count % PART_SIZE else [])
     return [nn.Parameter(torch.zeros(size, device=device)) for size in sizes]
 
 
-def timed(work: Callable[[], object], device: torch.device, *, repetitions: int) -> list[Reading]:
-    """Readings of some work, until enough are clean or time is up."""
+def timed(work: Callable[[], object], device: torch.device, *, repetitions: int) -> list[Timing]:
+    """Time some work repeatedly, until enough timings are clean or time is up."""
     clock, queue = clock_for(device), RunQueue()
     for _ in range(WARMUP):
         work()
-    readings: list[Reading] = []
+    timings: list[Timing] = []
     end_s = time.monotonic() + TIME_LIMIT_S
-    while not has_enough(readings, repetitions) and (not readings or time.monotonic() < end_s):
+    while not has_enough(timings, repetitions) and (not timings or time.monotonic() < end_s):
         queue_mark, start = queue.mark(), clock.mark()
         work()
         end = clock.mark()
         seconds = clock.resolve(end) - clock.resolve(start)
-        readings.append(Reading(seconds=(seconds,), run_queue_share=queue.share_since(queue_mark)))
-    return readings
+        timings.append(Timing(seconds=(seconds,), run_queue_share=queue.share_since(queue_mark)))
+    return timings

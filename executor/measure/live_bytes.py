@@ -1,4 +1,4 @@
-"""Bytes of tensors: those that a forward keeps, and those that live for a moment."""
+"""Bytes of tensors: those that a forward saves, and the peak of those that are alive."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -11,17 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 Storages = dict[int, torch.UntypedStorage]
-"""By address: two that are alive have different ones."""
+"""By address, which is unique among live storages."""
 
 
 def storages(tensors: Iterable[Tensor]) -> Storages:
-    """What holds these tensors, each once."""
+    """The distinct storages of these tensors."""
     found = (plain.untyped_storage() for tensor in tensors for plain in _plain(tensor))
     return {storage.data_ptr(): storage for storage in found if storage.nbytes() > 0}
 
 
 class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
-    """Inside this context, autograd says what it keeps for the backward."""
+    """A context that records what autograd saves for the backward."""
 
     def __init__(self) -> None:
         self.found: Storages = {}
@@ -33,14 +33,14 @@ class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
 
 
 class LiveBytes(TorchDispatchMode):
-    """Inside this context, tensors that operations make are counted for as long as they live.
+    """A context that counts the tensors made by operations for as long as they live.
 
     Parameters
     ----------
     present
-        Counted from the start, until they are freed.
+        Counted from the start until they are freed.
     passed_over
-        Not counted: what was there before and stays, such as weights and their gradients.
+        Not counted, such as weights and their gradients, which exist before and after.
     """
 
     def __init__(self, *, present: Storages, passed_over: Storages) -> None:
@@ -51,9 +51,9 @@ class LiveBytes(TorchDispatchMode):
         for storage in present.values():
             self._see(storage)
         self.start_bytes = self._live_bytes
-        """Of what was present."""
+        """Bytes of what was present."""
         self.peak_bytes = 0
-        """On top of what was there at the start."""
+        """Peak bytes in addition to those at the start."""
 
     def __torch_dispatch__(
         self,
@@ -91,7 +91,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def _plain(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensors inside one that wraps others, such as a DTensor; else itself."""
+    """The tensors inside a wrapper such as a DTensor; otherwise the tensor itself."""
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return

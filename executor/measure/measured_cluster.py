@@ -6,8 +6,8 @@ from itertools import combinations, combinations_with_replacement, pairwise
 
 from stagecut.executor.measure.curves import Curve, latency_and_bandwidth, median_curve, rising, slowest_curve
 from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s
-from stagecut.executor.measure.profile_links import LinkChoices, RankFindings, group_sizes, hosts_of
-from stagecut.executor.measure.readings import Summary, summarize
+from stagecut.executor.measure.profile_links import LinkChoices, RankMeasurement, group_sizes, hosts_of
+from stagecut.executor.measure.timings import Summary, summarize
 from stagecut.planner.core.cluster import (
     UNLIMITED,
     AllReduceTable,
@@ -24,16 +24,16 @@ MEASURED = "measured by plan profile links"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostClass:
-    """Hosts with as many devices of the same kind."""
+    """Hosts with the same number and kind of devices."""
 
     name: str
     device_type: str
     hosts: tuple[tuple[int, ...], ...]
-    """Ranks of each."""
+    """Ranks of each host."""
 
 
-def measured_cluster(found: Sequence[RankFindings], choices: LinkChoices, *, name: str) -> Cluster:
-    """The cluster of all ranks: an island on every host, hosts alike in one class."""
+def measured_cluster(found: Sequence[RankMeasurement], choices: LinkChoices, *, name: str) -> Cluster:
+    """The cluster of all ranks: one island per host, identical hosts in one class."""
     classes = host_classes(found)
     kinds = dict.fromkeys(rank.device_type for rank in found)
     pairs = list(combinations_with_replacement(classes, 2))
@@ -55,8 +55,8 @@ def measured_cluster(found: Sequence[RankFindings], choices: LinkChoices, *, nam
     )
 
 
-def host_classes(found: Sequence[RankFindings]) -> list[HostClass]:
-    """Hosts that look alike, each class named after its first host."""
+def host_classes(found: Sequence[RankMeasurement]) -> list[HostClass]:
+    """Classes of identical hosts, each named after its first host."""
     alike: dict[tuple[str, int], list[tuple[int, ...]]] = {}
     for ranks in hosts_of([rank.host for rank in found]):
         alike.setdefault((found[ranks[0]].device_type, len(ranks)), []).append(tuple(ranks))
@@ -70,16 +70,16 @@ def host_classes(found: Sequence[RankFindings]) -> list[HostClass]:
     ]
 
 
-def update_summary(found: Iterable[RankFindings]) -> Summary:
-    """The optimizer steps of some ranks together."""
-    return summarize([reading for rank in found for reading in rank.updates])
+def update_summary(found: Iterable[RankMeasurement]) -> Summary:
+    """Summary of the optimizer steps of some ranks."""
+    return summarize([timing for rank in found for timing in rank.updates])
 
 
-def _device_type(ranks: Sequence[RankFindings], choices: LinkChoices) -> DeviceType:
+def _device_type(ranks: Sequence[RankMeasurement], choices: LinkChoices) -> DeviceType:
     rates = {
         precision: 2
         * choices.matrix_side**3
-        / summarize([reading for rank in ranks for reading in rank.products[precision]]).total_s
+        / summarize([timing for rank in ranks for timing in rank.products[precision]]).total_s
         for precision in ranks[0].products
     }
     return DeviceType(
@@ -91,7 +91,7 @@ def _device_type(ranks: Sequence[RankFindings], choices: LinkChoices) -> DeviceT
     )
 
 
-def _server(found: Sequence[RankFindings], hosts: HostClass) -> Server:
+def _server(found: Sequence[RankMeasurement], hosts: HostClass) -> Server:
     inside = [found[a].one_way[b] for ranks in hosts.hosts for a, b in pairwise(ranks)]
     island = Island(
         device_type=hosts.device_type,
@@ -105,13 +105,13 @@ def _server(found: Sequence[RankFindings], hosts: HostClass) -> Server:
     return Server(name=hosts.name, islands=(island,), count=len(hosts.hosts))
 
 
-def _all_reduces(found: Sequence[RankFindings], hosts: HostClass, size: int) -> list[Curve]:
-    """For each host: an all-reduce is over when it is over for all of its ranks."""
+def _all_reduces(found: Sequence[RankMeasurement], hosts: HostClass, size: int) -> list[Curve]:
+    """One curve per host: an all-reduce ends when it has ended on all ranks."""
     return [slowest_curve([found[rank].all_reduce[size] for rank in ranks[:size]]) for ranks in hosts.hosts]
 
 
-def _link_between(found: Sequence[RankFindings], first: HostClass, second: HostClass) -> Link | None:
-    """The median over all pairs of hosts, one of each class."""
+def _link_between(found: Sequence[RankMeasurement], first: HostClass, second: HostClass) -> Link | None:
+    """The median over all pairs of hosts, one from each class."""
     if first is second:
         pairs = list(combinations(first.hosts, 2))
     else:

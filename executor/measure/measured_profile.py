@@ -1,4 +1,4 @@
-"""A model profile from a measurement."""
+"""Turns a measurement into a model profile."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,18 +17,18 @@ RELATIVE_TOLERANCE = 1e-9
 def measured_profile(
     measurement: ModelMeasurement, *, precision: Precision, analytic: ModelProfile | None
 ) -> ModelProfile:
-    """The profile that `plan solve` takes.
+    """The profile for `plan solve`.
 
     Parameters
     ----------
     analytic
-        What the catalogue says of the model: where from kinds of layers and what devices that share
-        them exchange are taken. None: layers of the user, who exchange their outputs.
+        The catalogue's profile of the model, which provides the kinds of layers and the bytes exchanged under tensor
+        parallelism. None for a user's layers, which are taken to exchange their outputs.
 
     Raises
     ------
     BadInputError
-        If the layers hand on other tensors than the catalogue says.
+        If the layers output other tensors than the catalogue says.
     """
     facts = measurement.facts
     known = analytic.layers if analytic else (None,) * len(facts.layers)
@@ -43,37 +43,37 @@ def measured_profile(
         precision=precision,
         sequence_length=analytic.sequence_length if analytic else None,
     )
-    if analytic is not None and precision is Precision.FP32:  # autocast hands on numbers of several formats
+    if analytic is not None and precision is Precision.FP32:  # autocast outputs several formats
         _check_boundaries(profile, analytic)
     return profile
 
 
 def check_same_layers(profile: ModelProfile, names: Sequence[str], *, precision: Precision) -> None:
-    """Complain of a profile that times of these layers cannot be added to.
+    """Refuse a profile to which times of these layers cannot be added.
 
     Raises
     ------
     BadInputError
-        If the profile has other layers, or another precision.
+        If the profile has other layers or another precision.
     """
     own = [layer.name for layer in profile.layers]
     if own != list(names):
         pairs = zip_longest(own, names, fillvalue="none")
-        first = next(f"{a!r} where the others have {b!r}" for a, b in pairs if a != b)
+        first = next(f"{a!r} instead of {b!r}" for a, b in pairs if a != b)
         raise BadInputError(f"profile {profile.name!r} has other layers than those to be timed: {first}")
     if profile.precision is not precision:
-        rule = f"counts in {profile.precision}, times would be measured in {precision}"
+        rule = f"is in {profile.precision}, but times would be measured in {precision}"
         raise BadInputError(f"profile {profile.name!r} {rule}; use --precision {profile.precision}")
 
 
 def with_times(profile: ModelProfile, measurement: ModelMeasurement) -> ModelProfile:
-    """A profile of the same layers with these times added, in place of earlier ones on the same kind of device."""
+    """The profile with these times added, replacing earlier ones for the same device type."""
     layers = zip(profile.layers, time_tables(measurement), strict=True)
     return replace(profile, layers=tuple(_with_table(layer, table) for layer, table in layers))
 
 
 def time_tables(measurement: ModelMeasurement) -> list[TimeTable | None]:
-    """Of every layer of the chain; None for those that were not timed."""
+    """The time table of every layer; None for layers that were not timed."""
     forward_s, backward_s = (
         [times.layer_s(is_forward=is_forward) for times in measurement.times] for is_forward in (True, False)
     )
@@ -118,6 +118,6 @@ def _check_boundaries(profile: ModelProfile, analytic: ModelProfile) -> None:
     for boundary, (measured, stated) in enumerate(pairs):
         if abs(measured - stated) > RELATIVE_TOLERANCE * stated:
             raise BadInputError(
-                f"model {profile.name!r}: the layers hand on {measured:g} bytes per sample at boundary {boundary}, "
-                f"the catalogue says {stated:g}"
+                f"model {profile.name!r}: the layers output {measured:g} bytes per sample at boundary {boundary}, "
+                f"but the catalogue says {stated:g}"
             )

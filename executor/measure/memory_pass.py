@@ -1,7 +1,7 @@
-"""A fixed pass over main memory: how fast it is tells whether others use it.
+"""A fixed pass over main memory, whose speed shows whether other programs use it.
 
-Processors of one machine share its memory, those of a virtual machine with strangers. Their traffic shows
-in no run queue, but makes layers that stream through memory slower.
+The processors of a machine share its memory bandwidth, those of a virtual machine even with strangers. Their traffic
+does not show in any run queue, but slows down layers that stream through memory.
 """
 
 import time
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 NUMBERS = 4_000_000
-"""Of each of two tensors: 32 MB, more than caches hold."""
+"""Elements in each of two tensors; together 32 MB, more than caches hold."""
 ROUNDS = 4
 
 
 def memory_pass_s() -> float:
-    """Seconds of some sums of large tensors, on this process' share of the processors."""
+    """Seconds of some sums of large tensors, on this process's share of the processors."""
     left, right = _tensors()
     started_s = time.monotonic()
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Seconds of messages between two ranks, and of all-reduces among several."""
+"""Times messages between two ranks, and all-reduces among several."""
 
 import statistics
 import time
@@ -12,47 +12,41 @@ from stagecut.executor.measure.curves import Curve
 
 WARMUP = 2
 STREAM = 8
-"""Messages that follow each other without a wait."""
+"""Messages in flight at once."""
 BYTES_FOR_MEDIAN = 32 * 2**20
-"""Small messages are repeated until this much has been sent, within limits."""
+"""Small messages are repeated until about this much has been sent."""
 MOST_REPETITIONS = 100
 
 
 def repetitions_of(num_bytes: int, least: int) -> int:
-    """How often to send a message of that size: the two ends have to agree without talking."""
+    """How often to send a message of this size; both ends must compute the same number."""
     return max(least, min(MOST_REPETITIONS, BYTES_FOR_MEDIAN // num_bytes))
 
 
 class Messages:
-    """Messages of one rank on its device.
-
-    Parameters
-    ----------
-    repetitions
-        Of large messages; small ones are sent more often.
-    """
+    """Times messages of one rank; small ones are repeated more often than `repetitions`."""
 
     def __init__(self, device: torch.device, sizes: Sequence[int], *, repetitions: int) -> None:
         self._device, self._sizes, self._repetitions = device, sizes, repetitions
 
     def one_way(self, peer: int, *, asks: bool) -> Curve:
-        """Half of the time that a message takes to the peer and back: median by size.
+        """Half of the round-trip time of a message: median by size.
 
         Parameters
         ----------
         asks
-            Whether this rank sends first; the other one only answers, and its curve means nothing.
+            Whether this rank sends first; the curve of the other one, which only answers, is meaningless.
         """
         turn = self._ask if asks else self._answer
         return self._curve(lambda tensor: turn(peer, tensor), parts=2)
 
     def streaming(self, peer: int, *, asks: bool) -> Curve:
-        """Time of one of several messages on the way at once, until the last one is confirmed: median by size."""
-        turn = self._pour if asks else self._drain
+        """Time per message of several in flight at once, until the last is confirmed: median by size."""
+        turn = self._send_stream if asks else self._receive_stream
         return self._curve(lambda tensor: turn(peer, tensor), parts=STREAM)
 
     def all_reduce(self, group: dist.ProcessGroup) -> Curve:
-        """Time of an all-reduce among the ranks of a group: median by bytes on each of them."""
+        """Time of an all-reduce in a group: median by bytes per rank."""
         return self._curve(lambda tensor: dist.all_reduce(tensor, group=group), parts=1)
 
     def _curve(self, turn: Callable[[Tensor], object], *, parts: int) -> Curve:
@@ -70,7 +64,7 @@ class Messages:
         return statistics.median(seconds[WARMUP:])
 
     def _ask(self, peer: int, tensor: Tensor) -> None:
-        """NCCL does things in the order they are given; gloo is glad of a receive that is there before its message."""
+        """NCCL runs operations in order; gloo is faster if the receive is posted before its message arrives."""
         back = torch.empty_like(tensor)
         if self._device.type == "cuda":
             works = [dist.isend(tensor, peer), dist.irecv(back, peer)]
@@ -83,11 +77,11 @@ class Messages:
         _wait([dist.irecv(tensor, peer)])
         _wait([dist.isend(tensor, peer)])
 
-    def _pour(self, peer: int, tensor: Tensor) -> None:
+    def _send_stream(self, peer: int, tensor: Tensor) -> None:
         _wait([dist.isend(tensor, peer) for _ in range(STREAM)])
         _wait([dist.irecv(self._confirmation(), peer)])
 
-    def _drain(self, peer: int, tensor: Tensor) -> None:
+    def _receive_stream(self, peer: int, tensor: Tensor) -> None:
         _wait([dist.irecv(tensor, peer) for _ in range(STREAM)])
         _wait([dist.isend(self._confirmation(), peer)])
 
@@ -101,5 +95,5 @@ class Messages:
 
 def _wait(works: Sequence[dist.Work | None]) -> None:
     for work in works:
-        assert work is not None  # None is for ranks outside of the group
+        assert work is not None  # None only for ranks outside the group
         work.wait()

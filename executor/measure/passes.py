@@ -1,4 +1,4 @@
-"""One micro-batch through a stage and back, timed segment by segment."""
+"""Runs one micro-batch through a stage and back, timing each segment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,24 +14,22 @@ from stagecut.models.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A micro-batch between its forward and its backward; for each segment what went in and what came out."""
+class InFlight:
+    """A micro-batch between its forward and its backward: inputs and outputs of each segment."""
 
     inputs: tuple[State, ...]
     outputs: tuple[State, ...]
 
 
 class TimedStage:
-    """Layers of a chain as one stage, in segments between which the history is cut.
+    """Layers of a chain as one stage, in segments between which the autograd graph is cut.
 
     Parameters
     ----------
     segments
-        One after another; a single one is how the stage runs in a training.
+        In order; a single segment is how the stage runs in training.
     stop
         One past the last layer; at the end of the chain the loss is part of the last segment.
-    clock
-        Of the device.
     """
 
     def __init__(
@@ -39,26 +37,26 @@ class TimedStage:
     ) -> None:
         self._segments, self._clock = tuple(segments), clock
         self._loss = chain.loss if stop == len(chain.layers) else None
-        self._asks_for_gradients = start > 0
+        self._needs_input_gradients = start > 0
 
-    def forward(self, samples: Samples) -> tuple[Held, tuple[float, ...]]:
-        """A forward, and the seconds of every segment."""
+    def forward(self, samples: Samples) -> tuple[InFlight, tuple[float, ...]]:
+        """Run a forward; also returns the seconds of every segment."""
         state, inputs, outputs = samples.state, [], []
         marks = [self._clock.mark()]
         for index, segment in enumerate(self._segments):
-            inputs.append(fresh_state(state, gradients=index > 0 or self._asks_for_gradients))
+            inputs.append(fresh_state(state, gradients=index > 0 or self._needs_input_gradients))
             state = segment(inputs[-1])
             if self._loss is not None and index == len(self._segments) - 1:
                 state = (loss_of(self._loss, state, samples.targets),)
             outputs.append(state)
             marks.append(self._clock.mark())
-        return Held(inputs=tuple(inputs), outputs=tuple(outputs)), self._seconds(marks)
+        return InFlight(inputs=tuple(inputs), outputs=tuple(outputs)), self._seconds(marks)
 
-    def backward(self, held: Held) -> tuple[float, ...]:
-        """The backward of that forward, and the seconds of every segment, the first one first."""
-        gradients: list[Tensor | None] = [torch.ones_like(output) for output in held.outputs[-1]]
+    def backward(self, passed: InFlight) -> tuple[float, ...]:
+        """Run its backward; returns the seconds of every segment, in forward order."""
+        gradients: list[Tensor | None] = [torch.ones_like(output) for output in passed.outputs[-1]]
         marks = [self._clock.mark()]
-        for inputs, outputs in zip(reversed(held.inputs), reversed(held.outputs), strict=True):
+        for inputs, outputs in zip(reversed(passed.inputs), reversed(passed.outputs), strict=True):
             _backward(outputs, gradients)
             gradients = [tensor.grad for tensor in inputs]
             marks.append(self._clock.mark())

@@ -1,4 +1,4 @@
-"""Measures the devices of a cluster and the links between them: all processes here, or those of torchrun."""
+"""Measures the devices of a cluster and the links between them, with processes on this machine or torchrun's."""
 
 import os
 import socket
@@ -12,19 +12,18 @@ import torch.distributed as dist
 
 from stagecut.executor.measure.curves import Curve
 from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
-from stagecut.executor.measure.kernels import product_readings, synthetic_parameters, update_readings
+from stagecut.executor.measure.kernels import matmul_timings, synthetic_parameters, update_timings
 from stagecut.executor.measure.message_times import Messages
-from stagecut.executor.measure.processes import Company, run_processes
-from stagecut.executor.measure.readings import Reading
-from stagecut.executor.play.objects import gather_everywhere
-from stagecut.executor.run.faults import FOLDER
-from stagecut.executor.run.rank_process import is_rank
-from stagecut.executor.run.run_folder import run_folder
-from stagecut.executor.run.world import World, join_world
+from stagecut.executor.measure.timings import Timing
+from stagecut.executor.measure.workers import Worker, run_workers
+from stagecut.executor.ranks.environment import RUN_FOLDER, is_rank
+from stagecut.executor.ranks.run_folder import run_folder
+from stagecut.executor.ranks.world import World, join_world
+from stagecut.executor.transport.objects import gather_everywhere
 from stagecut.planner.core.precision import Precision
 
 TIMED_PRECISIONS = {"cpu": (Precision.FP32, Precision.BF16), "cuda": tuple(Precision)}
-"""Products in fp16 take most CPUs very long."""
+"""Matrix products in fp16 are very slow on most CPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,42 +35,42 @@ class LinkChoices:
     device_type: str | None = None
     """None: the device's own name."""
     processes: int
-    """Of this machine, where torchrun has not started them."""
+    """On this machine; ignored under torchrun."""
     threads: int
-    """Of each process."""
+    """Threads per process."""
     sizes: tuple[int, ...]
-    """Bytes of messages, multiples of 4, increasing."""
+    """Message sizes in bytes, multiples of 4, increasing."""
     repetitions: int
     num_params: int
-    """Updated by the optimizer whose time gives the memory bandwidth."""
+    """Parameters in the optimizer step that gives the memory bandwidth."""
     matrix_side: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankFindings:
-    """What one rank found; curves are of messages that it sent, by the rank that they went to."""
+class RankMeasurement:
+    """What one rank measured; curves are of the messages it sent, by target rank."""
 
     host: str
-    """The same for ranks of one host, and for no others."""
+    """Identifies the host."""
     host_name: str
     device_type: str
     device_title: str
     memory_bytes: int
-    products: dict[Precision, list[Reading]]
-    updates: list[Reading]
+    products: dict[Precision, list[Timing]]
+    updates: list[Timing]
     one_way: dict[int, Curve]
     streaming: dict[int, Curve]
     all_reduce: dict[int, Curve]
-    """By the number of ranks."""
+    """By number of ranks."""
 
     @property
-    def computed(self) -> tuple[list[Reading], ...]:
-        """Readings of everything but messages."""
+    def computed(self) -> tuple[list[Timing], ...]:
+        """Timings of everything but messages."""
         return (*self.products.values(), self.updates)
 
 
-def profile_links(choices: LinkChoices) -> list[RankFindings] | None:
-    """What all ranks found; None on every rank of torchrun but the first.
+def profile_links(choices: LinkChoices) -> list[RankMeasurement] | None:
+    """The measurements of all ranks; under torchrun, None on all ranks but the first.
 
     Raises
     ------
@@ -81,11 +80,11 @@ def profile_links(choices: LinkChoices) -> list[RankFindings] | None:
     if is_rank():
         return _in_world(choices)
     with run_folder() as folder:
-        return run_processes(_local_rank, choices.processes, choices, folder)[0]
+        return run_workers(_local_rank, choices.processes, choices, folder)[0]
 
 
 def hosts_of(hosts: Sequence[str]) -> list[list[int]]:
-    """The ranks of every host, hosts in the order of their first ranks."""
+    """The ranks of each host, in order of their first ranks."""
     found: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):
         found.setdefault(host, []).append(rank)
@@ -93,57 +92,57 @@ def hosts_of(hosts: Sequence[str]) -> list[list[int]]:
 
 
 def pairs_to_measure(hosts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Neighbours of every host, and the first ranks of any two hosts."""
+    """Neighbouring ranks within each host, and the first ranks of any two hosts."""
     inside = [pair for ranks in hosts for pair in pairwise(ranks)]
     return inside + list(combinations([ranks[0] for ranks in hosts], 2))
 
 
 def group_sizes(num_ranks: int) -> tuple[int, ...]:
-    """Numbers of ranks whose all-reduce is worth a table: powers of two, and all of them."""
+    """Numbers of ranks whose all-reduce is measured: powers of two, and all."""
     powers = [2**power for power in range(1, num_ranks.bit_length())]
     return tuple(sorted({*(power for power in powers if power <= num_ranks), num_ranks} - {1}))
 
 
-def _local_rank(company: Company, choices: LinkChoices, folder: Path) -> list[RankFindings] | None:
+def _local_rank(worker: Worker, choices: LinkChoices, folder: Path) -> list[RankMeasurement] | None:
     os.environ.update(
-        RANK=str(company.rank),
-        WORLD_SIZE=str(company.size),
-        LOCAL_RANK=str(company.rank),
-        LOCAL_WORLD_SIZE=str(company.size),
+        RANK=str(worker.rank),
+        WORLD_SIZE=str(worker.size),
+        LOCAL_RANK=str(worker.rank),
+        LOCAL_WORLD_SIZE=str(worker.size),
     )
-    os.environ[FOLDER] = str(folder)
+    os.environ[RUN_FOLDER] = str(folder)
     return _in_world(choices)
 
 
-def _in_world(choices: LinkChoices) -> list[RankFindings] | None:
+def _in_world(choices: LinkChoices) -> list[RankMeasurement] | None:
     world = join_world(device=choices.device)
     torch.set_num_threads(choices.threads)
     found = _measure(world, choices)
-    gathered = world.gather(found, classes=(RankFindings, Precision, Reading))
+    gathered = world.gather(found, classes=(RankMeasurement, Precision, Timing))
     world.leave()
     return gathered
 
 
-def _measure(world: World, choices: LinkChoices) -> RankFindings:
+def _measure(world: World, choices: LinkChoices) -> RankMeasurement:
     names = gather_everywhere(_host_key())
     hosts = hosts_of(names)
     messages = Messages(world.device, choices.sizes, repetitions=choices.repetitions)
     one_way, streaming = _curves_of_pairs(world, messages, hosts)
     all_reduce = _curves_of_groups(world, messages, hosts)
     dist.barrier()
-    return RankFindings(
+    return RankMeasurement(
         host=names[world.rank],
         host_name=slug(socket.gethostname()) or "host",
         device_type=choices.device_type or device_type_name(world.device, choices.threads),
         device_title=device_title(world.device, choices.threads),
         memory_bytes=device_memory_bytes(world.device, names.count(names[world.rank])),
         products={
-            precision: product_readings(
+            precision: matmul_timings(
                 world.device, precision, side=choices.matrix_side, repetitions=choices.repetitions
             )
             for precision in TIMED_PRECISIONS[world.device.type]
         },
-        updates=update_readings(
+        updates=update_timings(
             synthetic_parameters(choices.num_params, world.device), world.device, repetitions=choices.repetitions
         ),
         one_way=one_way,
@@ -155,7 +154,7 @@ def _measure(world: World, choices: LinkChoices) -> RankFindings:
 def _curves_of_pairs(
     world: World, messages: Messages, hosts: Sequence[Sequence[int]]
 ) -> tuple[dict[int, Curve], dict[int, Curve]]:
-    """One pair after another, with nothing else on the way."""
+    """One pair after another, with no other traffic."""
     one_way, streaming = {}, {}
     for pair in pairs_to_measure(hosts):
         dist.barrier()
@@ -168,7 +167,7 @@ def _curves_of_pairs(
 
 
 def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence[int]]) -> dict[int, Curve]:
-    """Of the first ranks of every host, one group after another."""
+    """For the first ranks of every host, one group after another."""
     curves = {}
     for ranks in hosts:
         for size in group_sizes(len(ranks)):
@@ -181,5 +180,5 @@ def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence
 
 
 def _host_key() -> str:
-    """Hosts are numbered by torchrun; several may have one name, in containers for example."""
+    """Torchrun numbers the hosts, whose names need not be distinct, for example in containers."""
     return os.environ.get("GROUP_RANK", socket.gethostname())

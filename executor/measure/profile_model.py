@@ -1,4 +1,4 @@
-"""Measures the layers of a model on the devices of this machine, with every device at work as in a training."""
+"""Measures the layers of a model on the devices of this machine, with all devices busy as in training."""
 
 import math
 import time
@@ -10,18 +10,18 @@ import torch
 from stagecut.executor.measure.chain_source import ChainSource
 from stagecut.executor.measure.devices import AUTOCAST, device_title, device_type_name, use_device
 from stagecut.executor.measure.inspection import ChainFacts, inspect_chain
-from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, update_readings
-from stagecut.executor.measure.processes import Company, run_processes
+from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, update_timings
 from stagecut.executor.measure.progress import Progress
-from stagecut.executor.measure.readings import KINDS, Kind, Pass, Reading, Summary, any_clean, summarize
 from stagecut.executor.measure.samples import draw_samples
-from stagecut.executor.measure.stage_times import StageTimes, Timing, arriving
+from stagecut.executor.measure.stage_times import StageTimes, TimingOptions, arriving
+from stagecut.executor.measure.timings import KINDS, Kind, Pass, Summary, Timing, any_clean, summarize
+from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 MOST_INSPECTED = 4
-"""Samples with which bytes are counted: they grow in proportion."""
+"""Samples used to count bytes, which are proportional to their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +30,26 @@ class ProfileChoices:
 
     source: ChainSource
     sample_shape: tuple[int, ...] | None = None
-    """Of one sample, for layers that cannot make any themselves."""
+    """Shape of one sample, for layers that cannot make samples themselves."""
     micro_batches: tuple[int, ...]
     """Sizes in samples, increasing."""
     layers: tuple[int, int] | None = None
-    """First layer to time, and one past the last; None: all of them."""
+    """First layer to time, and one past the last; None: all."""
     precision: Precision = Precision.FP32
     device: str = "cpu"
     """`cpu` or `cuda`."""
     device_type: str | None = None
-    """Name for the times; None: the device's own."""
+    """Device type to record; None: the device's own name."""
     processes: int = 1
     threads: int = 1
-    """Of each process."""
+    """Threads per process."""
     in_flight: int = 3
     repetitions: int = 10
     warmup: int = 3
     time_limit_s: float = math.inf
-    """After it sizes are left out, all but the first, and no more rounds begun than each kind needs one of."""
+    """Afterwards, remaining sizes are skipped, and a size ends once it has one timing of each kind."""
     tell: bool = False
-    """Whether to say on stderr how far it has come."""
+    """Whether to report progress on stderr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class SizeTimes:
     summaries: dict[Kind, Summary]
 
     def layer_s(self, *, is_forward: bool) -> tuple[float, ...]:
-        """Of every layer, scaled such that their sum is the time of the whole stage.
+        """Seconds per layer, scaled so that they add up to the time of the whole stage.
 
-        A cut between layers costs time that a training does not spend.
+        Cutting the graph between layers costs time that is not spent in training.
         """
         scale = 1 / self.cuts_factor(is_forward=is_forward)
         return tuple(float(seconds) * scale for seconds in self.summaries[Kind(Pass.LAYERS, is_forward)].median_s)
@@ -73,11 +73,11 @@ class SizeTimes:
         return tuple(float(seconds) * scale for seconds in self.summaries[Kind(Pass.LAYERS, is_forward)].spread_s)
 
     def cuts_factor(self, *, is_forward: bool) -> float:
-        """How many times longer the stage takes with a cut between any two layers."""
+        """How many times longer the stage takes with the graph cut between layers."""
         return self.summaries[Kind(Pass.LAYERS, is_forward)].total_s / self.whole_s(is_forward=is_forward)
 
     def whole_s(self, *, is_forward: bool) -> float:
-        """Of the whole stage."""
+        """Seconds of the whole stage."""
         return self.summaries[Kind(Pass.WHOLE, is_forward)].total_s
 
     def whole_spread_s(self, *, is_forward: bool) -> float:
@@ -86,28 +86,28 @@ class SizeTimes:
 
     @property
     def num_kept(self) -> int:
-        """Forwards and backwards that count."""
+        """Forwards and backwards that were kept."""
         return sum(summary.num_kept for summary in self.summaries.values())
 
     @property
     def num_rejected(self) -> int:
-        """Forwards and backwards that do not, for others held the processors."""
+        """Forwards and backwards rejected because other programs held the processors."""
         return sum(summary.num_rejected for summary in self.summaries.values())
 
     @property
     def recomputed_backward_s(self) -> tuple[float, ...]:
-        """Of the backward of every layer that computes its forward again first."""
+        """Seconds of each layer's backward, including recomputation of its forward."""
         return tuple(float(seconds) for seconds in self.summaries[Kind(Pass.RECOMPUTED, False)].median_s)
 
     @property
     def contaminated(self) -> bool:
-        """Whether some figure has no clean reading."""
+        """Whether some figure has no clean timing."""
         return any(summary.contaminated for summary in self.summaries.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurement:
-    """A model as measured on one kind of device."""
+    """A model measured on one type of device."""
 
     name: str
     device_type: str
@@ -117,19 +117,19 @@ class ModelMeasurement:
     times: tuple[SizeTimes, ...]
     """By micro-batch size."""
     update: Summary | None
-    """One step of AdamW on the weights of the layers that were timed; None where they have none."""
+    """One step of AdamW on the weights of the timed layers; None if they have none."""
     num_updated_params: int
     left_out: tuple[int, ...] = ()
-    """Micro-batch sizes for which there was no time."""
+    """Micro-batch sizes skipped for lack of time."""
 
     @property
     def contaminated(self) -> bool:
-        """Whether some figure has no clean reading."""
+        """Whether some figure has no clean timing."""
         return any(each.contaminated for each in (*self.times, self.update) if each is not None)
 
     @property
     def update_bandwidth_bytes_per_s(self) -> float | None:
-        """Memory bandwidth with which the cost model comes to the time of the update."""
+        """The memory bandwidth at which the cost model predicts the measured update time."""
         if self.update is None:
             return None
         return update_bandwidth_bytes_per_s(self.num_updated_params, self.update.total_s)
@@ -137,32 +137,32 @@ class ModelMeasurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Findings:
-    """Of one process."""
+    """What one process measured."""
 
     name: str
     device_type: str
     device_title: str
     facts: ChainFacts | None
-    """From the first process only."""
-    readings: tuple[dict[Kind, list[Reading]], ...]
-    """By micro-batch size, of those that were begun."""
-    update: list[Reading]
+    """Only from the first process."""
+    timings: tuple[dict[Kind, list[Timing]], ...]
+    """By micro-batch size, without those skipped."""
+    update: list[Timing]
     num_params: int
 
 
 def profile_model(choices: ProfileChoices) -> ModelMeasurement:
-    """Measure a model, in processes of its own; see :func:`check_choices` for what it may complain of."""
+    """Measure a model in new processes; raises what :func:`check_choices` raises."""
     check_choices(choices)
-    return merge(choices, run_processes(measure, choices.processes, choices))
+    return merge(choices, run_workers(measure, choices.processes, choices))
 
 
 def check_choices(choices: ProfileChoices) -> ModuleChain:
-    """The layers, after a look at what is to be done with them.
+    """Check the choices, and return the layers.
 
     Raises
     ------
     BadInputError
-        If there are no such layers, they are not those of the catalogue's profile, or the range ends beyond them.
+        If there are no such layers, they differ from the catalogue's profile, or the range exceeds them.
     """
     chain = choices.source.chain()
     analytic = choices.source.analytic_profile(Precision.FP32)
@@ -177,51 +177,51 @@ def check_choices(choices: ProfileChoices) -> ModuleChain:
     return chain
 
 
-def measure(company: Company, choices: ProfileChoices) -> _Findings:
-    """One process's part: all processes do the same at the same time."""
+def measure(worker: Worker, choices: ProfileChoices) -> _Findings:
+    """One process's part; all processes do the same at the same time."""
     deadline_s = time.monotonic() + choices.time_limit_s
-    device = use_device(choices.device, index=company.rank, threads=choices.threads)
-    torch.manual_seed(company.rank)
+    device = use_device(choices.device, index=worker.rank, threads=choices.threads)
+    torch.manual_seed(worker.rank)
     chain, autocast = choices.source.chain(), AUTOCAST.get(choices.precision)
     largest = max(2, *choices.micro_batches)
     samples = draw_samples(chain, largest, shape=choices.sample_shape, device=device)
     few = samples.first(2 * (min(largest, MOST_INSPECTED) // 2))
-    facts = inspect_chain(chain, few, autocast=autocast) if company.rank == 0 else None
-    timing = Timing(
+    facts = inspect_chain(chain, few, autocast=autocast) if worker.rank == 0 else None
+    options = TimingOptions(
         in_flight=choices.in_flight,
         repetitions=choices.repetitions,
         warmup=choices.warmup,
         layers=_span(choices, chain),
         autocast=autocast,
     )
-    here = arriving(chain, samples, layer=timing.layers[0], autocast=autocast)
-    stage = StageTimes(chain, timing, device=device)
-    readings = []
+    here = arriving(chain, samples, layer=options.layers[0], autocast=autocast)
+    stage = StageTimes(chain, options, device=device)
+    timings = []
     for piece, size in enumerate(choices.micro_batches, start=1):
-        if company.agree_to_stop(piece > 1 and time.monotonic() >= deadline_s):
+        if worker.agree_to_stop(piece > 1 and time.monotonic() >= deadline_s):
             break
         what = f"micro-batches of {size}"
-        tell = Progress(what).told if choices.tell and company.rank == 0 else lambda _share: None
-        readings.append(stage.readings(here.first(size), company, piece=piece, deadline_s=deadline_s, tell=tell))
+        tell = Progress(what).update if choices.tell and worker.rank == 0 else lambda _share: None
+        timings.append(stage.timings(here.first(size), worker, piece=piece, deadline_s=deadline_s, tell=tell))
     repetitions = choices.repetitions if time.monotonic() < deadline_s else 1
     parameters = [parameter for module in stage.modules for parameter in module.parameters()]
-    company.meet()
+    worker.meet()
     return _Findings(
         name=chain.name,
         device_type=choices.device_type or device_type_name(device, choices.threads),
         device_title=device_title(device, choices.threads),
         facts=facts,
-        readings=tuple(readings),
-        update=update_readings(parameters, device, repetitions=repetitions) if parameters else [],
+        timings=tuple(timings),
+        update=update_timings(parameters, device, repetitions=repetitions) if parameters else [],
         num_params=sum(parameter.numel() for parameter in parameters),
     )
 
 
 def merge(choices: ProfileChoices, findings: Sequence[_Findings]) -> ModelMeasurement:
-    """What all processes found together, but for the sizes that there was no time for."""
+    """Merge what all processes measured."""
     first = findings[0]
     assert first.facts is not None
-    num_timed = len(first.readings)
+    num_timed = len(first.timings)
     sizes = choices.micro_batches
     return ModelMeasurement(
         name=first.name,
@@ -230,21 +230,20 @@ def merge(choices: ProfileChoices, findings: Sequence[_Findings]) -> ModelMeasur
         facts=first.facts,
         first_layer=choices.layers[0] if choices.layers else 0,
         times=tuple(
-            size_times(size, [each.readings[index] for each in findings])
-            for index, size in enumerate(sizes[:num_timed])
+            size_times(size, [each.timings[index] for each in findings]) for index, size in enumerate(sizes[:num_timed])
         ),
-        update=summarize([reading for each in findings for reading in each.update]) if first.num_params else None,
+        update=summarize([timing for each in findings for timing in each.update]) if first.num_params else None,
         num_updated_params=first.num_params,
         left_out=sizes[num_timed:],
     )
 
 
-def size_times(samples: int, found: Sequence[Mapping[Kind, Sequence[Reading]]]) -> SizeTimes:
-    """What all processes found at one size.
+def size_times(samples: int, found: Sequence[Mapping[Kind, Sequence[Timing]]]) -> SizeTimes:
+    """Merge what all processes measured at one size.
 
-    Layers are scaled by the whole stage, so both are to be read from clean repetitions, or both from all.
+    Layer times are scaled by the whole stage, so either both use clean timings only, or both use all.
     """
-    pooled = {kind: [reading for each in found for reading in each[kind]] for kind in KINDS}
+    pooled = {kind: [timing for each in found for timing in each[kind]] for kind in KINDS}
     gated = {
         is_forward: all(any_clean(pooled[Kind(passed, is_forward)]) for passed in Pass) for is_forward in (True, False)
     }

@@ -1,28 +1,22 @@
-"""How far a measurement has come, on stderr."""
+"""Progress of a measurement, on stderr."""
 
 import sys
 import time
 
 EVERY_S = 3.0
-"""Between two lines."""
+"""Between two lines, in seconds."""
 
 
 class Progress:
-    """Lines about one piece of work, the first at once.
-
-    Parameters
-    ----------
-    what
-        Its name.
-    """
+    """Prints progress of one named piece of work, the first line immediately."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._began_s = self._last_s = time.monotonic()
         sys.stderr.write(f"{what} ...\n")
 
-    def told(self, share: float) -> None:
-        """So much of it is done."""
+    def update(self, share: float) -> None:
+        """Report the share of the work that is done."""
         now_s = time.monotonic()
         if now_s - self._last_s < EVERY_S or not 0 < share < 1:
             return

@@ -1,4 +1,4 @@
-"""Random samples to measure with."""
+"""Random samples for measurements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stagecut.executor.play.stage import State, as_state
+from stagecut.executor.play.stage import State, as_state, from_state
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 
@@ -16,19 +16,19 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """A state of the chain, and what is to come out at its end."""
+    """A state of the chain, and the targets for its output."""
 
     state: State
     targets: Any
-    """A tensor, several, or None where the chain has no loss."""
+    """A tensor, several, or None if the chain has no loss."""
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of samples."""
         return len(self.state[0])
 
     def first(self, size: int) -> "Samples":
-        """The first so many of them, in memory of their own."""
+        """A copy of the first `size` samples."""
         return Samples(state=tuple(tensor[:size].clone() for tensor in self.state), targets=_first(self.targets, size))
 
 
@@ -38,7 +38,7 @@ def draw_samples(chain: ModuleChain, size: int, *, shape: tuple[int, ...] | None
     Parameters
     ----------
     shape
-        Of one sample, for a chain that cannot make samples itself: normal numbers are drawn.
+        Shape of one sample, for a chain that cannot make samples itself; filled with normal random numbers.
 
     Raises
     ------
@@ -51,26 +51,20 @@ def draw_samples(chain: ModuleChain, size: int, *, shape: tuple[int, ...] | None
         return Samples(state=_moved(as_state(inputs), device), targets=_moved(targets, device))
     if shape is None:
         raise BadInputError(
-            f"model {chain.name!r} says nothing about its inputs; give the shape of a sample with --sample-shape, "
-            "or a ModuleChain with a function `batch`"
+            f"model {chain.name!r} does not define its inputs; give the shape of a sample with --sample-shape, "
+            "or a ModuleChain with a `batch` function"
         )
     return Samples(state=(torch.randn((size, *shape), generator=generator).to(device),), targets=None)
 
 
 def fresh_state(state: State, *, gradients: bool) -> State:
-    """The state as it arrives at a stage: without a history, and asking for gradients where numbers have any.
-
-    Parameters
-    ----------
-    gradients
-        False: inputs of the model, which need none.
-    """
+    """The state as it arrives at a stage: detached, and requiring gradients unless it is the model's input."""
     return tuple(tensor.detach().requires_grad_(gradients and tensor.is_floating_point()) for tensor in state)
 
 
 def loss_of(loss: Callable[..., Tensor], outputs: State, targets: Any) -> Tensor:
-    """The loss of the last layer's state."""
-    return loss(outputs[0] if len(outputs) == 1 else outputs, targets)
+    """The loss of the last layer's output."""
+    return loss(from_state(outputs), targets)
 
 
 def _first(tensors: Any, size: int) -> Any:

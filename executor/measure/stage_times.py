@@ -1,4 +1,4 @@
-"""Seconds of the layers of a stage, as one rank of a training sees them."""
+"""Times the layers of a stage as one rank sees them in training."""
 
 import math
 import time
@@ -9,12 +9,12 @@ from itertools import cycle
 
 import torch
 
-from stagecut.executor.measure.contamination import RunQueue
 from stagecut.executor.measure.inspection import computing
-from stagecut.executor.measure.passes import Held, TimedStage
-from stagecut.executor.measure.processes import Company
-from stagecut.executor.measure.readings import KINDS, Kind, Pass, Reading, done_share
+from stagecut.executor.measure.passes import InFlight, TimedStage
+from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.measure.samples import Samples
+from stagecut.executor.measure.timings import KINDS, Kind, Pass, Timing, done_share
+from stagecut.executor.measure.workers import Worker
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.clock import clock_for
 from stagecut.executor.play.stage import StageModule, as_state
@@ -22,26 +22,26 @@ from stagecut.models.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """How to time."""
+class TimingOptions:
+    """How to time a stage."""
 
     in_flight: int
-    """Micro-batches that are between forward and backward at any time."""
+    """Micro-batches between forward and backward at any time."""
     repetitions: int
-    """Clean readings of each kind."""
+    """Clean timings of each kind."""
     warmup: int
-    """Rounds that do not count."""
+    """Unmeasured warm-up rounds."""
     layers: tuple[int, int]
     """First layer of the stage, and one past the last."""
     autocast: torch.dtype | None
 
 
 class StageTimes:
-    """Times one stage, built here with weights of its own."""
+    """Times one stage, which it builds with weights of its own."""
 
-    def __init__(self, chain: ModuleChain, timing: Timing, *, device: torch.device) -> None:
-        self._chain, self._timing, self._device = chain, timing, device
-        start, stop = timing.layers
+    def __init__(self, chain: ModuleChain, options: TimingOptions, *, device: torch.device) -> None:
+        self._chain, self._options, self._device = chain, options, device
+        start, stop = options.layers
         self._names = [chain.layers[index].name for index in range(start, stop)]
         self.modules = [build_layer(chain, index, seed=0).to(device) for index in range(start, stop)]
         self._stages = {
@@ -50,47 +50,47 @@ class StageTimes:
             Pass.RECOMPUTED: self._timed_stage([self._segment(i, i + 1, recompute=True) for i in range(stop - start)]),
         }
 
-    def readings(
+    def timings(
         self,
         samples: Samples,
-        company: Company,
+        worker: Worker,
         *,
         piece: int,
         deadline_s: float = math.inf,
         tell: Callable[[float], None] = lambda _share: None,
-    ) -> dict[Kind, list[Reading]]:
-        """Run one micro-batch size until every process of the company has enough readings, or time is up.
+    ) -> dict[Kind, list[Timing]]:
+        """Time one micro-batch size until every worker has enough timings, or time is up.
 
-        Micro-batches come and go first in, first out, so that as many are in flight at any time as in a
-        pipeline; the kinds of passes take turns.
+        Micro-batches are processed first in, first out, so that as many are in flight as in a pipeline; the kinds
+        of passes take turns.
 
         Parameters
         ----------
         samples
             One micro-batch, as it arrives at the stage.
         piece
-            Number of the work, from 1: those of earlier sizes are done.
+            Number of this micro-batch size, from 1; earlier ones are done.
         deadline_s
-            Of time.monotonic; looked at between rounds, once there is one of each kind.
+            On the clock of time.monotonic; checked between rounds, once there is a timing of each kind.
         tell
-            Told after every round how much of the work is done.
+            Called after every round with the share of the work that is done.
         """
         turns = _Turns(self._stages, samples)
-        found: dict[Kind, list[Reading]] = {kind: [] for kind in KINDS}
-        with computing(self._device, self._timing.autocast):
-            turns.fill(self._timing.in_flight - 1)
-            for _ in range(self._timing.warmup):
+        found: dict[Kind, list[Timing]] = {kind: [] for kind in KINDS}
+        with computing(self._device, self._options.autocast):
+            turns.fill(self._options.in_flight - 1)
+            for _ in range(self._options.warmup):
                 if time.monotonic() < deadline_s:
                     turns.turn()
-            company.meet()
+            worker.meet()
             is_done = False
-            while not company.all_finished(piece):
-                for kind, reading in turns.turn():
-                    found[kind].append(reading)
-                share = min(done_share(each, self._timing.repetitions) for each in found.values())
+            while not worker.all_finished(piece):
+                for kind, timing in turns.turn():
+                    found[kind].append(timing)
+                share = min(done_share(each, self._options.repetitions) for each in found.values())
                 tell(share)
                 if not is_done and (share >= 1 or (share > 0 and time.monotonic() >= deadline_s)):
-                    company.finish()
+                    worker.finish()
                     is_done = True
         return found
 
@@ -100,46 +100,46 @@ class StageTimes:
         ).train()
 
     def _timed_stage(self, segments: list[StageModule]) -> TimedStage:
-        start, stop = self._timing.layers
+        start, stop = self._options.layers
         return TimedStage(self._chain, segments, start=start, stop=stop, clock=clock_for(self._device))
 
 
 class _Turns:
-    """One forward of a new micro-batch and one backward of the oldest in flight, again and again."""
+    """Alternates the forward of a new micro-batch with the backward of the oldest in flight."""
 
     def __init__(self, stages: Mapping[Pass, TimedStage], samples: Samples) -> None:
         self._stages, self._samples = stages, samples
         self._passes = cycle(Pass)
-        self._held: deque[tuple[Pass, Held]] = deque()
+        self._in_flight: deque[tuple[Pass, InFlight]] = deque()
         self._queue = RunQueue()
 
     def fill(self, in_flight: int) -> None:
-        """Run that many forwards."""
+        """Run so many forwards."""
         for _ in range(in_flight):
             self._forward()
 
-    def turn(self) -> tuple[tuple[Kind, Reading], ...]:
+    def turn(self) -> tuple[tuple[Kind, Timing], ...]:
         """One forward, one backward."""
         return self._forward(), self._backward()
 
-    def _forward(self) -> tuple[Kind, Reading]:
+    def _forward(self) -> tuple[Kind, Timing]:
         passed = next(self._passes)
         mark = self._queue.mark()
         held, seconds = self._stages[passed].forward(self._samples)
         share = self._queue.share_since(mark)
-        self._held.append((passed, held))
-        return Kind(passed, True), Reading(seconds=seconds, run_queue_share=share)
+        self._in_flight.append((passed, held))
+        return Kind(passed, True), Timing(seconds=seconds, run_queue_share=share)
 
-    def _backward(self) -> tuple[Kind, Reading]:
-        passed, held = self._held.popleft()
+    def _backward(self) -> tuple[Kind, Timing]:
+        passed, held = self._in_flight.popleft()
         mark = self._queue.mark()
         seconds = self._stages[passed].backward(held)
-        return Kind(passed, False), Reading(seconds=seconds, run_queue_share=self._queue.share_since(mark))
+        return Kind(passed, False), Timing(seconds=seconds, run_queue_share=self._queue.share_since(mark))
 
 
 @torch.no_grad()
 def arriving(chain: ModuleChain, samples: Samples, *, layer: int, autocast: torch.dtype | None) -> Samples:
-    """The samples as they arrive at a layer, those before it built one at a time."""
+    """The samples as they arrive at a layer; the layers before it are built one at a time."""
     state, device = samples.state, samples.state[0].device
     with computing(device, autocast):
         for index in range(layer):

@@ -1,1 +1,1 @@
-"""Plays action lists: what every rank computes, receives and sends."""
+"""Plays the turns of one rank on torch: stages, gradients, optimizer."""

@@ -1,4 +1,4 @@
-"""What all ranks must have in common, compared by fingerprints."""
+"""Checks that all ranks were given the same batch, by comparing fingerprints."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from stagecut.executor.play.transport import Transport
+from stagecut.executor.play.context import RankContext
+from stagecut.executor.schedule.labels import ranks_label
 from stagecut.planner.core.errors import BadInputError
 
 WIDTH = 1024
-"""Columns of the table that the contents of a tensor are read as."""
+"""Columns of the table as which the contents of a tensor are read."""
 _WORD_BYTES = 8
 
 
-class Look(NamedTuple):
+class _Description(NamedTuple):
     """What one rank brings to a step, in words."""
 
     call: str
@@ -26,10 +27,10 @@ class Look(NamedTuple):
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> int:
-    """A number below 2^32 that tells tensors of other contents apart, all of them read once at the speed of memory.
+    """A number below 2^32 that distinguishes tensors of different contents, reading them once at memory speed.
 
-    The checksum of the sums of all rows and all columns of a table of 64-bit words: another word, and words in another
-    place, change one of them.
+    It is the checksum of the row and column sums of a table of 64-bit words: changing a word, or moving one, changes
+    one of the sums.
     """
     checksum = 0
     for tensor in tensors:
@@ -47,53 +48,35 @@ def _sums(tensor: Tensor) -> tuple[Tensor, ...]:
     return table.sum(dim=0), table.sum(dim=1), data[whole:]
 
 
-def of_all_ranks(
-    values: Sequence[int], *, rank: int, ranks: tuple[int, ...], transport: Transport, device: torch.device
-) -> list[tuple[int, ...]]:
-    """What each of some ranks brings, in their order: the sum of vectors in which all have a place of their own."""
-    table = torch.zeros(len(ranks), len(values), dtype=torch.int64)
-    table[ranks.index(rank)] = torch.tensor(values, dtype=torch.int64)
-    table = table.to(device)
-    transport.sum(table, ranks)
-    return [tuple(row) for row in table.tolist()]
-
-
-def check_same_batch(
-    call: str, batch: object, *, rank: int, world_size: int, transport: Transport, device: torch.device
-) -> None:
-    """Complain where ranks were given different batches, or do different things.
+def check_same_batch(call: str, batch: object, context: RankContext) -> None:
+    """Refuse ranks that were given different batches, or that call different methods.
 
     Parameters
     ----------
     call
-        What the rank is about to do with it.
+        What this rank is about to do with the batch.
 
     Raises
     ------
     BadInputError
         On all ranks; it names those that differ from most others, and in what.
     """
-    if world_size == 1:
+    if context.layout.world_size == 1:
         return
-    everyone = tuple(range(world_size))
-    look = _look(call, batch)
+    own = _description(call, batch)
     tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
-    own = zlib.crc32(repr(look).encode()), fingerprint(tensors)
-    brought = of_all_ranks(own, rank=rank, ranks=everyone, transport=transport, device=device)
-    if len(set(brought)) == 1:
+    prints = context.all_gather((zlib.crc32(repr(own).encode()), fingerprint(tensors))).tolist()
+    distinct = [value for index, value in enumerate(prints) if value not in prints[:index]]
+    if len(distinct) == 1:
         return
-    groups = [[other for other in everyone if brought[other] == value] for value in dict.fromkeys(brought)]
-    looks = [Look(*cast(tuple[str, str, str], transport.broadcast(tuple(look), group[0]))) for group in groups]
-    raise BadInputError(_difference(groups, looks))
+    groups = [[rank for rank, value in enumerate(prints) if value == each] for each in distinct]
+    received = [context.transport.broadcast(tuple(own), group[0]) for group in groups]
+    raise BadInputError(_difference(groups, [_Description(*cast(tuple[str, str, str], each)) for each in received]))
 
 
-def _look(call: str, batch: object) -> Look:
+def _description(call: str, batch: object) -> _Description:
     parts = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
-    return Look(call, *(_seen(part) for part in parts))
-
-
-def _seen(part: object) -> str:
-    return ", ".join(map(_leaf, tree_leaves(part))) or "nothing"
+    return _Description(call, *(", ".join(map(_leaf, tree_leaves(part))) or "nothing" for part in parts))
 
 
 def _leaf(leaf: object) -> str:
@@ -102,21 +85,15 @@ def _leaf(leaf: object) -> str:
     return type(leaf).__name__
 
 
-def _difference(groups: Sequence[list[int]], looks: Sequence[Look]) -> str:
-    """Groups of ranks in order of size, and what they have."""
-    ordered = sorted(zip(groups, looks, strict=True), key=lambda pair: -len(pair[0]))
-    if len({look.call for look in looks}) > 1:
-        told = [f"{ranks_label(group)} called {look.call}" for group, look in ordered]
-        return f"batch: all ranks must call the same method; {'; '.join(told)}"
-    if len(set(looks)) > 1:
-        told = [f"{ranks_label(group)}: inputs {look.inputs}, targets {look.targets}" for group, look in ordered]
+def _difference(groups: Sequence[list[int]], descriptions: Sequence[_Description]) -> str:
+    """Groups of ranks, largest first, and what each has."""
+    ordered = sorted(zip(groups, descriptions, strict=True), key=lambda pair: -len(pair[0]))
+    if len({own.call for own in descriptions}) > 1:
+        found = [f"{ranks_label(group)} called {own.call}" for group, own in ordered]
+        return f"batch: all ranks must call the same method; {'; '.join(found)}"
+    if len(set(descriptions)) > 1:
+        found = [f"{ranks_label(group)}: inputs {own.inputs}, targets {own.targets}" for group, own in ordered]
     else:
-        told = [f"{' and '.join(ranks_label(group) for group, _ in ordered)} differ in its numbers"]
-    rule = "all ranks must be given the same global batch, of which each takes its own samples"
-    return f"batch: {rule}; {'; '.join(told)} (check_batches=False leaves this check out)"
-
-
-def ranks_label(ranks: Sequence[int]) -> str:
-    """`rank 3`, or `ranks 0, 1 and 5`."""
-    *first, last = map(str, ranks)
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
+        found = [f"{' and '.join(ranks_label(group) for group, _ in ordered)} have different values"]
+    rule = "all ranks must be given the same global batch; each takes its own samples from it"
+    return f"batch: {rule}; {'; '.join(found)} (check_batches=False skips this check)"

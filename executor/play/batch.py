@@ -1,4 +1,4 @@
-"""The global batch, as the ends of a pipeline see it."""
+"""The global batch, as seen by the first and last stage of a pipeline."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stagecut.executor.play.messages import Piece
-from stagecut.executor.play.stage import State, as_state
+from stagecut.executor.play.stage import State, as_state, from_state
+from stagecut.executor.schedule.messages import Piece
 from stagecut.models.module_chain import CountedLoss
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
@@ -17,19 +17,19 @@ Tensors = Tensor | Sequence[Tensor]
 Batch = tuple[Tensors, Tensors]
 """Inputs and targets of the whole global batch; samples are dimension 0 of every tensor."""
 LossFunction = Callable[[Any, Any], Tensor]
-"""Of the last layer's output and the targets: the mean over the samples given, or their sum where they are counted.
-A `CountedLoss` knows how to count."""
+"""Maps the last layer's output and the targets to the mean over these samples, or to their sum if they are counted.
+A `CountedLoss` does its own counting."""
 CountFunction = Callable[[Any], float]
-"""What the sum of the losses is divided by, from the targets of the whole global batch."""
+"""Maps the targets of the global batch to what the sum of the losses is divided by."""
 
 
 def check_batch(batch: object, global_batch: int) -> None:
-    """Complain of what is no batch, or has another size than the plan's.
+    """Refuse anything that is not a batch of the plan's size.
 
     Raises
     ------
     BadInputError
-        If it is no pair of tensors or of tuples of them, or a tensor has another number of samples.
+        If it is not a pair of tensors or tuples of tensors, or has another number of samples.
     """
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise BadInputError(
@@ -55,7 +55,7 @@ def _checked(name: str, tensors: object) -> State:
 
 
 def _named(value: object) -> str:
-    """What was got instead, in a few words."""
+    """A value in a few words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     if value is None:
@@ -68,46 +68,46 @@ def _named(value: object) -> str:
 
 
 def _pair_in(batch: object) -> str:
-    """Which pair is meant, as far as the keys tell."""
+    """A guess which pair is meant, from the keys."""
     keys = _keys(batch)
     if len(keys) < 2:
         return _hint(batch)
     inputs = "input_ids" if "input_ids" in keys else keys[0]
     targets = "labels" if "labels" in keys and inputs != "labels" else next(key for key in keys[::-1] if key != inputs)
-    return f"; take them out, for example (batch[{inputs!r}], batch[{targets!r}])"
+    return f"; pass, for example, (batch[{inputs!r}], batch[{targets!r}])"
 
 
 def _hint(value: object) -> str:
     if _keys(value):
-        return "; take the tensors out, in the order in which the first layer and the loss are given them"
-    return "; torch.as_tensor makes one of it" if hasattr(value, "__array__") else ""
+        return "; pass a tuple of its tensors, in the order in which the first layer and the loss take them"
+    return "; convert it with torch.as_tensor" if hasattr(value, "__array__") else ""
 
 
 def _keys(value: object) -> list[Any]:
-    """Of a dictionary, or of what libraries have in place of one; none of anything else."""
+    """The keys of a dictionary or similar; empty for anything else."""
     return list(value.keys()) if callable(getattr(value, "keys", None)) else []  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PipelineBatch:
     """One pipeline's samples of a global batch, on its devices."""
 
     batch: Batch
     first: int
-    """Sample 0 of the pipeline."""
+    """Index of the pipeline's first sample."""
     global_batch: int
     device: torch.device
     loss: LossFunction
     count: object = None
-    """Of the whole global batch, where the loss is a `CountedLoss`."""
+    """Of the whole global batch, if the loss is a `CountedLoss`."""
 
     def inputs(self, piece: Piece) -> State:
-        """What the first layer is given."""
+        """Inputs of the first layer."""
         return as_state(self._part(self.batch[0], piece))
 
     def objective(self, piece: Piece, output: State) -> Tensor:
         """The piece's part of the mean loss over the global batch."""
-        result = output[0] if len(output) == 1 else output
+        result = from_state(output)
         targets = self._part(self.batch[1], piece)
         if isinstance(self.loss, CountedLoss):
             return self.loss.part(result, targets, self.count)

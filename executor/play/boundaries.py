@@ -1,4 +1,4 @@
-"""What crosses each boundary of a pipeline, found by running one sample through the stages."""
+"""What crosses each stage boundary of a pipeline, found by running one sample through the stages."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,22 +6,15 @@ from typing import cast
 
 import torch
 
-from stagecut.executor.play.layout import Layout
+from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.player import Signature, TensorLike, signature_of
 from stagecut.executor.play.stage import StageModule, State
-from stagecut.executor.play.transport import Transport
 
 
 def find_boundaries(
-    sample: State,
-    *,
-    stages: Mapping[int, StageModule],
-    layout: Layout,
-    transport: Transport,
-    device: torch.device,
-    autocast: AbstractContextManager[object],
+    sample: State, *, stages: Mapping[int, StageModule], context: RankContext, autocast: AbstractContextManager[object]
 ) -> tuple[Signature, ...]:
-    """Shape and type of the tensors before each stage and after the last one, known to all ranks.
+    """Shapes and types of the tensors before each stage and after the last one, known to all ranks.
 
     The stages run one after another, in evaluation mode and without gradients, so that neither random
     numbers nor running statistics change.
@@ -31,17 +24,17 @@ def find_boundaries(
     sample
         Inputs of the first layer for one sample.
     stages
-        Those of this rank, by index.
+        This rank's stages, by index.
     """
     found: list[Signature] = [()]
     state = sample
-    for index in range(layout.num_stages):
+    for index in range(context.layout.num_stages):
         if index in stages:
-            state = state if index == 0 else tuple(like.empty(1, device).zero_() for like in found[-1])
+            state = state if index == 0 else tuple(like.empty(1, context.device).zero_() for like in found[-1])
             with torch.no_grad(), autocast:
                 state = _evaluated(stages[index], state)
-        source = layout.rank_of(0, index, replica=0, tensor_rank=0)
-        likes = transport.broadcast([tuple(like) for like in signature_of(state)], source)
+        source = context.layout.rank_of(0, index, replica=0, tensor_rank=0)
+        likes = context.transport.broadcast([tuple(like) for like in signature_of(state)], source)
         found.append(tuple(TensorLike(*like) for like in cast(list[tuple[tuple[int, ...], torch.dtype]], likes)))
     return (*found[:-1], ())
 

@@ -1,4 +1,4 @@
-"""Stage modules from a plan and a chain of layers: each rank builds its own layers only."""
+"""Builds stage modules from a plan and a chain of layers; each rank builds only its own layers."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from stagecut.executor.play.layout import Role
 from stagecut.executor.play.stage import StageModule
+from stagecut.executor.schedule.rank_layout import Role
 from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
@@ -15,29 +15,27 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 
 SEED_STRIDE = 1_000_003
-"""Prime, so that neighbouring seeds and layers do not meet."""
+"""Prime, so that neighbouring seeds and layers do not collide."""
 
 Layers = ModuleChain | Sequence[nn.Module] | Sequence[Callable[[], nn.Module]]
 
 
 def chain_of(layers: Layers, profile: ModelProfile | None = None, *, copied: bool = False) -> ModuleChain:
-    """A chain of layers from whatever a user has: a chain, modules, or functions that build them.
+    """A chain of layers from a chain, modules, or functions that build modules.
 
-    Modules are used as they are, unless `copied`; weights that two of them hold in common are tied.
+    Modules are used as they are, unless `copied`; weights shared by two of them are tied.
 
     Parameters
     ----------
     profile
-        The model that was planned, with which the layers have to agree, and which names them where
-        they have no names of their own.
+        The model that was planned, which the layers must match, and which provides names for layers without any.
     copied
-        Whether every rank gets modules of its own, as it must where ranks share a process.
+        Whether every rank gets its own copy of the modules, which ranks in one process need.
 
     Raises
     ------
     BadInputError
-        If an element is neither a module nor a function, if there is none, or if the layers are not
-        those of the profile.
+        If there are no layers, one is neither a module nor a function, or they do not match the profile.
     """
     if isinstance(layers, ModuleChain):
         _check_names(layers, profile)
@@ -61,7 +59,7 @@ def _check_names(chain: ModuleChain, profile: ModelProfile | None) -> None:
         name = chain.layers[index].name
         if name != planned.name:
             raise BadInputError(
-                f"layer {index} of model {chain.name!r} is {name!r}, the plan was made for {planned.name!r}; "
+                f"layer {index} of model {chain.name!r} is {name!r}, but the plan was made for {planned.name!r}; "
                 "run the model that was planned, or plan this one"
             )
 
@@ -69,24 +67,24 @@ def _check_names(chain: ModuleChain, profile: ModelProfile | None) -> None:
 def _check_number(owner: str, num_layers: int, profile: ModelProfile | None) -> None:
     if profile is not None and num_layers != profile.num_layers:
         raise BadInputError(
-            f"{owner} has {num_layers} layers, the plan was made for the {profile.num_layers} of {profile.name!r}; "
+            f"{owner} has {num_layers} layers, but the plan was made for the {profile.num_layers} of {profile.name!r}; "
             "run the model that was planned, or plan this one"
         )
 
 
 def build_stages(chain: ModuleChain, plan: Plan, role: Role, *, seed: int, device: torch.device) -> list[StageModule]:
-    """The stages of one rank, initialised alike whatever the partition.
+    """The stages of one rank, with initial values that do not depend on the partition.
 
-    Every layer draws its initial values from a generator of its own, seeded with `seed` and the
-    layer's index; tied copies start with their owner's values.
+    Every layer is initialised with a generator of its own, seeded from `seed` and the layer's index; tied copies start
+    with their owner's values.
 
     Raises
     ------
     BadInputError
-        If the plan's stages do not end with the chain's last layer.
+        If the plan's last stage does not end with the chain's last layer.
     """
     stop = plan.stages[-1].stop
-    require(stop == len(chain.layers), "executor", "layers", f"as many as the plan has, {stop}", len(chain.layers))
+    require(stop == len(chain.layers), "executor", "layers", f"{stop}, as in the plan", len(chain.layers))
     stages = []
     for index in role.stages:
         planned = plan.stages[index]
@@ -99,14 +97,14 @@ def build_stages(chain: ModuleChain, plan: Plan, role: Role, *, seed: int, devic
 
 
 def build_layer(chain: ModuleChain, index: int, *, seed: int) -> nn.Module:
-    """One layer with its own initial values; the state of torch's generator stays as it was."""
+    """One layer with its own initial values; the state of torch's generator is preserved."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed * SEED_STRIDE + index)
         return chain.layers[index].build()
 
 
 def share_tied(chain: ModuleChain, stages: Sequence[StageModule]) -> dict[str, str]:
-    """Make tied weights of one rank one parameter; give the owner's global name for the name of every copy."""
+    """Merge tied weights on one rank into one parameter; return the owner's global name for each copy's."""
     modules = {name: layer for stage in stages for name, layer in zip(stage.names, stage.layers, strict=True)}
     owners = {}
     for tie in chain.ties:
@@ -128,6 +126,7 @@ def _copy_tied(chain: ModuleChain, modules: dict[int, nn.Module], *, seed: int) 
 
 
 def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+
     path, _, own = name.rpartition(".")
     setattr(module.get_submodule(path), own, parameter)
 

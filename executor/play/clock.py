@@ -1,4 +1,4 @@
-"""Times of actions: of the host, or of a GPU's stream, where the host runs ahead of the work."""
+"""Clocks for actions: the host's, or a GPU stream's, since the host runs ahead of the GPU."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 Mark = Any
-"""A point in time, to be resolved when the step is over."""
+"""A point in time, resolved to seconds after the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Clock:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock of the work on a device."""
+    """The clock for work on a device."""
     if device.type == "cuda":
         return _cuda_clock(device)
     return Clock(mark=time.monotonic, resolve=float)

@@ -1,4 +1,4 @@
-"""Gradients summed over everyone who holds the same weights, and their norm."""
+"""Gradients summed over all ranks that hold the same weights, and their norm."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stagecut.executor.play.layout import Layout, Role
+from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
-from stagecut.executor.play.transport import Transport
+from stagecut.executor.schedule.rank_layout import RankLayout
 
 BUCKET_NUMBERS = 1 << 23
-"""Numbers that are summed in one message: 32 MB in fp32."""
+"""Elements per all-reduce: 32 MB in fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiedWeights:
-    """Weights held by several stages, one of them this rank's."""
+    """Weights held by several stages on different device groups."""
 
     name: str
     stages: tuple[int, ...]
 
 
-def groups_of(layout: Layout, tied: Iterable[TiedWeights]) -> list[tuple[int, ...]]:
-    """Every set of ranks that does something together, in an order that all ranks agree on."""
+def groups_of(layout: RankLayout, tied: Iterable[TiedWeights]) -> list[tuple[int, ...]]:
+    """Every set of ranks that takes part in a collective, in the same order on all ranks."""
     groups = [tuple(range(layout.world_size))]
     for role in layout.roles:
         groups += [layout.copies(role.stages[0], role.tensor_rank), layout.sharing_ranks(role)]
@@ -31,18 +31,10 @@ def groups_of(layout: Layout, tied: Iterable[TiedWeights]) -> list[tuple[int, ..
     return [group for group in dict.fromkeys(groups) if len(group) > 1]
 
 
-def holders(layout: Layout, weights: TiedWeights) -> tuple[int, ...]:
+def holders(layout: RankLayout, weights: TiedWeights) -> tuple[int, ...]:
     """Ranks that hold tied weights or a part of them, ascending."""
-    return tuple(
-        sorted(
-            {
-                rank
-                for stage in weights.stages
-                for tensor_rank in range(layout.num_sharing(stage))
-                for rank in layout.copies(stage, tensor_rank)
-            }
-        )
-    )
+    shards = ((stage, part) for stage in weights.stages for part in range(layout.num_sharing(stage)))
+    return tuple(sorted({rank for stage, part in shards for rank in layout.copies(stage, part)}))
 
 
 class GradientSync:
@@ -51,23 +43,20 @@ class GradientSync:
     Parameters
     ----------
     parameters
-        Of each stage of the rank, by global name; tied copies under their owner's name.
+        The parameters of each of the rank's stages, by global name; tied copies under their owner's name.
     tied
-        Weights that stages on different device groups have in common; all ranks know of all.
+        Those of the whole model, whether or not this rank holds them.
     """
 
     def __init__(
         self,
-        *,
-        layout: Layout,
-        role: Role,
-        transport: Transport,
+        context: RankContext,
         parameters: Mapping[int, Mapping[str, nn.Parameter]],
+        *,
         tied: Sequence[TiedWeights],
-        device: torch.device,
     ) -> None:
-        self._layout, self._role, self._transport = layout, role, transport
-        self._parameters, self._device = parameters, device
+        self._context, self._parameters = context, parameters
+        self._layout, self._role, self._transport = context.layout, context.role, context.transport
         self._tied = {weights.name: weights for weights in tied}
 
     def sum_stage(self, stage: int) -> None:
@@ -80,10 +69,10 @@ class GradientSync:
                 self._sum(bucket, ranks)
 
     def sum_tied(self) -> None:
-        """Sum the gradients of tied weights over all their owners.
+        """Sum the gradients of tied weights over all ranks that hold them.
 
-        Each of the t devices that share a copy gives 1/t of the whole gradient, so that copies may be
-        shared by different numbers of devices.
+        Each of the t devices that share a copy contributes 1/t of the whole gradient, so that the copies may have
+        different tensor-parallel degrees.
         """
         mine = {name: parameter for own in self._parameters.values() for name, parameter in own.items()}
         for name, weights in self._tied.items():
@@ -96,15 +85,15 @@ class GradientSync:
             parameter.grad = divided_like(total, parameter)
 
     def norm(self) -> float:
-        """Euclidean norm of the gradient of the whole model; all ranks take part and get the same."""
+        """Euclidean norm of the whole model's gradient; a collective, with the same result on all ranks."""
         squares = torch.zeros((), dtype=torch.float64)
         for stage, own in self._parameters.items():
             for name, parameter in own.items():
-                if parameter.grad is not None and self._speaks_for(name):
+                if parameter.grad is not None and self._counts(name):
                     square = local(parameter.grad).detach().double().square().sum().cpu()
                     squares += square / self._copies(stage, parameter)
-        total = squares.to(self._device)
-        self._transport.sum(total, tuple(range(self._layout.world_size)))
+        total = squares.to(self._context.device)
+        self._transport.sum(total, self._context.everyone)
         return float(total.sqrt())
 
     def scale(self, factor: float) -> None:
@@ -114,13 +103,13 @@ class GradientSync:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor)
 
-    def _speaks_for(self, name: str) -> bool:
-        """Whether this rank's group is the one that counts: tied weights may be shared differently elsewhere."""
+    def _counts(self, name: str) -> bool:
+        """Whether a parameter counts on this device group: tied weights do so only on their first one."""
         weights = self._tied.get(name)
         return weights is None or weights.stages[0] % self._layout.num_groups == self._role.group
 
     def _copies(self, stage: int, parameter: nn.Parameter) -> int:
-        """How many ranks of the device group hold the very same numbers."""
+        """How many ranks hold exactly the same values."""
         sharing = 1 if is_divided(parameter) else self._layout.num_sharing(stage)
         return len(self._layout.copies(stage, 0)) * sharing
 
@@ -133,14 +122,14 @@ class GradientSync:
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:
-    """The gradient, of zeros where no sample has reached the parameter."""
+    """The gradient; zeros if no sample reached the parameter."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
 
 
 def _buckets(gradients: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Consecutive tensors of one type, as many as fit in a message."""
+    """Consecutive tensors of one type, as many as fit in one all-reduce."""
     bucket: list[Tensor] = []
     for gradient in gradients:
         full = sum(tensor.numel() for tensor in bucket) + gradient.numel() > BUCKET_NUMBERS

@@ -1,4 +1,4 @@
-"""Optimizers over the parameters of one rank."""
+"""Optimizers for the parameters of one rank."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,16 +12,16 @@ from stagecut.executor.play.tensor_parallel import is_shared
 from stagecut.planner.core.checks import require
 
 OptimizerFactory = Callable[[Iterable[Any]], Optimizer]
-"""Takes parameters, or groups of them, such as `functools.partial(torch.optim.AdamW, lr=1e-3)`."""
+"""Makes an optimizer from parameters or parameter groups, such as `functools.partial(torch.optim.AdamW, lr=1e-3)`."""
 
 DEFAULT: OptimizerFactory = AdamW
 
 
 def build_optimizer(parameters: Mapping[str, nn.Parameter], factory: OptimizerFactory) -> Optimizer:
-    """An optimizer of all parameters; those that several devices share are a group of their own.
+    """An optimizer for all parameters, with DTensors in a parameter group of their own.
 
-    torch's fused and batched steps take tensors of one kind only. Either group may be empty: there are two on
-    every rank of every plan, so that the state of a learning-rate scheduler fits wherever it is restored.
+    torch's fused and foreach steps do not mix DTensors and plain tensors. Either group may be empty: every rank of
+    every plan has both, so that the state of a learning-rate scheduler can be restored under any plan.
     """
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
     shared = [parameter for parameter in trained if is_shared(parameter)]
@@ -32,15 +32,14 @@ def build_optimizer(parameters: Mapping[str, nn.Parameter], factory: OptimizerFa
 def build_zero1(
     parameters: Mapping[str, nn.Parameter], factory: OptimizerFactory, group: dist.ProcessGroup
 ) -> Optimizer:
-    """An optimizer whose state is divided over the ranks of a group (ZeRO-1, Rajbhandari et al., SC 2020).
+    """An optimizer whose state is sharded over the ranks of a group (ZeRO-1, Rajbhandari et al., SC 2020).
 
     Raises
     ------
     BadInputError
-        If some of the parameters are shared by tensor parallelism as well, which torch's
-        `ZeroRedundancyOptimizer` cannot send.
+        If the stage also uses tensor parallelism, which torch's `ZeroRedundancyOptimizer` does not support.
     """
-    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a second
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # importing it takes a second
 
     trained = [parameter for parameter in parameters.values() if parameter.requires_grad]
     both = any(is_shared(parameter) for parameter in trained)
@@ -52,12 +51,12 @@ def build_zero1(
 
 
 def local_optimizer(optimizer: Optimizer) -> Optimizer:
-    """The optimizer that steps this rank's parameters: with ZeRO-1, its own part of them."""
+    """The optimizer that updates parameters on this rank: with ZeRO-1, its own shard of them."""
     own = getattr(optimizer, "optim", optimizer)
     assert isinstance(own, Optimizer)
     return own
 
 
 def local_states(optimizer: Optimizer) -> Mapping[torch.Tensor, Mapping[str, Any]]:
-    """What this rank keeps for each parameter that it steps."""
+    """The state of each parameter that this rank updates."""
     return local_optimizer(optimizer).state

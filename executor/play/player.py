@@ -1,4 +1,4 @@
-"""Plays the turns of one rank: waits, computes, sends, one action after another."""
+"""Plays the turns of one rank: waits, computes and sends, one action after another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,26 +8,26 @@ import torch
 from torch import Tensor
 
 from stagecut.executor.play.clock import Clock, Mark
-from stagecut.executor.play.distributed import Pending
-from stagecut.executor.play.messages import Message, Piece, Turn
+from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.stage import StageModule, State
-from stagecut.executor.play.transport import Transport
+from stagecut.executor.schedule.messages import Message, Piece, Turn
+from stagecut.executor.transport.interface import Pending
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op
 
 Gradients = list[Tensor]
-"""One for each tensor of a state that has any, which are those of floating-point numbers."""
+"""One for each floating-point tensor of a state."""
 
 
 class TensorLike(NamedTuple):
-    """A tensor of a state, per sample."""
+    """Shape, per sample, and type of a tensor of a state."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
 
     def empty(self, num_samples: int, device: torch.device) -> Tensor:
-        """Memory for so many samples."""
+        """An uninitialised tensor for so many samples."""
         return torch.empty((num_samples, *self.shape), dtype=self.dtype, device=device)
 
 
@@ -36,7 +36,7 @@ Signature = tuple[TensorLike, ...]
 
 
 def signature_of(state: State) -> Signature:
-    """What the samples of a state look like."""
+    """Shapes per sample and types of the tensors of a state."""
     return tuple(TensorLike(tuple(tensor.shape[1:]), tensor.dtype) for tensor in state)
 
 
@@ -50,7 +50,7 @@ class Played(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Where the ends of the pipeline take their samples from and bring them to."""
+    """Inputs for the first stage, and the objective for the last."""
 
     inputs: Callable[[Piece], State]
     objective: Callable[[Piece, State], Tensor]
@@ -60,18 +60,18 @@ class Feed(NamedTuple):
 class Player:
     """One rank's part of a pipeline.
 
-    Sends and receives begin in the order that the turns give. Receives have their slices of the tensors that they
-    are needed in one turn before. Sends are waited for when something that the receiver did later has come back,
-    and at the end, so that no wait costs time.
+    Sends and receives begin in the order given by the turns. A receive gets its memory one turn ahead, as a slice
+    of the tensor in which it will be used. A send is waited for only when something that the receiver did later
+    has come back, and at the end, so that no such wait costs time.
 
     Parameters
     ----------
     stages
-        Those of the rank, by index.
+        The rank's stages, by index.
     boundaries
         What crosses the boundary before each stage, shape (number of stages + 1,); nothing at the ends.
-    alone
-        Held while the rank computes: threads of one process that recompute draw from one generator.
+    lock
+        Held while the rank computes: threads of one process that recompute share a generator.
     """
 
     def __init__(
@@ -79,33 +79,30 @@ class Player:
         *,
         stages: Mapping[int, StageModule],
         boundaries: Sequence[Signature],
-        transport: Transport,
-        device: torch.device,
+        context: RankContext,
         clock: Clock,
         pace: Pace,
-        alone: AbstractContextManager[object],
+        lock: AbstractContextManager[object],
     ) -> None:
         self._stages, self._boundaries = stages, boundaries
-        self._transport, self._device, self._clock, self._pace = transport, device, clock, pace
-        self._alone = alone
+        self._transport, self._device = context.transport, context.device
+        self._clock, self._pace, self._lock = clock, pace, lock
         self._last = len(boundaries) - 2
         self._clear()
         self.losses: list[Tensor] = []
-        """Parts of the mean loss that the rank has computed in the last step, detached."""
+        """The parts of the mean loss computed by this rank in the last step, detached."""
         self.action: Action | None = None
-        """The action under way, for messages about faults."""
-        self.waiting_for: Message | None = None
-        """The message it waits for."""
+        """The current action, for error messages."""
 
     def play(self, turns: Sequence[Turn], feed: Feed) -> list[Played]:
-        """Play all turns of a step; gradients accumulate in the parameters, unless they are switched off."""
+        """Play all turns of a step; gradients accumulate in the parameters, unless disabled."""
         self.losses = []
         played = [self._play(turn, feed) for turn in turns]
         self.action = None
         return played
 
     def settle(self) -> None:
-        """Wait for the last sends, when there is nothing else to do."""
+        """Wait for the last sends, once there is nothing else to do."""
         for number in list(self._sending):
             self._release(number)
         self._clear()
@@ -114,10 +111,10 @@ class Player:
         self._inputs: dict[Piece, State] = {}
         self._outputs: dict[Piece, State] = {}
         self._gradients: dict[Piece, Gradients] = {}
-        """Of outputs, as they come; of inputs, from their backward until they are sent."""
+        """Of outputs, as they arrive."""
         self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
         self._leaving: dict[int, Sequence[Tensor]] = {}
-        """Parts that are computed and not yet sent, by the number of their message."""
+        """Computed but not yet sent, by message number."""
         self._receiving: dict[int, list[Pending]] = {}
         self._sending: dict[int, tuple[list[Pending], Sequence[Tensor]]] = {}
         self._local: dict[int, Sequence[Tensor]] = {}
@@ -135,7 +132,7 @@ class Player:
             self._release(message.number)
         start = self._clock.mark()
         self._pace.begin()
-        with self._alone:
+        with self._lock:
             leaving = self._compute(turn, feed)
         self._pace.finish(turn.action.op, turn.action.stage, turn.action.hi - turn.action.lo)
         end = self._clock.mark()
@@ -146,7 +143,7 @@ class Player:
         return Played(turn.action, ready, start, end)
 
     def _compute(self, turn: Turn, feed: Feed) -> dict[Piece, Sequence[Tensor]]:
-        """Do the work of a turn; give what the neighbours need of each piece."""
+        """Do the work of a turn; return what the neighbouring stages need of each piece."""
         op = turn.action.op
         if op is Op.FORWARD:
             return {piece: self._forward(piece, feed) for piece in turn.pieces}
@@ -179,17 +176,17 @@ class Player:
         return tuple(tensor.detach() for tensor in output)
 
     def _check_output(self, piece: Piece, output: State) -> None:
-        """The next stage has made room for what was announced: anything else would be torn apart on the way."""
-        found, announced = signature_of(output), self._boundaries[piece.stage + 1]
-        if found != announced or any(len(tensor) != piece.hi - piece.lo for tensor in output):
+        """Refuse outputs that differ from what the next stage has allocated memory for."""
+        found, expected = signature_of(output), self._boundaries[piece.stage + 1]
+        if found != expected or any(len(tensor) != piece.hi - piece.lo for tensor in output):
             raise BadInputError(
-                f"stage {piece.stage} hands on {_look(found)} of each sample, but {_look(announced)} was announced "
-                "by a run of one sample: shapes and types of what a layer gives may depend on those of the inputs "
-                "only, and dimension 0 counts samples"
+                f"stage {piece.stage} outputs {_look(found)} per sample, but a trial run of one sample gave "
+                f"{_look(expected)}: the shapes and types of a layer's outputs may depend only on those of its inputs, "
+                "and dimension 0 must count samples"
             )
 
     def _roots(self, turn: Turn) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Where the backward of a turn begins: outputs, and their gradients; losses have none."""
+        """The outputs at which the backward of a turn begins, and their gradients; losses have none."""
         outputs: list[Tensor] = []
         gradients: list[Tensor | None] = []
         for piece in turn.pieces:
@@ -202,7 +199,7 @@ class Player:
         return outputs, gradients
 
     def _input_gradients(self, turn: Turn) -> dict[Piece, Sequence[Tensor]]:
-        """First half of a backward; the graph is kept for the second."""
+        """First half of a split backward; the graph is kept for the second."""
         outputs, gradients = self._halves[turn.action] = self._roots(turn)
         states = {piece: _floating(self._inputs.pop(piece)) for piece in turn.pieces}
         inputs = [tensor for state in states.values() for tensor in state if tensor.requires_grad]
@@ -212,12 +209,12 @@ class Player:
         return {piece: [_or_zeros(next(found), tensor) for tensor in state] for piece, state in states.items()}
 
     def _taken_gradients(self, piece: Piece) -> list[Tensor]:
-        """Gradients of the state that a piece was given, by the backward just run; the first stage owes none."""
+        """Gradients of a piece's inputs, from the backward just run; the first stage needs none."""
         state = self._inputs.pop(piece)
         return [_or_zeros(tensor.grad, tensor) for tensor in _floating(state)] if piece.stage > 0 else []
 
     def _slices(self, message: Message) -> list[Tensor]:
-        """The part of the receiver's tensors that a message fills; made when the first part of a piece is due."""
+        """The part of the receiver's tensors that a message fills; allocated for the first message of a piece."""
         piece = message.taken
         whole: Sequence[Tensor]
         if message.op is Op.FORWARD:
@@ -233,19 +230,17 @@ class Player:
         return [tensor.empty(piece.hi - piece.lo, self._device) for tensor in signature]
 
     def _take(self, message: Message) -> None:
-        """Wait for a message; one of the rank itself is copied into its place."""
+        """Wait for a message; one from this rank itself is copied into its place."""
         if message.is_local:
             for place, tensor in zip(self._slices(message), self._local.pop(message.number), strict=True):
                 place.copy_(tensor)
             return
-        self.waiting_for = message
         for pending in self._receiving.pop(message.number):
             pending.wait()
-        self.waiting_for = None
         self._pace.received(message)
 
     def _pack(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """Set aside what a message takes; one to the rank itself has arrived with that."""
+        """Set aside the contents of a message."""
         lo, hi = message.lo - message.sent.lo, message.hi - message.sent.lo
         parts = [tensor[lo:hi].contiguous() for tensor in tensors]
         if message.is_local:

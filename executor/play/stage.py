@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 State = tuple[Tensor, ...]
-"""What a layer is called with and hands on; samples are dimension 0 of every tensor."""
+"""The inputs or outputs of a layer; dimension 0 of every tensor counts samples."""
 
 
 def as_state(value: Tensor | Sequence[Tensor]) -> State:
-    """A tensor, or several, as a state."""
+    """Wrap a tensor, or several, as a state."""
     return (value,) if isinstance(value, Tensor) else tuple(value)
 
 
@@ -21,11 +21,11 @@ class StageModule(nn.Module):
     Parameters
     ----------
     index
-        Of the stage in its pipeline.
+        Index of the stage in its pipeline.
     names
         Global names of the layers, one for each module.
     recompute
-        Whether every layer keeps its input only, and is computed again before its backward.
+        Whether every layer saves only its input and is recomputed before its backward.
     """
 
     def __init__(self, index: int, *, names: Sequence[str], layers: Sequence[nn.Module], recompute: bool) -> None:
@@ -37,28 +37,25 @@ class StageModule(nn.Module):
 
     def forward(self, state: State) -> State:
         """Run the layers one after another."""
+        recomputes = self.recompute and torch.is_grad_enabled()
         for layer in self.layers:
-            state = as_state(self._again_later(layer, state) if self._recomputes else layer(*state))
+            # dropout masks of both passes agree, because the state of the generator is preserved
+            state = as_state(checkpoint(layer, *state, use_reentrant=False) if recomputes else layer(*state))
         return state
 
     def global_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Parameters under the names they have whatever the partition: layer, dot, name in the layer."""
+        """Parameters by global names, which do not depend on the partition: layer name, dot, name in the layer."""
         for name, layer in zip(self.names, self.layers, strict=True):
             for own, parameter in layer.named_parameters():
                 yield f"{name}.{own}", parameter
 
     def global_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Buffers that a checkpoint has to hold, such as running statistics, named like parameters."""
+        """Buffers that belong in a checkpoint, such as running statistics, named like parameters."""
         for name, layer in zip(self.names, self.layers, strict=True):
             kept = layer.state_dict(keep_vars=True)
             yield from ((f"{name}.{own}", buffer) for own, buffer in layer.named_buffers() if own in kept)
 
-    @property
-    def _recomputes(self) -> bool:
-        return self.recompute and torch.is_grad_enabled()
 
-    @staticmethod
-    def _again_later(layer: nn.Module, state: State) -> Tensor | Sequence[Tensor]:
-        """Random numbers are drawn again as they were: dropout masks of both passes agree."""
-        result: Tensor | Sequence[Tensor] = checkpoint(layer, *state, use_reentrant=False, preserve_rng_state=True)
-        return result
+def from_state(state: State) -> Tensor | State:
+    """A single tensor as such, several as a tuple: what losses are called with."""
+    return state[0] if len(state) == 1 else state

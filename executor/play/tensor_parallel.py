@@ -1,6 +1,6 @@
-"""Layers shared by several devices, through torch's DTensor.
+"""Tensor parallelism through torch's DTensor.
 
-DTensor is imported when a layer is shared: it takes more than a second.
+DTensor is imported only when needed, because that takes more than a second.
 """
 
 from typing import Any, TypeGuard
@@ -14,15 +14,15 @@ from stagecut.planner.core.checks import require
 
 
 def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup, device: torch.device) -> nn.Module:
-    """Divide a layer's weights over the ranks of a group; every rank holds the whole layer before.
+    """Shard a layer's weights over the ranks of a group, each of which holds the whole layer before.
 
-    Its inputs and outputs stay whole on each rank. A layer without a way to be divided is computed
-    whole by all of them, as the cost model assumes.
+    Inputs and outputs stay whole on each rank. A layer that does not support tensor parallelism is replicated, as the
+    cost model assumes.
 
     Raises
     ------
     BadInputError
-        If the number of ranks does not divide the layer's heads or widths.
+        If the number of ranks does not divide the layer's heads or width.
     """
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import parallelize_module
@@ -43,24 +43,24 @@ def is_shared(tensor: Tensor) -> TypeGuard[Any]:
 
 
 def is_divided(tensor: Tensor) -> bool:
-    """Whether each rank holds a part of its own, so that parts add up to the whole."""
+    """Whether it is a sharded DTensor, of which each rank holds a different part."""
     return is_shared(tensor) and any(not place.is_replicate() for place in tensor.placements)
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor."""
+    """The part of a tensor on this rank."""
     part: Tensor = tensor.to_local() if is_shared(tensor) else tensor
     return part
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor; every rank that shares it takes part."""
+    """The whole tensor; a collective of the tensor-parallel group."""
     full: Tensor = tensor.full_tensor() if is_shared(tensor) else tensor
     return full
 
 
 def divided_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor that every rank has, divided as another one is."""
+    """Shard a tensor that every rank has whole in the same way as another one."""
     if not is_shared(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor

@@ -7,7 +7,7 @@ from typing import NamedTuple
 class Span(NamedTuple):
     """One action, gradient synchronisation or optimizer step of a rank.
 
-    Times are seconds of `time.monotonic`, which all processes of a machine have in common.
+    Times are seconds of `time.monotonic`, which all processes of a machine share.
     """
 
     rank: int
@@ -15,10 +15,10 @@ class Span(NamedTuple):
     """An :class:`planner.simulator.action_lists.Op`, or "sync", or "update"."""
     stage: int
     lo: int
-    """First sample of the pipeline's batch, of the whole action also where the rank has a replica's part of it."""
+    """First sample in the pipeline's batch, of the whole action even if the rank has only a replica's share of it."""
     hi: int
     ready_s: float
-    """When the rank was free for it."""
+    """When the rank became free for it."""
     start_s: float
     """When its inputs had arrived."""
     end_s: float
@@ -35,28 +35,23 @@ class StepTrace:
 
     rank: int
     spans: tuple[Span, ...]
-    """In the order they ran."""
+    """In the order in which they ran."""
     start_s: float
     end_s: float
     loss: float
     """Mean over the global batch."""
     run_queue_share: float = 0.0
-    """Of the step's seconds, how many its threads were ready to run but had no processor."""
+    """Share of the step for which its threads were ready to run but had no processor."""
     memory_pass_s: float | None = None
-    """The longer of two fixed passes over memory, before and after the step; None where it is not looked at."""
+    """The longer of two fixed passes over memory, before and after the step; None if not measured."""
     late_s: float = 0.0
-    """In dilated mode: how much later than they could have, all in all, its actions began, and ended."""
+    """In dilated mode: how much later than they could have, in total, its actions began and ended."""
     peak_memory_bytes: float | None = None
-    """High-water mark of a step that was not timed; None where none was looked at."""
+    """Peak memory of an untimed step; None if not measured."""
 
     def in_plan_time(self, time_scale: float) -> "StepTrace":
-        """The same with all seconds divided by the time scale of a dilated run."""
-        spans = (
-            span._replace(
-                ready_s=span.ready_s / time_scale, start_s=span.start_s / time_scale, end_s=span.end_s / time_scale
-            )
-            for span in self.spans
-        )
+        """The same trace with all seconds divided by the time scale of a dilated run."""
+        spans = (Span(*span[:5], *(seconds / time_scale for seconds in span[5:])) for span in self.spans)
         return replace(
             self,
             spans=tuple(spans),

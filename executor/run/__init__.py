@@ -1,1 +1,1 @@
-"""The processes of `plan run`: start, ranks, faults, records."""
+"""`plan run`: its options and checks, the training loop of a rank, and the record of what was measured."""

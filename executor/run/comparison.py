@@ -13,28 +13,28 @@ from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.reference import Reference, reference_step
 from stagecut.executor.play.tensor_parallel import whole
+from stagecut.executor.ranks.world import World
 from stagecut.executor.run.options import RunOptions, build_pipeline, build_team
-from stagecut.executor.run.world import World
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import CheckRecord, RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
 
 TOLERANCE = 1e-9
-"""Of loss and gradients in float64, absolute."""
+"""Largest absolute difference of loss and gradients, in float64."""
 
 
 def check_step(plan_file: PlanFile, options: RunOptions, world: World) -> CheckRecord | None:
-    """Compare loss and gradients of one batch with those of a single process, in float64 and without dropout.
+    """Compare loss and gradients of one batch with a single process, in float64 and without dropout.
 
     Returns
     -------
     CheckRecord or None
-        None on all ranks but the first, which computes the whole batch alone.
+        None on all ranks but the first, which computes the whole batch by itself.
 
     Raises
     ------
     BadInputError
-        If the model has batch normalisation, whose statistics are those of a micro-batch.
+        If the model has batch normalisation, whose statistics depend on the micro-batch.
     """
     plain = replace(options, autocast=None, mode=RunMode.REAL, check_finite=False)
     with _default_dtype(torch.float64):
@@ -75,14 +75,14 @@ def _with_one_process(
     device: torch.device,
 ) -> CheckRecord:
     chain = options.chain(plan_file)
-    assert chain.loss is not None  # `layers_of` has looked
+    assert chain.loss is not None  # checked by `layers_of`
     reference = reference_step(chain, batch, chain.loss, seed=options.seed, device=device)
     found = {name: gradient for own in gathered for name, gradient in own.items()}
     return compare(reference, loss=loss, gradients=found)
 
 
 def compare(reference: Reference, *, loss: float, gradients: Mapping[str, Tensor]) -> CheckRecord:
-    """Differences from a single process; a parameter that only one of the two has differs without end."""
+    """Differences from a single process; infinite if the two have different parameters."""
     largest = 0.0 if gradients.keys() == reference.gradients.keys() else math.inf
     for name, gradient in gradients.items():
         if name in reference.gradients:
@@ -98,7 +98,7 @@ def compare(reference: Reference, *, loss: float, gradients: Mapping[str, Tensor
 
 
 def _gradients(pipeline: Pipeline) -> dict[str, Tensor]:
-    """Whole gradients of this rank, on the CPU; of one replica only, for all have the same."""
+    """Whole gradients of this rank, on the CPU; from the first replica only, as all have the same."""
     wholes = {
         name: whole(parameter.grad).cpu()
         for name, parameter in pipeline.named_parameters().items()
@@ -113,8 +113,8 @@ def _refuse_batch_norm(pipeline: Pipeline) -> None:
         for name, layer in zip(stage.names, stage.layers, strict=True):
             if any(isinstance(module, _BatchNorm) for module in layer.modules()):
                 raise BadInputError(
-                    f"--check: layer {name!r} has batch normalisation, whose statistics are those of a micro-batch: "
-                    "no single process computes the same; leave --check out, or run a model without it"
+                    f"--check: layer {name!r} has batch normalisation, whose statistics depend on the micro-batch, so "
+                    "no single process computes the same; omit --check, or run a model without it"
                 )
 
 

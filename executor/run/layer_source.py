@@ -1,4 +1,4 @@
-"""The torch layers of a plan's model: of the catalogue by name, or from a function of the user's."""
+"""The torch layers of a plan's model: from the catalogue, or from a user's function."""
 
 from stagecut.executor.measure.chain_source import user_chain
 from stagecut.executor.play.build import chain_of
@@ -10,26 +10,26 @@ from stagecut.planner.core.model import ModelProfile
 
 
 def layers_of(profile: ModelProfile, *, source: str | None = None, dropout: float | None = None) -> ModuleChain:
-    """Layers that agree with a profile, name by name; none is built yet.
+    """Layers that match a profile, name by name; not yet built.
 
     Parameters
     ----------
     source
         `package.module:function`, see :func:`executor.measure.chain_source.user_chain`; None: the
-        catalogue's model that the profile is named after.
+        catalogue model that the profile is named after.
     dropout
-        For models of the catalogue: the probability; None: their own.
+        Dropout probability for catalogue models; None: their own.
 
     Raises
     ------
     BadInputError
-        If there is no such model or function, its layers are others than the profile's, or it has
-        no loss or no batches.
+        If there is no such model or function, its layers do not match the profile, or it has no loss or batch
+        function.
     """
     chain = _catalogue_chain(profile, dropout) if source is None else user_chain(source)
     for field in ("loss", "batch"):
         if getattr(chain, field) is None:
-            raise BadInputError(f"model {chain.name!r} has no {field}; give its ModuleChain a function for it")
+            raise BadInputError(f"model {chain.name!r} has no {field}; give its ModuleChain a {field} function")
     return chain_of(chain, profile)
 
 
@@ -38,5 +38,5 @@ def _catalogue_chain(profile: ModelProfile, dropout: float | None) -> ModuleChai
     try:
         return build_modules(name, sequence_length=profile.sequence_length, dropout=dropout)
     except BadInputError as fault:
-        hint = "for a model of your own, name a function that gives its layers: --layers package.module:function"
+        hint = "for a model of your own, name a function that returns its layers: --layers package.module:function"
         raise BadInputError(f"{fault}; {hint}") from None

@@ -1,86 +1,84 @@
-"""The training steps of one rank of `plan run`, a process or a thread."""
+"""The training steps of one rank of `plan run`, be it a process or a thread."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stagecut.executor.dilated.dilation import Dilation
 from stagecut.executor.dilated.time_scale import find_time_scale
-from stagecut.executor.measure.contamination import RunQueue
 from stagecut.executor.measure.memory_pass import memory_pass_s
+from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.trace import StepTrace
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.run.outcome import Observer
 from stagecut.executor.run.step_memory import step_peak_bytes
 from stagecut.planner.core.run_record import RunMode
 
-ScaleObserver = Callable[[int, float], None]
-"""Told, by rank, of the time scale of a dilated run before its first step."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Whom a rank tells of its steps, and what it looks at beside them."""
+class RunObserver:
+    """Callbacks for the progress of a run."""
 
-    observer: Observer
-    scaled: ScaleObserver = lambda _rank, _scale: None
-    machine: bool = True
-    """Whether the rank looks at what others take of the machine; one of the threads of a process does for all."""
-    shares_device: bool = False
-    """Whether other ranks use the same device."""
+    step: Callable[[int, StepTrace], None]
+    """Called after every step of a rank, with its number from 0."""
+    scaled: Callable[[int, float], None] = lambda _rank, _scale: None
+    """Called with the rank and the time scale of a dilated run, before its first step."""
 
 
 def train_rank(
-    pipeline: Pipeline, batch: Batch, *, options: RunOptions, iteration_s: float, watch: Watch
+    pipeline: Pipeline,
+    batch: Batch,
+    *,
+    options: RunOptions,
+    iteration_s: float,
+    observer: RunObserver,
+    watches_machine: bool = True,
+    shares_device: bool = False,
 ) -> list[StepTrace]:
     """Train all steps on the same batch, so that the loss falls; all ranks begin each step together.
 
-    One more step, after those that are timed, tells how much memory is used, except in dilated mode.
+    Except in dilated mode, one more step after the timed ones measures memory.
 
     Parameters
     ----------
     iteration_s
-        As predicted.
+        The predicted iteration time.
+    watches_machine
+        Whether to measure what other programs take of the machine; one thread of a process does so for all.
+    shares_device
+        Whether other ranks use the same device.
 
     Returns
     -------
     list
-        A trace for each step, in the times of the plan.
+        A trace of each step, in plan time.
 
     Raises
     ------
     LossError
-        If the loss of a step is no finite number.
+        If the loss of a step is not finite.
     """
-    scale = _set_time_scale(pipeline, batch, options=options, iteration_s=iteration_s)
+    scale = 1.0
     if isinstance(pipeline.pace, Dilation):
-        watch.scaled(pipeline.role.rank, scale)
+        scale = options.time_scale or find_time_scale(pipeline, batch, iteration_s=iteration_s)
+        pipeline.pace.time_scale = scale
+        observer.scaled(pipeline.role.rank, scale)
     traces = []
     for step in range(options.warmup + options.num_steps):
-        trace = _step(pipeline, batch, options=options, machine=watch.machine)
+        trace = _step(pipeline, batch, options=options, watches_machine=watches_machine)
         traces.append(trace if scale == 1.0 else trace.in_plan_time(scale))
-        watch.observer(step, traces[-1])
+        observer.step(step, traces[-1])
     if options.mode is not RunMode.REAL:
         return traces
-    peak_bytes = step_peak_bytes(pipeline, batch, shares_device=watch.shares_device)
+    peak_bytes = step_peak_bytes(pipeline, batch, shares_device=shares_device)
     return [replace(trace, peak_memory_bytes=peak_bytes) for trace in traces]
 
 
-def _set_time_scale(pipeline: Pipeline, batch: Batch, *, options: RunOptions, iteration_s: float) -> float:
-    pace = pipeline.pace
-    if not isinstance(pace, Dilation):
-        return 1.0
-    scale = options.time_scale or find_time_scale(pipeline, batch, iteration_s=iteration_s)
-    pace.time_scale = scale
-    return scale
-
-
-def _step(pipeline: Pipeline, batch: Batch, *, options: RunOptions, machine: bool) -> StepTrace:
-    passes = machine and pipeline.device.type == "cpu" and options.mode is RunMode.REAL
+def _step(pipeline: Pipeline, batch: Batch, *, options: RunOptions, watches_machine: bool) -> StepTrace:
+    passes = watches_machine and pipeline.device.type == "cpu" and options.mode is RunMode.REAL
     before_s = memory_pass_s() if passes else None
     pipeline.transport.barrier()
-    queue = RunQueue() if machine else None
+    queue = RunQueue() if watches_machine else None
     mark = queue.mark() if queue else None
     pipeline.step(batch)
     assert pipeline.last_step is not None

@@ -1,4 +1,4 @@
-"""How `plan run` runs a plan, and the pipeline that follows from it."""
+"""Options of `plan run`, and the pipelines built from them."""
 
 import functools
 from collections.abc import Callable
@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 import torch
 
-from stagecut.executor.design import Training
 from stagecut.executor.dilated.dilation import dilation_for
 from stagecut.executor.dilated.stand_in_layers import stand_ins
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.loading import PaceMaker, load
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.optimizers import OptimizerFactory
+from stagecut.executor.ranks.world import TIMEOUT_S, World
 from stagecut.executor.run.layer_source import layers_of
-from stagecut.executor.run.world import TIMEOUT_S, World
 from stagecut.executor.team import Team
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.run_record import RunMode
@@ -25,7 +24,7 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 MOMENTUM = 0.9
 LARGEST_SCALE = 1000.0
-"""Time scale that processes are patient with before they know it."""
+"""Time scale allowed for in timeouts before the actual one is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +32,14 @@ class RunOptions:
     """How to run a plan."""
 
     num_steps: int
-    """Measured ones."""
+    """Measured steps."""
     warmup: int
-    """Steps before them."""
+    """Unmeasured steps before them."""
     mode: RunMode = RunMode.REAL
     timeout_s: float = TIMEOUT_S
-    """How long one rank waits for another."""
+    """How long a rank waits for another."""
     check: bool = False
-    """Compare a step with a single process; dropout is off then."""
+    """Compare a step with a single process; turns dropout off."""
     device: str = "cpu"
     """`cpu` or `cuda`."""
     layers: str | None = None
@@ -48,28 +47,28 @@ class RunOptions:
     seed: int = 0
     learning_rate: float = 1e-3
     check_finite: bool = True
-    """End with the first loss that is no finite number; dilated mode, where only times matter, never does."""
+    """Stop at the first loss that is not finite; ignored in dilated mode, where only times matter."""
     autocast: str | None = None
     """`bf16` or `fp16`; None: the layers' own precision."""
     stand_ins: bool = False
-    """Run layers of next to no work in the place of the model's."""
+    """Run trivial layers in place of the model's."""
     time_scale: float | None = None
-    """Of a dilated run; None: found before its first step."""
+    """Time scale of a dilated run; None: found before its first step."""
 
     def chain(self, plan_file: PlanFile) -> ModuleChain:
-        """The layers to run, none of them built."""
+        """The layers to run, not yet built."""
         if self.stand_ins:
             return stand_ins(plan_file.problem.model)
         return layers_of(plan_file.problem.model, source=self.layers, dropout=0.0 if self.check else None)
 
-    def patience_s(self, plan_file: PlanFile) -> float:
-        """How long one process waits for another: in dilated mode so much longer as an iteration may take."""
+    def process_timeout_s(self, plan_file: PlanFile) -> float:
+        """How long a process waits for another; in dilated mode longer by the longest possible iteration."""
         if self.mode is RunMode.REAL:
             return self.timeout_s
         return self.timeout_s + (self.time_scale or LARGEST_SCALE) * plan_file.predicted.iteration_s
 
     def optimizer(self, plan_file: PlanFile) -> OptimizerFactory:
-        """The optimizer that the job names, AdamW where it names another one."""
+        """The optimizer named by the job, or AdamW if it is neither of `OPTIMIZERS`."""
         name = plan_file.problem.job.optimizer.name
         extra = {"momentum": MOMENTUM} if name == "sgd" else {}
         return functools.partial(OPTIMIZERS.get(name, torch.optim.AdamW), lr=self.learning_rate, **extra)
@@ -87,7 +86,7 @@ class RunOptions:
 def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tuple[Pipeline, Batch]:
     """One rank's part of the plan, and the global batch."""
     chain = options.chain(plan_file)
-    assert chain.batch is not None  # `layers_of` has looked
+    assert chain.batch is not None  # checked by `layers_of`
     training = options.training(plan_file)
     pipeline = load(
         plan_file,
@@ -104,9 +103,9 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
 
 
 def build_team(plan_file: PlanFile, options: RunOptions, *, pace: PaceMaker | None) -> tuple[Team, Batch]:
-    """All parts of the plan as threads of this process, and the global batch."""
+    """All ranks of the plan as threads of this process, and the global batch."""
     chain = options.chain(plan_file)
-    assert chain.batch is not None  # `layers_of` has looked
+    assert chain.batch is not None  # checked by `layers_of`
     device = torch.device(options.device) if options.device != "auto" else None
     team = Team(plan_file, chain, options.training(plan_file), device=device, pace=pace)
     global_batch = team.pipelines[0].global_batch
@@ -116,5 +115,4 @@ def build_team(plan_file: PlanFile, options: RunOptions, *, pace: PaceMaker | No
 def _pace_maker(plan_file: PlanFile, options: RunOptions, world: World) -> PaceMaker | None:
     if options.mode is RunMode.REAL:
         return None
-    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
-    return dilation_for(plan_file, layout, folder=world.shared_folder(), timeout_s=options.timeout_s)
+    return dilation_for(plan_file, folder=world.shared_folder(), timeout_s=options.timeout_s)

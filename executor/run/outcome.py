@@ -1,6 +1,6 @@
-"""What came of the steps of a run."""
+"""The outcome of a run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
@@ -13,24 +13,21 @@ from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.record import Step, record_of
-from stagecut.planner.core.run_record import DilationRecord, RunRecord
+from stagecut.planner.core.run_record import CheckRecord, DilationRecord, RunRecord
 from stagecut.planner.io.files.plan_file import PlanFile, installed_versions
-
-Observer = Callable[[int, StepTrace], None]
-"""Told of every step of a rank, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A run as rank 0 knows it in the end."""
+    """A finished run, as rank 0 knows it."""
 
     record: RunRecord
     typical: tuple[StepTrace, ...]
-    """Of all ranks, for the step that took about the measured time."""
+    """Traces of all ranks for the step whose time is closest to the measured time."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Of the typical step."""
+        """Spans of the typical step."""
         return tuple(span for trace in self.typical for span in trace.spans)
 
     @property
@@ -47,13 +44,14 @@ def outcome_of(
     pipeline: Pipeline,
     together: bool,
     started: datetime,
+    check: CheckRecord | None,
 ) -> Outcome:
-    """Record and typical step of a run, from the traces of all ranks in all steps.
+    """The record and typical step of a run, from the traces of all ranks in all steps.
 
     Parameters
     ----------
     pipeline
-        Of one of the ranks.
+        That of any rank.
     together
         Whether the ranks were threads of one process.
     """
@@ -66,6 +64,7 @@ def outcome_of(
         started=started,
         versions={**installed_versions(), "torch": torch.__version__},
         warmup=options.warmup,
+        check=check,
     )
     if isinstance(pipeline.pace, Dilation):
         dilation = DilationRecord(
@@ -79,6 +78,6 @@ def outcome_of(
 
 
 def _late_share(record: RunRecord, steps: Sequence[Step]) -> float:
-    """Of the rank that was late the longest; the median over the steps that count."""
+    """Lateness of the latest rank as a share of the step; the median over the steps that count."""
     late = (max(trace.late_s for trace in steps[i]) / record.steps[i].seconds for i in record.counted_steps)
     return max(0.0, median(late))

@@ -1,16 +1,16 @@
-"""Everything of a run that can be checked before a process is started for it."""
+"""Everything about a run that can be checked before a process is started for it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from stagecut.executor.design import Design, Training
+from stagecut.executor.execution_plan import ExecutionPlan, Training
 from stagecut.executor.measure.devices import usable_cores
 from stagecut.executor.measure.free_memory import free_memory_bytes
-from stagecut.executor.play.layout import Layout
-from stagecut.executor.run.carrier import check_memory, runs_together
+from stagecut.executor.run.host_memory import check_memory
 from stagecut.executor.run.options import RunOptions
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
@@ -18,9 +18,9 @@ from stagecut.planner.io.files.plan_file import PlanFile
 
 @dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """What is known of a run before it starts."""
+    """What is known about a run before it starts."""
 
-    layout: Layout
+    layout: RankLayout
     together: bool
     """Whether the ranks are threads of one process."""
 
@@ -31,34 +31,52 @@ def check_run(plan_file: PlanFile, options: RunOptions, *, one_process: bool | N
     Parameters
     ----------
     one_process
-        Whether the ranks are to be threads of one process; None: as it suits the run.
+        Whether the ranks should be threads of one process; None: whichever suits the run.
 
     Raises
     ------
     BadInputError
-        If the model is unknown or another one than was planned, the action lists cannot be played, or
-        there are fewer GPUs than devices in the plan, or too little memory for a dilated run.
+        If the model is unknown or not the one that was planned, the action lists cannot be played, or there are
+        fewer GPUs than devices in the plan, or too little memory for a dilated run.
     """
-    design = Design.of(plan_file, options.chain(plan_file), Training())
-    layout, num_gpus = design.layout, torch.cuda.device_count()
-    together = runs_together(design, options, wanted=one_process)
-    check_memory(plan_file, design, options, together=together, free_bytes=free_memory_bytes())
+    execution = ExecutionPlan.of(plan_file, options.chain(plan_file), Training())
+    layout, num_gpus = execution.layout, torch.cuda.device_count()
+    together = runs_together(execution, options) if one_process is None else one_process
+    check_memory(plan_file, execution, options, together=together, free_bytes=free_memory_bytes())
     if options.device == "cuda" and num_gpus < layout.world_size and not together:
         raise BadInputError(
             f"--device cuda: the plan has {layout.world_size} devices, this host has {num_gpus} GPUs; plan for those, "
-            "use --device cpu, or start it on several hosts with torchrun"
+            "use --device cpu, or start the plan on several hosts with torchrun"
         )
     return Preflight(layout=layout, together=together)
 
 
+def runs_together(execution: ExecutionPlan, options: RunOptions) -> bool:
+    """Whether all ranks are threads of one process unless the user decides otherwise.
+
+    Dilated runs are, unless something needs processes: their work is small, and threads take a fiftieth of the memory.
+    """
+    return options.mode is RunMode.DILATED and options.device != "cuda" and not _has_shared_layers(execution)
+
+
 def notes(preflight: Preflight, options: RunOptions) -> Iterator[str]:
-    """What is worth knowing of a run before it starts: how it is carried, and what makes its times mean little."""
+    """What the user should know before a run starts: how it runs, and why its times may mean little."""
     num_ranks, cores = preflight.layout.world_size, usable_cores()
     if options.mode is RunMode.DILATED:
-        carrier = "threads of one process" if preflight.together else "a process each"
-        layers = "stand-ins for the layers" if options.stand_ins else "the layers themselves"
-        yield f"dilated: {num_ranks} ranks as {carrier} on {cores} processor cores, with {layers}"
+        kind = "threads of one process" if preflight.together else "separate processes"
+        layers = "stand-ins for the layers" if options.stand_ins else "the real layers"
+        yield f"dilated: {num_ranks} ranks as {kind} on {cores} processor cores, with {layers}"
         return
     on_cpu = options.device == "cpu" or torch.cuda.device_count() < num_ranks
     if on_cpu and not preflight.together and num_ranks > cores:
         yield f"note: {num_ranks} ranks share {cores} processor cores: their times say little about the plan"
+
+
+def _has_shared_layers(execution: ExecutionPlan) -> bool:
+    """Whether some layer uses tensor parallelism, which needs processes."""
+    return any(
+        execution.chain.layers[index].tensor_parallel is not None
+        for stage in execution.plan.stages
+        if stage.tensor_parallel > 1
+        for index in range(stage.start, stage.stop)
+    )

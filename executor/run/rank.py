@@ -1,63 +1,54 @@
-"""One rank of `plan run`: so many training steps on random samples, and what came of them."""
+"""One rank of `plan run`, a process: training steps on random samples, and their outcome."""
 
-import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.ranks import environment
+from stagecut.executor.ranks.failures import failure_report
+from stagecut.executor.ranks.rank_process import end_rank
+from stagecut.executor.ranks.world import World, join_world
 from stagecut.executor.run.comparison import check_step
-from stagecut.executor.run.faults import describe
-from stagecut.executor.run.loop import ScaleObserver, Watch, train_rank
+from stagecut.executor.run.loop import RunObserver, train_rank
 from stagecut.executor.run.options import RunOptions, build_pipeline
-from stagecut.executor.run.outcome import Observer, Outcome, outcome_of
-from stagecut.executor.run.rank_process import end_rank
-from stagecut.executor.run.world import World, join_world
+from stagecut.executor.run.outcome import Outcome, outcome_of
+from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.planner.core.run_record import CheckRecord
 from stagecut.planner.io.files.plan_file import PlanFile
 
 
 def run_rank(
-    plan_file: PlanFile,
-    options: RunOptions,
-    *,
-    observer: Observer,
-    finish: Callable[[Outcome], None],
-    scaled: ScaleObserver = lambda _rank, _scale: None,
+    plan_file: PlanFile, options: RunOptions, *, observer: RunObserver, finish: Callable[[Outcome], None]
 ) -> None:
-    """Be one rank of a run; a fault is reported and ends the process.
+    """Be one rank of a run; a failure is reported and ends the process.
 
     Parameters
     ----------
     finish
-        Called on rank 0 with what came of the run.
-    scaled
-        Called with the time scale of a dilated run, before its first step.
+        Called on rank 0 with the outcome.
     """
-    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
+    layout = RankLayout.of(plan_file.plan, plan_file.problem.cluster)
     world, pipeline = None, None
     try:
         world = join_world(
-            device=None if options.device == "auto" else options.device, timeout_s=options.patience_s(plan_file)
+            device=None if options.device == "auto" else options.device, timeout_s=options.process_timeout_s(plan_file)
         )
         check = check_step(plan_file, options, world) if options.check else None
         pipeline, batch = build_pipeline(plan_file, options, world)
         outcome = train(
-            pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer, scaled=scaled
+            pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer, check=check
         )
         world.leave()
-        if outcome is not None:  # after leaving: a run that somebody dies in is not told as done
-            finish(replace(outcome, record=replace(outcome.record, check=check)))
+        if outcome is not None:  # only after leaving, because a rank that dies there fails the run
+            finish(outcome)
     except Exception as fault:
-        rank = int(os.environ.get("RANK", "0"))
+        rank = environment.rank()
         role = layout.roles[rank] if rank < layout.world_size else None
-        player = None if pipeline is None else pipeline.player
-        action = None if player is None else player.action
-        names = [str(role) for role in layout.roles]
-        whereabouts, store = (None, None) if world is None else (world.whereabouts, world.store)
-        end_rank(describe(fault, role, action=action, rank=rank), whereabouts, names=names, store=store)
+        action = pipeline.player.action if pipeline and pipeline.player else None
+        report = failure_report(fault, role, action=action, rank=rank)
+        end_rank(report, world, names=[str(role) for role in layout.roles])
 
 
 def train(
@@ -67,10 +58,10 @@ def train(
     plan_file: PlanFile,
     options: RunOptions,
     world: World,
-    observer: Observer,
-    scaled: ScaleObserver = lambda _rank, _scale: None,
+    observer: RunObserver,
+    check: CheckRecord | None = None,
 ) -> Outcome | None:
-    """Train, and bring the times of all ranks together.
+    """Train, and gather the times of all ranks.
 
     Returns
     -------
@@ -80,18 +71,16 @@ def train(
     Raises
     ------
     LossError
-        If the loss of a step is no finite number.
+        If the loss of a step is not finite.
     """
     started = datetime.now(UTC)
     traces = train_rank(
-        pipeline,
-        batch,
-        options=options,
-        iteration_s=plan_file.predicted.iteration_s,
-        watch=Watch(observer=observer, scaled=scaled),
+        pipeline, batch, options=options, iteration_s=plan_file.predicted.iteration_s, observer=observer
     )
     gathered = world.gather(traces, classes=(StepTrace, Span))
     if gathered is None:
         return None
     steps = list(zip(*gathered, strict=True))
-    return outcome_of(plan_file, steps, options=options, pipeline=pipeline, together=False, started=started)
+    return outcome_of(
+        plan_file, steps, options=options, pipeline=pipeline, together=False, started=started, check=check
+    )

@@ -1,11 +1,11 @@
-"""What a run measured, beside what was predicted of it."""
+"""What a run measured, beside what was predicted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean, median
 
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.trace import Span, StepTrace
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import StagecutError
 from stagecut.planner.core.plan import Stage
@@ -31,7 +31,7 @@ Step = Sequence[StepTrace]
 FORWARD = frozenset({Op.FORWARD})
 BACKWARD = frozenset({Op.BACKWARD, Op.INPUT_GRADIENT, Op.WEIGHT_GRADIENT})
 BACKWARD_SAMPLES = frozenset({Op.BACKWARD, Op.INPUT_GRADIENT})
-"""The other half of a split backward is of the same samples."""
+"""The weight-gradient half of a split backward covers the same samples again."""
 SYNC, UPDATE = frozenset({"sync"}), frozenset({"update"})
 
 
@@ -39,7 +39,7 @@ def record_of(
     plan_file: PlanFile,
     steps: Sequence[Step],
     *,
-    layout: Layout,
+    layout: RankLayout,
     mode: str,
     device: str,
     started: datetime,
@@ -52,13 +52,13 @@ def record_of(
     Parameters
     ----------
     steps
-        All steps, those of the warm-up first.
+        All steps, warm-up first.
     device
-        What the ranks ran on, by name.
+        Name of what the ranks ran on.
     started
         With its time zone.
     warmup
-        So many of the first steps are not measured.
+        Number of unmeasured steps at the start.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def record_of(
 
 
 def step_record(step: Step, *, usual_pass_s: float | None = None) -> StepRecord:
-    """One step over all ranks: from the first start to the last end, clean where others took little of the machine.
+    """One step over all ranks, from the first start to the last end; clean if it had the machine nearly to itself.
 
     Parameters
     ----------
     usual_pass_s
-        Seconds of a pass over memory when nobody else uses it; None: not looked at.
+        Seconds of a pass over memory when no other program uses it; None: not measured.
     """
     share = max(trace.run_queue_share for trace in step)
     passes_s = [trace.memory_pass_s for trace in step if trace.memory_pass_s is not None]
@@ -117,18 +117,18 @@ def step_record(step: Step, *, usual_pass_s: float | None = None) -> StepRecord:
 
 
 def usual_pass_s(steps: Sequence[Step]) -> float | None:
-    """Largest over the ranks of a step, in the fast quarter of the steps."""
+    """The slowest rank's pass over memory, at the fastest quarter of the steps; None if not measured."""
     passes_s = [max(own) for step in steps if (own := [t.memory_pass_s for t in step if t.memory_pass_s is not None])]
     return sorted(passes_s)[len(passes_s) // 4] if passes_s else None
 
 
-def lane_labels(layout: Layout) -> tuple[str, ...]:
-    """Rank, device and stages of every rank, for the rows of pictures."""
+def lane_labels(layout: RankLayout) -> tuple[str, ...]:
+    """Rank, device and stages of every rank, for the rows of charts."""
     return tuple(str(role) for role in layout.roles)
 
 
 def _stage_records(
-    plan_file: PlanFile, steps: Sequence[Step], layout: Layout, iteration_s: float
+    plan_file: PlanFile, steps: Sequence[Step], layout: RankLayout, iteration_s: float
 ) -> tuple[StageRecord, ...]:
     types = {device.name: device.device_type for device in plan_file.problem.cluster.devices()}
     meters = [_Meter(steps, layout, stage) for stage in range(len(plan_file.plan.stages))]
@@ -173,16 +173,16 @@ def _stage_record(
 
 
 class _Meter:
-    """Measured seconds of one stage: means over its ranks in one step, and of those the median over the steps."""
+    """Measured seconds of one stage: the mean over its ranks in each step, then the median over the steps."""
 
-    def __init__(self, steps: Sequence[Step], layout: Layout, stage: int) -> None:
+    def __init__(self, steps: Sequence[Step], layout: RankLayout, stage: int) -> None:
         self.ranks = tuple(role.rank for role in layout.roles if stage in role.stages)
         self._stage, self._steps = stage, steps
         self.busy_s = self._median(lambda spans: _seconds(spans, FORWARD | BACKWARD))
         self.wait_s = self._median(lambda spans: sum(span.wait_s for span in spans))
 
     def figures(self, micro_batch: int) -> StageFigures:
-        """Times scaled to a whole micro-batch of so many samples, whatever the sizes of the actions."""
+        """Times per micro-batch of so many samples, whatever the sizes of the actions."""
         return StageFigures(
             forward_s=micro_batch * self._median(lambda spans: self._per_sample(spans, FORWARD, FORWARD)),
             backward_s=micro_batch * self._median(lambda spans: self._per_sample(spans, BACKWARD, BACKWARD_SAMPLES)),
@@ -205,11 +205,11 @@ class _Meter:
         num_samples = sum(span.hi - span.lo for span in spans if span.kind in counted)
         if num_samples == 0:
             names = ", ".join(sorted(counted))
-            raise StagecutError(f"stage {self._stage}: no action {names} was recorded on one of ranks {self.ranks}")
+            raise StagecutError(f"stage {self._stage}: a rank of {self.ranks} recorded no action {names}")
         return _seconds(spans, kinds) / num_samples
 
     def _memory_bytes(self) -> float | None:
-        """The fullest device."""
+        """That of the fullest device."""
         peaks = [step[rank].peak_memory_bytes for step in self._steps for rank in self.ranks]
         return max((peak for peak in peaks if peak is not None), default=None)
 

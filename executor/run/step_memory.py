@@ -1,4 +1,4 @@
-"""Memory that a rank uses at most in a training step, in the sense of the cost model: tensors, and nothing else."""
+"""Peak memory of a rank in a training step, in the sense of the cost model: tensors and nothing else."""
 
 import gc
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from stagecut.executor.play.stage import as_state
 
 
 def step_peak_bytes(pipeline: Pipeline, batch: Batch, *, shares_device: bool = False) -> float:
-    """Train for one more step, which nobody times, and look at what is alive; all ranks call it together.
+    """Train one more, untimed step and measure its peak memory; a collective.
 
-    On a processor the tensors are counted, as operations make them: parameters, buffers, gradients, states of the
-    optimizer, what autograd keeps, messages, and what lives for a moment. The batch itself is not counted, nor is
-    memory inside operations and of libraries. On a GPU of its own the rank reads the peak of torch's allocator.
+    On a CPU, tensors are counted as operations make them: parameters, buffers, gradients, optimizer state, saved
+    activations, messages and temporaries. The batch itself is not counted, nor is memory inside operations and
+    libraries. On a GPU of its own, the rank reads the peak of torch's allocator.
 
     Parameters
     ----------
     shares_device
-        Whether other ranks use the same GPU: tensors are counted then, too.
+        Whether other ranks use the same GPU; tensors are counted then as well.
     """
     gc.collect()
     if pipeline.device.type == "cuda" and not shares_device:
@@ -46,7 +46,7 @@ def _given(batch: Batch) -> list[Tensor]:
 
 
 def _lasting(pipeline: Pipeline) -> Iterator[Tensor]:
-    """What is there between steps."""
+    """What lives across steps."""
     for stage in pipeline.stages:
         yield from stage.buffers()
         for parameter in stage.parameters():

@@ -1,1 +1,1 @@
-"""Clusters whose every figure carries its source."""
+"""Clusters, each figure with its source."""

@@ -1,4 +1,4 @@
-"""Every cluster of the catalogue, by name."""
+"""All clusters of the catalogue, by name."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from stagecut.planner.core.cluster import Cluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEntry:
-    """A cluster with a line about it."""
+    """A cluster and a one-line summary."""
 
     cluster: Cluster
     summary: str
@@ -30,7 +30,7 @@ ENTRIES = (
         summary="two servers of eight each: H100, A100, V100 and T4, with interfaces from 400 down to 25 Gb/s",
     ),
     ClusterEntry(cluster=mixed.MIXED_SERVER_8, summary="two servers that each hold two A100-40 and two T4 on PCIe"),
-    ClusterEntry(cluster=uniform.CPU_2, summary="two processor cores of one machine, to try things out"),
+    ClusterEntry(cluster=uniform.CPU_2, summary="two processor cores of one machine, for experiments"),
 )
 
 

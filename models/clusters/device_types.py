@@ -1,11 +1,10 @@
 """Device types.
 
-- **Peak rates** are dense (no sparsity), on tensor cores where there are any, with sums in fp32. fp32 is plain
-  fp32, not TF32. A type that cannot compute in a format gets the rate at which it can run the work all the same:
-  in fp32.
-- **Memory** is that of the data sheet less 1 GiB for the CUDA context and the framework: an assumption.
+- **Peak rates** are dense (no sparsity), on tensor cores if there are any, accumulating in fp32. fp32 is plain fp32,
+  not TF32. A type that does not support a format gets its fp32 rate.
+- **Memory** is that of the data sheet minus 1 GiB for the CUDA context and the framework: an assumption.
 - **Efficiency**, the share of the peak that large kernels reach, is an assumption: 0.5 on tensor cores, near the
-  44 to 52 % of Narayanan et al. (SC 2021) on A100; 0.45 on H100, whose peak is harder to feed; 0.7 without
+  44 to 52 % of Narayanan et al. (SC 2021) on A100; 0.45 on H100, whose peak is harder to reach; 0.7 without
   tensor cores.
 - **Launch time**, 40 us per layer and direction, is an assumption: some ten kernels of a few us each.
 """
@@ -16,7 +15,7 @@ from stagecut.planner.core.units import GB, GIB, US
 
 TERA = 1e12
 CONTEXT_GIB = 1.0
-"""Memory that is not left for training; an assumption."""
+"""Memory not available for training; an assumption."""
 LAUNCH_S = 40 * US
 """An assumption."""
 
@@ -32,7 +31,7 @@ def _gpu(
     sheet: str,
     efficiency: float = 0.5,
 ) -> DeviceType:
-    """A GPU; peak rates in TFLOP/s, None where the format has to be run as fp32."""
+    """A GPU; peak rates in TFLOP/s, None if the format has to run as fp32."""
     rates = {Precision.FP32: fp32, Precision.FP16: fp16, Precision.BF16: bf16}
     emulated = [str(precision) for precision, rate in rates.items() if rate is None]
     assumptions = [f"{' and '.join(emulated)} at the fp32 rate"] if emulated else []

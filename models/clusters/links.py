@@ -1,8 +1,7 @@
 """Links.
 
-Bandwidths are per direction and those of the vendor; what protocols and software lose is not taken off. Latencies
-are assumptions throughout. One interface stands for the network of a host: where a server has several, the rail that
-serves a pair of devices.
+Bandwidths are the vendors', per direction, without losses to protocols and software. All latencies are assumptions. A
+single interface represents the network of a host: in servers with several, the rail that serves a pair of devices.
 """
 
 from stagecut.planner.core.cluster import Link

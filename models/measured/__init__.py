@@ -1,1 +1,1 @@
-"""Profiles measured on devices, `NAME@DEVICE.json`: `python -m benchmarks.gpu` writes them, the catalogue has them."""
+"""Measured profiles, `NAME@DEVICE.json`, written by `python -m benchmarks.gpu` and listed in the catalogue."""

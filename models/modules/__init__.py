@@ -1,1 +1,1 @@
-"""The catalogue's layers in torch; imported where they are built, so that describing a model needs no torch."""
+"""The catalogue's layers in torch; imported only to build them, so that describing a model needs no torch."""

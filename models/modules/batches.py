@@ -5,7 +5,7 @@ from torch import Generator, Tensor
 
 
 def next_token_batch(num_samples: int, generator: Generator, *, vocabulary: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Random texts, and the same texts one token on; both of shape (samples, tokens)."""
+    """Random texts, and the same texts shifted by one token; both of shape (samples, tokens)."""
     text = draw_classes((num_samples, tokens + 1), vocabulary, generator=generator)
     return text[:, :-1].contiguous(), text[:, 1:].contiguous()
 
@@ -13,7 +13,7 @@ def next_token_batch(num_samples: int, generator: Generator, *, vocabulary: int,
 def pre_training_batch(
     num_samples: int, generator: Generator, *, vocabulary: int, tokens: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Texts and segments in; the text to restore and whether the second half follows the first."""
+    """Texts and segments as inputs; original texts and whether the second half follows the first as targets."""
     text = draw_classes((num_samples, tokens), vocabulary, generator=generator)
     segments = (torch.arange(tokens, device=generator.device) >= tokens // 2).long().expand(num_samples, tokens)
     restored = draw_classes((num_samples, tokens), vocabulary, generator=generator)
@@ -37,10 +37,10 @@ def pixel_batch(
 
 
 def draw_classes(shape: tuple[int, ...], count: int, *, generator: Generator) -> Tensor:
-    """Whole numbers from 0 to below `count`, where the generator lives."""
+    """Integers from 0 to below `count`, on the generator's device."""
     return torch.randint(count, shape, generator=generator, device=generator.device)
 
 
 def draw_normal_numbers(shape: tuple[int, ...], *, generator: Generator) -> Tensor:
-    """Standard normal numbers, where the generator lives."""
+    """Standard normal numbers, on the generator's device."""
     return torch.randn(shape, generator=generator, device=generator.device)

@@ -12,7 +12,7 @@ from stagecut.models.modules.batches import pre_training_batch
 from stagecut.models.modules.losses import pre_training_loss
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.transformer import BlockShape, dense_layers
-from stagecut.models.modules.weights import draw_normal
+from stagecut.models.modules.weights import init_normal
 
 NORM_EPSILON = 1e-12
 """Devlin et al.'s released code."""
@@ -30,7 +30,7 @@ class BertEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
-        """From token and segment numbers (samples, tokens) to a hidden state (samples, tokens, width)."""
+        """From token and segment ids (samples, tokens) to a hidden state (samples, tokens, width)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         hidden = self.tokens(tokens) + self.positions(places) + self.segments(segments)
         return self.dropout(self.norm(hidden))
@@ -68,12 +68,12 @@ def bert_modules(name: str, shape: BertShape, *, tokens: int, dropout: float | N
     )
     embedding = LayerModule(
         name="embedding",
-        build=lambda: draw_normal(BertEmbedding(shape, chosen)),
+        build=lambda: init_normal(BertEmbedding(shape, chosen)),
         tensor_parallel=embedding_styles,
     )
     head = LayerModule(
         name="head",
-        build=lambda: draw_normal(BertHead(shape)),
+        build=lambda: init_normal(BertHead(shape)),
         tensor_parallel=partial(head_styles, "dense", "project", "pooler"),
     )
     layers = (embedding, *dense_layers(block, width=4 * shape.hidden), head)

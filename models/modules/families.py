@@ -1,4 +1,4 @@
-"""From the shape of a model to its layers."""
+"""Builds the layers of a model from its shape."""
 
 from stagecut.models.bert import BertShape
 from stagecut.models.gpt import GptShape
@@ -27,9 +27,9 @@ def modules_of(name: str, shape: object, *, tokens: int, dropout: float | None) 
     Parameters
     ----------
     tokens
-        Of one sample; models without tokens pass over the number.
+        Tokens per sample; ignored by models without tokens.
     dropout
-        Probability; None: the model's own. Models without dropout pass over it.
+        Probability; None: the model's own. Ignored by models without dropout.
     """
     match shape:
         case GptShape():

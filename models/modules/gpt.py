@@ -11,7 +11,7 @@ from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, dense_layers
-from stagecut.models.modules.weights import draw_normal
+from stagecut.models.modules.weights import init_normal
 
 
 def gpt_modules(name: str, shape: GptShape, *, tokens: int, dropout: float | None) -> ModuleChain:
@@ -47,11 +47,11 @@ def gpt_modules(name: str, shape: GptShape, *, tokens: int, dropout: float | Non
 
 
 def _embedding(shape: GptShape, dropout: float) -> nn.Module:
-    return draw_normal(
+    return init_normal(
         TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden, positions=shape.positions, dropout=dropout)
     )
 
 
 def _head(shape: GptShape, block: BlockShape) -> nn.Module:
     norm = block.norm() if shape.final_norm else None
-    return draw_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=norm))
+    return init_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=norm))

@@ -1,4 +1,4 @@
-"""Transformers' models taken apart."""
+"""Splits models of Hugging Face transformers into layers."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -26,12 +26,12 @@ from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 
 LONGEST_SAMPLE = 1024
-"""Tokens of a random sample, where positions would allow more."""
+"""Largest default for the tokens of a random sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Where an architecture keeps its parts."""
+    """How to find the parts of an architecture."""
 
     architecture: type[PreTrainedModel]
     embedding: Callable[[PreTrainedModel], nn.Module]
@@ -39,7 +39,7 @@ class Family:
     head: Callable[[PreTrainedModel], nn.Module]
     new_block: Callable[[PreTrainedConfig, int], nn.Module]
     wrapped: Callable[[nn.Module, PreTrainedConfig], nn.Module]
-    """A block that takes and returns the hidden state."""
+    """Wraps a block so that it takes and returns the hidden state."""
     loss: CountedLoss | None
 
 
@@ -51,12 +51,12 @@ class Gpt2Embedding(nn.Module):
         self.wte, self.wpe, self.drop = model.wte, model.wpe, model.drop
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """From token numbers (samples, tokens) to a hidden state (samples, tokens, width)."""
+        """From token ids (samples, tokens) to a hidden state (samples, tokens, width)."""
         return self.drop(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device)))
 
 
 class LlamaBlock(nn.Module):
-    """A block and the rotary positions that the whole model computes once."""
+    """A block with rotary positions of its own, which the original model computes once."""
 
     def __init__(self, block: nn.Module, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class LlamaBlock(nn.Module):
         self.rotary = LlamaRotaryEmbedding(config=config)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Hand on a hidden state of the same shape."""
+        """Return a hidden state of the same shape."""
         places = torch.arange(hidden.shape[1], device=hidden.device).unsqueeze(0)
         return self.block(hidden, position_ids=places, position_embeddings=self.rotary(hidden, places))
 
@@ -83,7 +83,7 @@ class NormedHead(nn.Module):
 
 
 class PoolerHead(nn.Module):
-    """The hidden state, and the first token pooled."""
+    """Returns the hidden state and the pooled first token."""
 
     def __init__(self, pooler: nn.Module) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ next_token_loss = CountedLoss(
     part=lambda logits, labels, count: cross_entropy(logits[:, :-1], labels[:, 1:]) / count,
     count=lambda labels: num_counted(labels[:, 1:]),
 )
-"""Of a decoder; the labels are the tokens themselves and are moved by one here, as transformers does."""
+"""For decoders, whose labels are the tokens themselves, shifted by one here as in transformers."""
 
 
 FAMILIES = (
@@ -176,7 +176,7 @@ def _family(source: PreTrainedModel | PreTrainedConfig, architecture: str | None
         if family.architecture.__name__ == wanted and family.architecture.config_class is own:
             return family
     known = ", ".join(each.architecture.__name__ for each in FAMILIES)
-    raise BadInputError(f"Hugging Face model: no way to split {wanted} with {own.__name__}; known: {known}")
+    raise BadInputError(f"Hugging Face model: {wanted} with {own.__name__} is not supported; supported: {known}")
 
 
 def _parts_of_model(family: Family, model: PreTrainedModel, config: PreTrainedConfig) -> tuple[LayerModule, ...]:
@@ -197,12 +197,12 @@ def _named(*builders: Callable[[], nn.Module]) -> tuple[LayerModule, ...]:
 
 
 def _skeleton(family: Family, config: PreTrainedConfig, *, device: str | None = None) -> PreTrainedModel:
-    """The model without its blocks, initialised; on the device "meta" it takes no memory."""
+    """The initialised model without its blocks; on the device "meta" it takes no memory."""
     bare = deepcopy(config)
     bare.num_hidden_layers = 0
     with torch.device(device or torch.get_default_device()):
         model = family.architecture(bare)
-    model.config.num_hidden_layers = config.num_hidden_layers  # initial weights of a block depend on their number
+    model.config.num_hidden_layers = config.num_hidden_layers  # the initial weights of a block depend on it
     return model
 
 
@@ -213,7 +213,7 @@ def _drawn_block(family: Family, config: PreTrainedConfig, index: int) -> nn.Mod
 
 
 def _copied(part: nn.Module) -> nn.Module:
-    """A copy whose attention is fused, whatever that of the original."""
+    """A copy with fused attention."""
     copy = deepcopy(part)
     for each in copy.modules():
         if isinstance(getattr(each, "config", None), PreTrainedConfig):
@@ -222,7 +222,7 @@ def _copied(part: nn.Module) -> nn.Module:
 
 
 def _fused(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The configuration with attention that needs no mask made for it."""
+    """The configuration with fused attention, which needs no explicit mask."""
     fused = deepcopy(config)
     if fused._attn_implementation in {None, "eager"}:
         fused._attn_implementation = "sdpa"
@@ -230,7 +230,7 @@ def _fused(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def _ties(family: Family, model: PreTrainedModel, num_layers: int) -> tuple[Tie, ...]:
-    """Weights that embedding and head of a model have in common."""
+    """Weights shared by the embedding and the head of a model."""
     names = {weight: name for name, weight in family.embedding(model).named_parameters()}
     held = family.head(model).named_parameters()
     return tuple(Tie(owner=(0, names[weight]), copy=(num_layers - 1, name)) for name, weight in held if weight in names)
@@ -246,6 +246,6 @@ def _num_tokens(config: PreTrainedConfig, sequence_length: int | None) -> int:
 
 
 def _batch(num_samples: int, generator: Generator, *, vocabulary: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Random texts; their own labels too."""
+    """Random texts, which are also their own labels."""
     text = draw_classes((num_samples, tokens), vocabulary, generator=generator)
     return text, text

@@ -12,15 +12,15 @@ from stagecut.models.modules.batches import next_token_batch
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
-from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, draw_part
-from stagecut.models.modules.weights import draw_normal
+from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part
+from stagecut.models.modules.weights import init_normal
 
 ROTARY_BASE = 500_000.0
-"""Of Llama 3 (Llama Team 2024, section 3.2)."""
+"""Llama 3's (Llama Team 2024, section 3.2)."""
 
 
 class SwiGlu(nn.Module):
-    """The product of two products, one of them through SiLU, and a third (Shazeer, arXiv 2002.05202)."""
+    """down(silu(gate(x)) * up(x)) (Shazeer, arXiv 2002.05202)."""
 
     def __init__(self, *, hidden: int, width: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class SwiGlu(nn.Module):
         self.down = nn.Linear(width, hidden, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Each token by itself."""
+        """Process each token independently."""
         return self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
 
 
@@ -61,7 +61,7 @@ def decoder_block(shape: LlamaShape, *, rotary_base: float) -> BlockShape:
 def decoder_modules(
     name: str, shape: LlamaShape, block: BlockShape, *, feed_forward: LayerModule, tokens: int
 ) -> ModuleChain:
-    """Embedding, blocks and head, each block ending with that kind of feed-forward part."""
+    """Embedding, blocks and head, each block with this kind of feed-forward part."""
     parts = (
         part
         for index in range(shape.blocks)
@@ -81,7 +81,7 @@ def decoder_modules(
 def _embedding(shape: LlamaShape) -> LayerModule:
     return LayerModule(
         name="embedding",
-        build=lambda: draw_normal(TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden)),
+        build=lambda: init_normal(TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden)),
         tensor_parallel=embedding_styles,
     )
 
@@ -89,11 +89,11 @@ def _embedding(shape: LlamaShape) -> LayerModule:
 def _head(shape: LlamaShape, block: BlockShape) -> LayerModule:
     return LayerModule(
         name="head",
-        build=lambda: draw_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=block.norm())),
+        build=lambda: init_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=block.norm())),
         tensor_parallel=partial(head_styles, "project"),
     )
 
 
 def _feed_forward(shape: LlamaShape, block: BlockShape) -> nn.Module:
     inner = SwiGlu(hidden=shape.hidden, width=shape.width)
-    return draw_part(ResidualPart(block, inner), block, inner.down)
+    return init_part(ResidualPart(block, inner), block, inner.down)

@@ -1,4 +1,4 @@
-"""Losses: means over the classes to be found, of which there may be unlike many in every sample."""
+"""Losses: means over labels, of which samples may have different numbers."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,16 @@ from torch.nn import functional
 from stagecut.models.module_chain import CountedLoss
 
 IGNORED = -100
-"""The class of positions that do not count: padding, or tokens that were not masked."""
+"""Label of positions that do not count: padding, or tokens that were not masked."""
 
 
 def num_counted(classes: Tensor) -> Tensor:
-    """Positions that count, of classes of any shape."""
+    """Number of labels that count."""
     return (classes != IGNORED).sum()
 
 
 def cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """Sum over the positions that count, over the last dimension of the logits, in fp32 at least.
+    """Sum over the labels that count; classes are the last dimension of the logits. Computed in at least fp32.
 
     Parameters
     ----------
@@ -49,4 +49,4 @@ pixel_loss = CountedLoss(part=lambda logits, classes, count: _summed(logits, cla
 pre_training_loss = CountedLoss(
     part=_pre_training, count=lambda targets: (num_counted(targets[0]), num_counted(targets[1]))
 )
-"""Of BERT: masked tokens, plus next sentence."""
+"""BERT's: masked tokens plus next sentence."""

@@ -9,10 +9,10 @@ from stagecut.models.mixtral import MixtralShape
 from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.llama import SwiGlu, decoder_block, decoder_modules
 from stagecut.models.modules.sharing import experts_styles
-from stagecut.models.modules.transformer import BlockShape, ResidualPart, draw_part
+from stagecut.models.modules.transformer import BlockShape, ResidualPart, init_part
 
 ROTARY_BASE = 1_000_000.0
-"""Of the released configuration."""
+"""From the released configuration."""
 
 
 class Experts(nn.Module):
@@ -25,7 +25,7 @@ class Experts(nn.Module):
         self.per_token = shape.experts_per_token
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """The experts of largest logit, weighted by the softmax of their logits (Jiang et al. 2024, section 2.1).
+        """Apply the experts with the largest logits, weighted by the softmax of those (Jiang et al. 2024, section 2.1).
 
         Every expert is called, without tokens too: its weights then have gradients of zero on every replica.
         """
@@ -55,4 +55,4 @@ def mixtral_modules(name: str, shape: MixtralShape, *, tokens: int) -> ModuleCha
 def _experts(shape: MixtralShape, block: BlockShape) -> nn.Module:
     inner = Experts(shape)
     last = (expert.down for expert in inner.experts if isinstance(expert, SwiGlu))
-    return draw_part(ResidualPart(block, inner), block, *last)
+    return init_part(ResidualPart(block, inner), block, *last)

@@ -10,7 +10,7 @@ from stagecut.models.image_head import NUM_CLASSES
 from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
-from stagecut.models.modules.weights import draw_for_relu
+from stagecut.models.modules.weights import init_for_relu
 from stagecut.models.resnet import EXPANSION, IMAGE_SIDE, STEM_CHANNELS, WIDTHS, Bottleneck, ResnetShape
 
 IMAGE_CHANNELS = 3
@@ -35,7 +35,7 @@ class BottleneckBlock(nn.Module):
 
 
 def normed(convolution: Convolution, *, stride: int = 1) -> nn.Module:
-    """A convolution without bias that keeps the side but for its stride, and its batch norm."""
+    """A padded convolution without bias, and its batch norm."""
     plain = nn.Conv2d(
         convolution.inputs,
         convolution.outputs,
@@ -61,11 +61,11 @@ def resnet_modules(name: str, shape: ResnetShape) -> ModuleChain:
 def _stem() -> nn.Module:
     convolution = Convolution(inputs=IMAGE_CHANNELS, outputs=STEM_CHANNELS, kernel=7, side=IMAGE_SIDE // 2)
     pooling = nn.MaxPool2d(3, stride=2, padding=1)
-    return draw_for_relu(nn.Sequential(normed(convolution, stride=2), nn.ReLU(inplace=True), pooling))
+    return init_for_relu(nn.Sequential(normed(convolution, stride=2), nn.ReLU(inplace=True), pooling))
 
 
 def _block(block: Bottleneck) -> nn.Module:
-    return draw_for_relu(BottleneckBlock(block))
+    return init_for_relu(BottleneckBlock(block))
 
 
 def _head() -> nn.Module:

@@ -1,4 +1,4 @@
-"""How devices share a layer (tensor parallelism): by heads, width or vocabulary (Shoeybi et al., arXiv 1909.08053).
+"""Tensor-parallel styles of layers: by heads, width or vocabulary (Shoeybi et al., arXiv 1909.08053).
 
 Layers take and hand on whole tensors. The input of a part is announced once, so that the gradients which its
 products send back are summed before they are all-reduced, once.
@@ -15,7 +15,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 Styles = Mapping[str, ParallelStyle]
-"""By submodule name."""
+"""Parallel styles by submodule name."""
 
 
 def attention_styles() -> Styles:
@@ -30,12 +30,12 @@ def attention_styles() -> Styles:
 
 
 def feed_forward_styles(*columns: str) -> Styles:
-    """Each device has a part of the width; `columns` are the products into it."""
+    """Each device has a part of the width; `columns` are the linear layers into it."""
     return {"inner": _whole_input(), **_gated("inner", *columns)}
 
 
 def experts_styles(num_experts: int) -> Styles:
-    """Each device has a part of every expert; the router is whole everywhere."""
+    """Each device has a shard of every expert; the router is replicated."""
     styles: dict[str, ParallelStyle] = {}
     for index in range(num_experts):
         expert = f"inner.experts.{index}"
@@ -49,7 +49,7 @@ def embedding_styles() -> Styles:
 
 
 def head_styles(*products: str) -> Styles:
-    """Each device has some outputs of every product, gathered after it."""
+    """Each device has some outputs of every linear layer, gathered after it."""
     return {product: ColwiseParallel(output_layouts=Replicate()) for product in products}
 
 

@@ -18,11 +18,11 @@ from stagecut.models.modules.batches import draw_normal_numbers
 from stagecut.models.synthetic import SyntheticShape, synthetic
 
 INPUT_NUMBERS = 1000
-"""Of a sample, for the first layer, which the profile gives none."""
+"""Inputs per sample of the first layer, which the profile does not define."""
 
 
 class SyntheticLayer(nn.Module):
-    """A product whose input and output are repeated or cut to the numbers wanted."""
+    """A linear layer whose input and output are repeated or truncated to the sizes wanted."""
 
     def __init__(self, *, params: int, rows: int, outputs: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class SyntheticLayer(nn.Module):
         self.rows, self.outputs = rows, outputs
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """From (samples, numbers) to (samples, outputs)."""
+        """From (samples, inputs) to (samples, outputs)."""
         height, width = self.weight.shape
         rows = fitted(functional.gelu(numbers), self.rows * width).view(-1, self.rows, width)
         bias = functional.pad(self.bias, (0, height - len(self.bias)))
@@ -40,7 +40,7 @@ class SyntheticLayer(nn.Module):
 
 
 def fitted(numbers: Tensor, count: int) -> Tensor:
-    """As many numbers of each sample as wanted, over and over or the first ones, in memory of their own."""
+    """Each sample repeated or truncated to the size wanted, as a copy."""
     times = -(-count // numbers.shape[1])
     return numbers.repeat(1, times)[:, :count].clone(memory_format=torch.contiguous_format)
 

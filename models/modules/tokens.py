@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """The token matrix, learned positions where there are any, and dropout."""
+    """The token matrix, learned positions if there are any, and dropout."""
 
     def __init__(self, *, vocabulary: int, hidden: int, positions: int = 0, dropout: float = 0.0) -> None:
         super().__init__()
@@ -14,7 +14,7 @@ class TokenEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """From token numbers (samples, tokens) to a hidden state (samples, tokens, width)."""
+        """From token ids (samples, tokens) to a hidden state (samples, tokens, width)."""
         hidden = self.tokens(tokens)
         if self.positions is not None:
             hidden = hidden + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
@@ -22,7 +22,7 @@ class TokenEmbedding(nn.Module):
 
 
 class TokenHead(nn.Module):
-    """Final norm where there is one, and the product with the token matrix."""
+    """Final norm if there is one, and the product with the token matrix."""
 
     def __init__(self, *, vocabulary: int, hidden: int, norm: nn.Module | None) -> None:
         super().__init__()

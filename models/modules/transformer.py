@@ -10,32 +10,32 @@ from torch.nn import functional
 
 from stagecut.models.module_chain import LayerModule
 from stagecut.models.modules.sharing import attention_styles, feed_forward_styles
-from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
+from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockShape:
-    """What the parts of all blocks have in common."""
+    """Parameters common to the parts of all blocks."""
 
     hidden: int
     heads: int
     key_heads: int
     blocks: int
-    """Residual sums of the whole model are twice as many."""
+    """Each has two residual sums."""
     causal: bool
     biased: bool = True
-    """Biases and LayerNorm; otherwise no biases and RMSNorm."""
+    """Whether there are biases and LayerNorm; otherwise no biases and RMSNorm."""
     norm_first: bool = True
-    """Norm before the part (GPT-2), otherwise after the sum (BERT)."""
+    """Whether the norm comes before the part (GPT-2), otherwise after the sum (BERT)."""
     norm_epsilon: float = 1e-5
     rotary_base: float | None = None
-    """Of rotary positions; None: the embedding adds positions."""
+    """Base of rotary positions; None: the embedding adds positions."""
     gelu: str = "none"
-    """Approximation, as torch calls it."""
+    """Torch's name of the approximation."""
     dropout: float = 0.0
 
     def norm(self) -> nn.Module:
-        """A fresh norm over the hidden width."""
+        """A new norm over the hidden width."""
         kind = nn.LayerNorm if self.biased else nn.RMSNorm
         return kind(self.hidden, eps=self.norm_epsilon)
 
@@ -51,7 +51,7 @@ class ResidualPart(nn.Module):
         self.norm_first = shape.norm_first
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Hand on a hidden state of the same shape (samples, tokens, width)."""
+        """Return a hidden state of the same shape (samples, tokens, width)."""
         if self.norm_first:
             return hidden + self.dropout(self.inner(self.norm(hidden)))
         return self.norm(hidden + self.dropout(self.inner(hidden)))
@@ -60,7 +60,7 @@ class ResidualPart(nn.Module):
 class Attention(nn.Module):
     """Queries, keys, values, fused attention and the projection.
 
-    There are as many heads as the projected tensors are wide, so that devices may each hold some.
+    The number of heads follows from the width of the projected tensors, so that each device may hold some of them.
     """
 
     def __init__(self, shape: BlockShape) -> None:
@@ -96,7 +96,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two products with GeLU between."""
+    """Two linear layers with GeLU in between."""
 
     def __init__(self, shape: BlockShape, width: int) -> None:
         super().__init__()
@@ -105,14 +105,14 @@ class FeedForward(nn.Module):
         self.gelu = shape.gelu
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Each token by itself."""
+        """Process each token independently."""
         return self.down(functional.gelu(self.up(hidden), approximate=self.gelu))
 
 
 def rotate(query: Tensor, key: Tensor, *, base: float) -> tuple[Tensor, Tensor]:
-    """Turn pairs of numbers by angles that grow with the position (Su et al., arXiv 2104.09864).
+    """Rotate pairs of elements by angles proportional to the position (Su et al., arXiv 2104.09864).
 
-    Pairs are the first and the second half of a head, shape (samples, heads, tokens, width).
+    Pairs consist of the first and the second half of a head, shape (samples, heads, tokens, width).
     """
     tokens, width = query.shape[-2:]
     places = torch.arange(tokens, device=query.device, dtype=torch.float32)
@@ -128,14 +128,14 @@ def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def attention_layer(name: str, shape: BlockShape) -> LayerModule:
-    """Attention part; devices share it by heads."""
+    """Attention part, sharded by heads."""
     return LayerModule(
         name=name, build=partial(_attention, shape), tensor_parallel=attention_styles, divisible=shape.key_heads
     )
 
 
 def feed_forward_layer(name: str, shape: BlockShape, *, width: int) -> LayerModule:
-    """Feed-forward part with GeLU; devices share it by its width."""
+    """Feed-forward part with GeLU, sharded by its width."""
     return LayerModule(
         name=name,
         build=partial(_feed_forward, shape, width),
@@ -156,12 +156,12 @@ def dense_layers(shape: BlockShape, *, width: int) -> tuple[LayerModule, ...]:
     )
 
 
-def draw_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> ResidualPart:
-    """Initial weights of a part; pre-norm ones draw the products before the sum smaller.
+def init_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> ResidualPart:
+    """Initialise a part; pre-norm parts get smaller weights in the linear layers before the residual sum.
 
-    The sum of all parts then has the variance of one (Radford et al. 2019, section 2.3).
+    The sum over all parts then has the variance of one (Radford et al. 2019, section 2.3).
     """
-    draw_normal(part)
+    init_normal(part)
     if shape.norm_first:
         for product in last:
             nn.init.normal_(product.weight, std=TRANSFORMER_DEVIATION / sqrt(2 * shape.blocks))
@@ -170,9 +170,9 @@ def draw_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> Residu
 
 def _attention(shape: BlockShape) -> nn.Module:
     inner = Attention(shape)
-    return draw_part(ResidualPart(shape, inner), shape, inner.project)
+    return init_part(ResidualPart(shape, inner), shape, inner.project)
 
 
 def _feed_forward(shape: BlockShape, width: int) -> nn.Module:
     inner = FeedForward(shape, width)
-    return draw_part(ResidualPart(shape, inner), shape, inner.down)
+    return init_part(ResidualPart(shape, inner), shape, inner.down)

@@ -1,4 +1,4 @@
-"""U-Net in torch: skip edges travel as further tensors of the state, the innermost last."""
+"""U-Net in torch; skip edges are additional tensors of the state, the innermost last."""
 
 from functools import partial
 
@@ -9,38 +9,38 @@ from torch.nn import functional
 from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.batches import pixel_batch
 from stagecut.models.modules.losses import pixel_loss
-from stagecut.models.modules.weights import draw_for_relu
+from stagecut.models.modules.weights import init_for_relu
 from stagecut.models.unet import IMAGE_CHANNELS, NUM_CLASSES, UnetShape
 
 State = tuple[Tensor, ...]
 
 
 class Passing(nn.Module):
-    """A function of the first tensor; the skip edges pass by."""
+    """Applies a module to the first tensor, and passes the skip edges on."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, images: Tensor, *skips: Tensor) -> State:
-        """As many tensors out as in."""
+        """Return as many tensors as there are inputs."""
         return (self.inner(images), *skips)
 
 
 class Descending(Passing):
-    """The last layer of a level down: its result leaves as a skip edge, and pooled."""
+    """The last layer of a downward level: returns its result pooled, and as a skip edge."""
 
     def forward(self, images: Tensor, *skips: Tensor) -> State:
-        """One tensor more than there came in."""
+        """Return one tensor more than there are inputs."""
         level = self.inner(images)
         return (functional.max_pool2d(level, 2), *skips, level)
 
 
 class Joining(Passing):
-    """The layer that takes a skip edge up: it sees both tensors side by side."""
+    """The layer that consumes a skip edge, concatenated with its input."""
 
     def forward(self, images: Tensor, *skips: Tensor) -> State:
-        """One tensor less than there came in."""
+        """Return one tensor less than there are inputs."""
         *outer, level = skips
         return (self.inner(torch.cat((images, level), dim=1)), *outer)
 
@@ -94,8 +94,8 @@ def _convolution_layer(name: str, inputs: int, outputs: int, *, kind: type[Passi
 
 def _convolution(inputs: int, outputs: int, kind: type[Passing]) -> nn.Module:
     plain = nn.Conv2d(inputs, outputs, 3, padding=1)
-    return draw_for_relu(kind(nn.Sequential(plain, nn.ReLU(inplace=True))))
+    return init_for_relu(kind(nn.Sequential(plain, nn.ReLU(inplace=True))))
 
 
 def _growing(outputs: int) -> nn.Module:
-    return draw_for_relu(Passing(nn.ConvTranspose2d(2 * outputs, outputs, 2, stride=2)))
+    return init_for_relu(Passing(nn.ConvTranspose2d(2 * outputs, outputs, 2, stride=2)))

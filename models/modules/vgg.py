@@ -8,11 +8,11 @@ from stagecut.models.convolution import Convolution
 from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
-from stagecut.models.modules.weights import draw_for_relu, draw_normal
+from stagecut.models.modules.weights import init_for_relu, init_normal
 from stagecut.models.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
 
 DROPOUT = 0.5
-"""Of the classifier's hidden products (Simonyan and Zisserman 2015, section 3.1)."""
+"""In the classifier's hidden layers (Simonyan and Zisserman 2015, section 3.1)."""
 CLASSIFIER_DEVIATION = 0.01
 
 
@@ -40,11 +40,11 @@ def vgg_modules(name: str, shape: VggShape, *, dropout: float | None) -> ModuleC
 def _convolution(convolution: Convolution, *, pooled: bool) -> nn.Module:
     plain = nn.Conv2d(convolution.inputs, convolution.outputs, convolution.kernel, padding=1)
     pooling = (nn.MaxPool2d(2),) if pooled else ()
-    return draw_for_relu(nn.Sequential(plain, nn.ReLU(inplace=True), *pooling))
+    return init_for_relu(nn.Sequential(plain, nn.ReLU(inplace=True), *pooling))
 
 
 def _product(inputs: int, outputs: int) -> nn.Module:
-    return draw_normal(nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs)), deviation=CLASSIFIER_DEVIATION)
+    return init_normal(nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs)), deviation=CLASSIFIER_DEVIATION)
 
 
 def _hidden_product(inputs: int, dropout: float) -> nn.Module:

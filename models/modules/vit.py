@@ -10,7 +10,7 @@ from stagecut.models.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.transformer import BlockShape, dense_layers
-from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, draw_normal
+from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
 from stagecut.models.vit import IMAGE_CHANNELS, IMAGE_SIDE, VitShape
 
 NORM_EPSILON = 1e-6
@@ -18,7 +18,7 @@ NORM_EPSILON = 1e-6
 
 
 class PatchEmbedding(nn.Module):
-    """A product for every patch, the class token before them, and positions."""
+    """A linear layer on every patch, preceded by the class token, and positions."""
 
     def __init__(self, shape: VitShape) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PatchEmbedding(nn.Module):
 
 
 class ClassTokenHead(nn.Module):
-    """Final norm and classifier; of the norm only the class token's result is used, so only that is computed."""
+    """Final norm and classifier on the class token; the norm is computed for that token only."""
 
     def __init__(self, hidden: int, norm: nn.Module) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ def vit_modules(name: str, shape: VitShape, *, dropout: float | None) -> ModuleC
         norm_epsilon=NORM_EPSILON,
         dropout=dropout or 0.0,
     )
-    embedding = LayerModule(name="embedding", build=lambda: draw_normal(PatchEmbedding(shape)))
-    head = LayerModule(name="head", build=lambda: draw_normal(ClassTokenHead(shape.hidden, block.norm())))
+    embedding = LayerModule(name="embedding", build=lambda: init_normal(PatchEmbedding(shape)))
+    head = LayerModule(name="head", build=lambda: init_normal(ClassTokenHead(shape.hidden, block.norm())))
     return ModuleChain(
         name=name,
         layers=(embedding, *dense_layers(block, width=4 * shape.hidden), head),

@@ -77,11 +77,11 @@ def test_output_that_exists_is_refused_before_anything_starts(refused, tmp_path)
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        (f"{LAYERS}:renamed", "layer 0 of model 'tiny-6' is 'embeddings', the plan was made for 'embedding'"),
+        (f"{LAYERS}:renamed", "layer 0 of model 'tiny-6' is 'embeddings', but the plan was made for 'embedding'"),
         (f"{LAYERS}:absent", f"--layers {LAYERS}:absent: AttributeError: "),
         ("no.such.module:chain", "--layers no.such.module:chain: ModuleNotFoundError: "),
         ("math", "--layers math: must be package.module:function"),
-        ("os:getcwd", "--layers os:getcwd: must give a ModuleChain or a list of modules, gives a str"),
+        ("os:getcwd", "--layers os:getcwd: must return a ModuleChain or a list of modules, not a str"),
     ],
 )
 def test_layers_that_are_not_the_plans_are_refused(refused, layers, message):
@@ -179,8 +179,8 @@ def test_dilated_run_of_real_layers_that_do_not_fit_is_refused(plan, tmp_path):
     assert plan("solve", *problem, "--solver", "greedy", "--quiet", "-o", path).exit_code == 0
     done = plan("run", path, "--mode", "dilated", "--real-layers")
     assert done.exit_code == 3
-    assert "of memory, but" in done.stderr
-    assert "leave out --real-layers" in done.stderr
+    assert "of memory, but only" in done.stderr
+    assert "omit --real-layers" in done.stderr
 
 
 @pytest.mark.parametrize("options", [("--time-scale", "2"), ("--real-layers",)])
@@ -231,7 +231,7 @@ def one_stage(plan, tiny_folder, tmp_path_factory):
 @pytest.fixture
 def alone(monkeypatch):
     """This process as the only rank."""
-    from stagecut.executor.run.world import join_world
+    from stagecut.executor.ranks.world import join_world
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     world = join_world(device="cpu")
@@ -247,7 +247,8 @@ def _options(layers):
 
 def test_loss_that_is_no_number_stops_the_run_and_names_rank_stage_and_action(one_stage, alone):
     """NaN in the forward of the last layer, which rank 0 has; the first step does not come to its end."""
-    from stagecut.executor.run.faults import LossError
+    from stagecut.executor.ranks.failures import LossError
+    from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.options import build_pipeline
     from stagecut.executor.run.rank import train
 
@@ -260,7 +261,7 @@ def test_loss_that_is_no_number_stops_the_run_and_names_rank_stage_and_action(on
             plan_file=one_stage,
             options=options,
             world=alone,
-            observer=lambda step, _trace: steps.append(step),
+            observer=RunObserver(step=lambda step, _trace: steps.append(step)),
         )
     assert steps == []
 
@@ -275,15 +276,15 @@ def test_check_passes_where_a_single_process_gives_the_same(one_stage, alone, la
 def test_check_before_a_run_leaves_the_measured_memory_as_it_is(one_stage, alone):
     """It holds another copy of the model in float64; what is counted are the tensors of the run, to the byte."""
     from stagecut.executor.run.comparison import check_step
+    from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.options import build_pipeline
     from stagecut.executor.run.rank import train
 
     def memory_bytes():
         options = _options("chain")
         pipeline, batch = build_pipeline(one_stage, options, alone)
-        outcome = train(
-            pipeline, batch, plan_file=one_stage, options=options, world=alone, observer=lambda _step, _trace: None
-        )
+        observer = RunObserver(step=lambda _step, _trace: None)
+        outcome = train(pipeline, batch, plan_file=one_stage, options=options, world=alone, observer=observer)
         return outcome.record.stages[0].measured.memory_bytes
 
     before = memory_bytes()

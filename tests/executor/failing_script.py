@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stagecut import executor
-from stagecut.executor.run.world import join_world
+from stagecut.executor.ranks.world import join_world
 from stagecut.planner.core.manual_plan import plan_of
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stagecut.executor.design import Design, Training
+from stagecut.executor.execution_plan import ExecutionPlan, Training
 from stagecut.executor.loading import assemble, transport_of
 from stagecut.executor.pipeline import Pipeline
-from stagecut.executor.play.layout import Layout
-from stagecut.executor.play.pace import FullSpeed
+from stagecut.executor.play.context import RankContext
+from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.reference import reference_step
-from stagecut.executor.play.transport import DistributedTransport
+from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.plan import Plan
 from tests.executor.emulated_nccl import Fabric, Rank, current_rank
@@ -85,40 +86,38 @@ def batch_of(plan: Plan) -> tuple[tuple[Tensor, Tensor], Tensor]:
     return (inputs, torch.zeros(samples, 1)), targets
 
 
-def design_of(plan: Plan, **options: Any) -> Design:
-    return Design.of(
+def execution_of(plan: Plan, **options: Any) -> ExecutionPlan:
+    return ExecutionPlan.of(
         plan, chain(), Training(optimizer=partial(DividedSGD, lr=0.0), clip_norm=1e6, seed=5), copied=True, **options
     )
 
 
-def built(rank: Rank, design: Design, *, connects: bool = True) -> Pipeline:
+def built(rank: Rank, execution: ExecutionPlan, *, connects: bool = True) -> Pipeline:
     """One rank's pipeline over the transport that `stagecut.executor.load` gives it under NCCL."""
-    transport = transport_of(design, tagged=False, distributed=rank)
+    transport = transport_of(execution, tagged=False, distributed=rank)
     if connects:
         transport.connect(PROCESSOR)
-    return over(rank, design, transport)
+    return over(rank, execution, transport)
 
 
-def over(rank: Rank, design: Design, transport: DistributedTransport) -> Pipeline:
-    role = design.layout.roles[rank.number]
-    rank.transport, rank.sharing = transport, design.layout.sharing_ranks(role)
-    rank.copies = design.layout.copies(role.stages[0], role.tensor_rank)
+def over(rank: Rank, execution: ExecutionPlan, transport: DistributedTransport) -> Pipeline:
+    role = execution.layout.roles[rank.number]
+    rank.transport, rank.sharing = transport, execution.layout.sharing_ranks(role)
+    rank.copies = execution.layout.copies(role.stages[0], role.tensor_rank)
     with _one_at_a_time:  # initial values are drawn from one generator
         return assemble(
-            design,
-            role,
-            transport=transport,
-            device=PROCESSOR,
+            execution,
+            RankContext(layout=execution.layout, role=role, transport=transport, device=PROCESSOR),
             groups=transport.groups,
-            pace=FullSpeed(),
-            alone=rank.computing,
+            pace=Pace(),
+            lock=rank.computing,
         )
 
 
 def worst_difference(
     plan: Plan,
     *,
-    build: Callable[[Rank, Design], Pipeline] = built,
+    build: Callable[[Rank, ExecutionPlan], Pipeline] = built,
     options: dict[str, Any] | None = None,
     **rules: Any,
 ) -> float:
@@ -129,26 +128,26 @@ def worst_difference(
     build
         Makes a rank's pipeline.
     options
-        Of the design.
+        Of the execution plan.
     rules
         Of the :class:`Fabric`.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return _worst_difference(plan, build, options or {}, Fabric(Layout.of(plan).world_size, **rules))
+        return _worst_difference(plan, build, options or {}, Fabric(RankLayout.of(plan).world_size, **rules))
     finally:
         torch.set_default_dtype(before)
 
 
 def _worst_difference(
-    plan: Plan, build: Callable[[Rank, Design], Pipeline], options: dict[str, Any], fabric: Fabric
+    plan: Plan, build: Callable[[Rank, ExecutionPlan], Pipeline], options: dict[str, Any], fabric: Fabric
 ) -> float:
-    design, batch = design_of(plan, **options), batch_of(plan)
+    execution, batch = execution_of(plan, **options), batch_of(plan)
     expected = reference_step(chain(), batch, chain().loss, seed=5)
 
     def work(rank: Rank) -> float:
-        pipeline = build(rank, design)
+        pipeline = build(rank, execution)
         losses = [pipeline.evaluate(batch), pipeline.step(batch), pipeline.step(batch)]
         worst = [abs(loss - expected.loss) for loss in losses]
         for name, parameter in pipeline.named_parameters().items():

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from stagecut.executor.run.faults import attempt_number, describe
-from stagecut.executor.run.rank_process import become_rank, end_rank
-from stagecut.executor.run.world import join_world
+from stagecut.executor.ranks.environment import attempt_number
+from stagecut.executor.ranks.failures import failure_report
+from stagecut.executor.ranks.rank_process import become_rank, end_rank
+from stagecut.executor.ranks.world import join_world
 from stagecut.planner.core.errors import BadInputError
 
 
@@ -40,7 +41,7 @@ def play(how, world, folder):
     if world.rank == last:
         fail(how)
     else:
-        with world.whereabouts.waiting_for((world.rank + 1,)):
+        with world.wait_graph.waiting_for((world.rank + 1,)):
             dist.recv(tensor, world.rank + 1)
     if world.rank > 0:
         dist.send(tensor, world.rank - 1)
@@ -53,13 +54,12 @@ def play(how, world, folder):
 
 def main(how, timeout_s, folder):
     become_rank()
-    rank, whereabouts = int(os.environ["RANK"]), None
+    rank, world = int(os.environ["RANK"]), None
     try:
         world = join_world(device="cpu", timeout_s=float(timeout_s))
-        whereabouts = world.whereabouts
         play(how, world, Path(folder))
     except Exception as fault:
-        end_rank(describe(fault, rank=rank), whereabouts)
+        end_rank(failure_report(fault, rank=rank), world)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from stagecut import executor
-from stagecut.executor.design import Training
 from stagecut.executor.dilated.dilation import dilation, dilation_for
 from stagecut.executor.dilated.planned_times import PlannedTimes
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.play.build import chain_of
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.reference import reference_step
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.team import Team
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.cli.prediction import plan_file_of
@@ -80,7 +80,7 @@ def seconds_of(traces):
 def play(plan, times, folder, *, lists=None, shares=None):
     """Two steps of a team: the gradients are right, and no step is faster than simulated."""
     lists = lists or plan_actions(plan)
-    pace = dilation(times, lists, Layout.of(plan, shares=shares), path=folder / "links")
+    pace = dilation(times, lists, RankLayout.of(plan, shares=shares), path=folder / "links")
     training = Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED)
     team = Team(plan, chain_for(plan), training, actions=lists, shares=shares, pace=pace)
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_halved_warm_up_takes_as_long_as_simulated(tmp_path):
 
 def start_up_s(plan, times, folder):
     """From the start of a step to the first forward of the last stage, the least of three steps."""
-    pace = dilation(times, plan_actions(plan), Layout.of(plan), path=folder / f"links-{plan.num_sliced}")
+    pace = dilation(times, plan_actions(plan), RankLayout.of(plan), path=folder / f"links-{plan.num_sliced}")
     team = Team(plan, chain_for(plan), Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
     least_s = float("inf")
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_an_evaluation_is_dilated_too(tmp_path):
 
 def rank_of_processes(plan, folder):
     """Be one of several processes: difference of gradients, and the trace of the second step."""
-    pace = dilation(times_of(plan), plan_actions(plan), Layout.of(plan), path=Path(folder, "links"))
+    pace = dilation(times_of(plan), plan_actions(plan), RankLayout.of(plan), path=Path(folder, "links"))
     options = {"loss_fn": nn.functional.mse_loss, "optimizer": SGD, "seed": SEED, "pace": pace}
     pipeline = executor.load(plan, chain_for(plan), **options)
     for _ in range(2):
@@ -195,9 +195,8 @@ def hetpipe_plan_file():
 def test_a_heterogeneous_cluster_of_sixteen_devices_trains_in_one_process(hetpipe_plan_file, tmp_path):
     """An iteration of 0.4 s."""
     plan, problem = hetpipe_plan_file.plan, hetpipe_plan_file.problem
-    layout = Layout.of(plan, problem.cluster)
     scale = 0.4 / hetpipe_plan_file.predicted.iteration_s
-    pace = dilation_for(hetpipe_plan_file, layout, folder=tmp_path, time_scale=scale)
+    pace = dilation_for(hetpipe_plan_file, folder=tmp_path, time_scale=scale)
     chain = chain_for(plan, problem.model)
     team = Team(hetpipe_plan_file, chain, Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
     team.step(batch_of(plan))

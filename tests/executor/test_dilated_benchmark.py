@@ -7,7 +7,7 @@ import pytest
 from benchmarks.dilated import driver as dilated
 from benchmarks.dilated.plans import all_cases
 from benchmarks.report import pages
-from stagecut.executor.play.checker import check_lists
+from stagecut.executor.schedule.checker import check_lists
 from stagecut.planner.core.schedule import Schedule
 
 

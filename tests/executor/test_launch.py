@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stagecut.executor.run.faults import RunError
-from stagecut.executor.run.launch import launch
+from stagecut.executor.ranks.failures import RunError
+from stagecut.executor.ranks.launch import launch
 from stagecut.planner.core.errors import BadInputError
 
 STUB = Path(__file__).with_name("rank_stub.py")
@@ -45,7 +45,7 @@ def started(tmp_path):
 
     def begin(how, *, num_ranks=2):
         arguments = [str(STUB), how, "600", str(tmp_path)]
-        code = f"from stagecut.executor.run.launch import launch; launch({arguments!r}, num_ranks={num_ranks})"
+        code = f"from stagecut.executor.ranks.launch import launch; launch({arguments!r}, num_ranks={num_ranks})"
         variables = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **variables})
         processes.append(process)

@@ -45,7 +45,7 @@ def started():
 def stub(folder):
     """A launcher whose last rank hangs while the others wait for it."""
     arguments = [str(STUB), "hung", "600", str(folder)]
-    code = f"from stagecut.executor.run.launch import launch; launch({arguments!r}, num_ranks={NUM_RANKS})"
+    code = f"from stagecut.executor.ranks.launch import launch; launch({arguments!r}, num_ranks={NUM_RANKS})"
     return [sys.executable, "-c", code]
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stagecut.executor.design import Design
+from stagecut.executor.execution_plan import ExecutionPlan
 from stagecut.executor.pipeline import Pipeline
-from stagecut.executor.play.distributed import Pending
 from stagecut.executor.play.gradients import groups_of
-from stagecut.executor.play.messages import Message, Turn, turns_of
-from stagecut.executor.play.transport import DistributedTransport
+from stagecut.executor.schedule.messages import Message, Turn, turns_of
+from stagecut.executor.transport.distributed import DistributedTransport
+from stagecut.executor.transport.interface import Pending
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.simulator.action_lists import Op
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Group, Hold, Rank
@@ -81,12 +81,12 @@ def test_first_uses_of_communicators_in_unlike_orders_hang() -> None:
 class FlowTransport(DistributedTransport):
     """As it was: a communicator for each flow, which its first message sets up."""
 
-    def __init__(self, rank: Rank, design: Design) -> None:
-        groups = groups_of(design.layout, design.tied)
+    def __init__(self, rank: Rank, execution: ExecutionPlan) -> None:
+        groups = groups_of(execution.layout, execution.tied)
         super().__init__(tagged=False, groups=groups, pairs=(), distributed=rank)
         flows: dict[tuple[int, int, Op, int], None] = {}
-        for pipeline in range(design.layout.num_pipelines):
-            for turns in turns_of(design.lists, design.layout, pipeline=pipeline).values():
+        for pipeline in range(execution.layout.num_pipelines):
+            for turns in turns_of(execution.lists, execution.layout, pipeline=pipeline).values():
                 flows |= {_flow(message): None for turn in turns for message in turn.sends if not message.is_local}
         self._flows = {flow: rank.new_group(sorted(flow[:2])) for flow in flows}
 
@@ -122,8 +122,8 @@ def as_before(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     )
 
 
-def built_as_before(rank: Rank, design: Design) -> Pipeline:
-    pipeline = over(rank, design, FlowTransport(rank, design))
+def built_as_before(rank: Rank, execution: ExecutionPlan) -> Pipeline:
+    pipeline = over(rank, execution, FlowTransport(rank, execution))
     pipeline.turns, pipeline.forward_turns = as_before(pipeline.turns), as_before(pipeline.forward_turns)
     return pipeline
 
@@ -136,15 +136,15 @@ def test_the_order_of_before_hangs_at_its_first_step(num_queues: int) -> None:
         worst_difference(plan, num_queues=num_queues, build=stepping_as_before)
 
 
-def stepping_as_before(rank: Rank, design: Design) -> Pipeline:
-    pipeline = built_as_before(rank, design)
+def stepping_as_before(rank: Rank, execution: ExecutionPlan) -> Pipeline:
+    pipeline = built_as_before(rank, execution)
     pipeline.evaluate = lambda _: 0.0
     return pipeline
 
 
-def connected_as_before(rank: Rank, design: Design) -> Pipeline:
+def connected_as_before(rank: Rank, execution: ExecutionPlan) -> Pipeline:
     """With communicators that are all set up beforehand."""
-    pipeline = built_as_before(rank, design)
+    pipeline = built_as_before(rank, execution)
     for flow, group in pipeline.transport._flows.items():
         if rank.number in flow[:2]:
             kind, peer = ("isend", flow[1]) if rank.number == flow[0] else ("irecv", flow[0])

@@ -10,7 +10,7 @@ from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Hold
-from tests.executor.nccl_plays import NUM_LAYERS, TOLERANCE, batch_of, built, design_of, worst_difference
+from tests.executor.nccl_plays import NUM_LAYERS, TOLERANCE, batch_of, built, execution_of, worst_difference
 from tests.executor.plans import random_plan
 
 FOUR = (0, 1, 3, 4, 6)
@@ -106,11 +106,11 @@ def test_communicators_may_be_set_up_when_they_are_first_used(name: str) -> None
 
 def test_every_communicator_is_set_up_before_the_first_step() -> None:
     """A step holds up no host for that: after `connect` all pairs and groups have met."""
-    design = design_of(PLANS["everything"])
-    fabric = Fabric(design.layout.world_size, num_queues=8)
-    fabric.run(partial(built, design=design))
+    execution = execution_of(PLANS["everything"])
+    fabric = Fabric(execution.layout.world_size, num_queues=8)
+    fabric.run(partial(built, execution=execution))
     before = set(fabric.connected())
     batch = batch_of(PLANS["everything"])
-    fabric = Fabric(design.layout.world_size, num_queues=8)
-    fabric.run(lambda rank: built(rank, design).step(batch))
+    fabric = Fabric(execution.layout.world_size, num_queues=8)
+    fabric.run(lambda rank: built(rank, execution).step(batch))
     assert before == set(fabric.connected())

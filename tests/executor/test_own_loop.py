@@ -7,7 +7,7 @@ import torch
 from stagecut import executor
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
-from stagecut.executor.run.faults import LossError
+from stagecut.executor.ranks.failures import LossError
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
@@ -68,7 +68,7 @@ def test_lengths_may_change_and_faults_are_told_alike_on_all_ranks() -> None:
     assert max(difference for difference, _ in answers) < 1e-9
     ((other, lengths, samples, infinite),) = {tuple(messages) for _, messages in answers}
     assert other.startswith("BadInputError: batch: ")
-    assert "ranks 0, 1 and 2 and rank 3 differ in its numbers" in other
+    assert "ranks 0, 1 and 2 and rank 3 have different values" in other
     assert all(f"rank {rank}: inputs (6, {5 + rank}) int64" in lengths for rank in range(4))
     assert samples == "BadInputError: batch: samples of the inputs must be 6, got 8"
     assert "F of samples [0, 2) on stage 1: the loss of step 5 is nan" in infinite

@@ -8,10 +8,10 @@ from torch import nn  # noqa: E402
 
 from stagecut.executor.measure.chain_source import ChainSource, user_chain  # noqa: E402
 from stagecut.executor.measure.measured_profile import measured_profile  # noqa: E402
-from stagecut.executor.measure.processes import alone  # noqa: E402
 from stagecut.executor.measure.profile_model import ProfileChoices, check_choices, measure, merge  # noqa: E402
-from stagecut.executor.measure.readings import KINDS  # noqa: E402
 from stagecut.executor.measure.samples import draw_samples  # noqa: E402
+from stagecut.executor.measure.timings import KINDS  # noqa: E402
+from stagecut.executor.measure.workers import single_worker  # noqa: E402
 from stagecut.models import build_model  # noqa: E402
 from stagecut.models.module_chain import ModuleChain  # noqa: E402
 from stagecut.planner.core.errors import BadInputError  # noqa: E402
@@ -61,7 +61,7 @@ def choices(**changes):
 
 def measured(**changes):
     asked = choices(**changes)
-    return merge(asked, [measure(alone(), asked)])
+    return merge(asked, [measure(single_worker(), asked)])
 
 
 def test_every_layer_gets_a_time_at_every_size():
@@ -100,7 +100,7 @@ def test_a_model_of_the_catalogue_agrees_with_its_analytic_profile():
     source = ChainSource(name="gpt-mini", sequence_length=16)
     asked = choices(source=source, sample_shape=None, micro_batches=(1,), layers=(0, 2))
     profile = measured_profile(
-        merge(asked, [measure(alone(), asked)]),
+        merge(asked, [measure(single_worker(), asked)]),
         precision=Precision.FP32,
         analytic=source.analytic_profile(Precision.FP32),
     )
@@ -125,7 +125,7 @@ def test_lists_sequences_and_chains_of_the_user_are_layers():
         ("nothing", "must be package.module:function"),
         ("no_such_module:f", "ModuleNotFoundError"),
         (f"{HERE}:no_such_function", "no attribute 'no_such_function'"),
-        (f"{HERE}:one_module", "must give a ModuleChain or a list of modules, gives a Linear"),
+        (f"{HERE}:one_module", "must return a ModuleChain or a list of modules, not a Linear"),
         (f"{HERE}:nothing_works", "ValueError: no weights here"),
     ],
 )

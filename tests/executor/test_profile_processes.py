@@ -9,60 +9,60 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.executor.measure.processes import run_processes
+from stagecut.executor.measure.workers import run_workers
 from stagecut.planner.core.errors import BadInputError
 
 ROOT = Path(__file__).parents[2]
 
 
-def own_rank(company, offset):
-    company.meet()
-    company.finish()
-    while not company.all_finished(1):
+def own_rank(worker, offset):
+    worker.meet()
+    worker.finish()
+    while not worker.all_finished(1):
         time.sleep(0.001)
-    return company.rank + offset
+    return worker.rank + offset
 
 
-def bad_input(company):
+def bad_input(worker):
     raise BadInputError("the first", "the second")
 
 
-def fails_in_one(company):
-    if company.rank == 1:
+def fails_in_one(worker):
+    if worker.rank == 1:
         raise ValueError("no such thing")
-    company.meet()
+    worker.meet()
 
 
-def dies_in_one(company):
-    if company.rank == 0:
+def dies_in_one(worker):
+    if worker.rank == 0:
         os._exit(7)
-    company.meet()
+    worker.meet()
 
 
-def waits_for_ever(company):
+def waits_for_ever(worker):
     sys.stdout.write(f"{os.getpid()}\n")
     sys.stdout.flush()
     time.sleep(600)
 
 
 def test_answers_come_by_rank():
-    assert run_processes(own_rank, 2, 10) == [10, 11]
+    assert run_workers(own_rank, 2, 10) == [10, 11]
 
 
 def test_bad_input_of_a_process_is_raised_as_it_was():
     with pytest.raises(BadInputError) as raised:
-        run_processes(bad_input, 1)
+        run_workers(bad_input, 1)
     assert raised.value.complaints == ("the first", "the second")
 
 
 def test_a_fault_in_one_process_ends_all_and_names_it():
     with pytest.raises(RuntimeError, match="process 1: ValueError: no such thing"):
-        run_processes(fails_in_one, 2)
+        run_workers(fails_in_one, 2)
 
 
 def test_a_process_that_dies_ends_all_and_is_named():
     with pytest.raises(RuntimeError, match="process 0 ended without an answer, exit code 7"):
-        run_processes(dies_in_one, 2)
+        run_workers(dies_in_one, 2)
 
 
 def test_processes_die_with_the_one_that_started_them():
@@ -85,4 +85,4 @@ def alive(pid):
 
 
 if __name__ == "__main__":
-    run_processes(waits_for_ever, 2)
+    run_workers(waits_for_ever, 2)

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from stagecut.executor import Team
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.run.options import RunOptions
 from stagecut.planner.cli.main import main
 from stagecut.planner.io.files.plan_file import read_plan_file

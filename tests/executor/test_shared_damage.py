@@ -47,6 +47,6 @@ def test_all_ranks_are_told_the_same(tmp_path):
     assert first == second
     cannot, names, refused = first
     assert "step-000002: cannot be written by rank 1: File too large: " in cannot
-    assert cannot.endswith("__1_0.distcp; the checkpoints before it are as they were")
+    assert cannot.endswith("__1_0.distcp; earlier checkpoints are intact")
     assert names == "step-000001"
     assert "__1_0.distcp is damaged: its content is not what was written" in refused

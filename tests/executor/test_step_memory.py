@@ -8,7 +8,7 @@ from torch import nn
 
 from stagecut import executor
 from stagecut.executor import Team
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.run.step_memory import step_peak_bytes
 from stagecut.models import build_model, build_modules

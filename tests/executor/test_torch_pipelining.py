@@ -18,8 +18,8 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from stagecut import executor
 from stagecut.executor.play.build import build_layer
-from stagecut.executor.play.layout import Layout, Role
 from stagecut.executor.play.stage import as_state
+from stagecut.executor.schedule.rank_layout import RankLayout, Role
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
@@ -45,7 +45,7 @@ class Part(nn.Module):
 
 def torch_gradients(plan: Plan, layers: ModuleChain) -> tuple[dict[str, Tensor], float | None]:
     """One step of torch's own schedule: gradients by global name, and the loss on ranks of the last stage."""
-    layout = Layout.of(plan)
+    layout = RankLayout.of(plan)
     role = layout.roles[dist.get_rank()]
     chain_group, copies = _chain_groups(layout)[role.pipeline, role.replica], _copy_groups(layout)[role.group]
     stages = [_stage(plan, layers, index, chain_group) for index in role.stages]
@@ -78,7 +78,7 @@ def _schedule(
     return kind(stages[0], plan.num_microbatches, loss_fn=loss)
 
 
-def _chain_groups(layout: Layout) -> dict[tuple[int, int], dist.ProcessGroup]:
+def _chain_groups(layout: RankLayout) -> dict[tuple[int, int], dist.ProcessGroup]:
     """For every pipeline and replica the ranks of its stages, made on all ranks in one order."""
     return {
         (pipeline, replica): dist.new_group(
@@ -89,7 +89,7 @@ def _chain_groups(layout: Layout) -> dict[tuple[int, int], dist.ProcessGroup]:
     }
 
 
-def _copy_groups(layout: Layout) -> list[dist.ProcessGroup]:
+def _copy_groups(layout: RankLayout) -> list[dist.ProcessGroup]:
     """For every device group the ranks that hold the same stages, made on all ranks in one order."""
     return [dist.new_group(list(layout.copies(group, 0))) for group in range(layout.num_groups)]
 

@@ -9,9 +9,9 @@ pytest.importorskip("torch")
 import torch
 import torch.distributed as dist
 
-from stagecut.executor.run.faults import FOLDER
-from stagecut.executor.run.whereabouts import Whereabouts
-from stagecut.executor.run.world import World, join_world
+from stagecut.executor.ranks.environment import RUN_FOLDER
+from stagecut.executor.ranks.wait_graph import WaitGraph
+from stagecut.executor.ranks.world import World, join_world
 from stagecut.planner.core.errors import BadInputError
 
 
@@ -20,16 +20,16 @@ def world():
     """One rank, with a store of its own as in every run."""
 
     def alone():
-        whereabouts, device = Whereabouts(0, 1), torch.device("cpu")
+        wait_graph, device = WaitGraph(0, 1), torch.device("cpu")
         store = dist.HashStore()
-        return World(rank=0, world_size=1, backend="gloo", device=device, whereabouts=whereabouts, store=store)
+        return World(rank=0, world_size=1, backend="gloo", device=device, wait_graph=wait_graph, store=store)
 
     return alone
 
 
 def test_every_run_gets_an_empty_folder(world, tmp_path, monkeypatch):
     """Links of a dilated run go on from what their file holds."""
-    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setenv(RUN_FOLDER, str(tmp_path))
     first = world().shared_folder()
     (first / "links").write_bytes(b"1")
     second = world().shared_folder()

@@ -130,7 +130,8 @@ def command(
     in the times of the plan. Started by torchrun, it is one rank of a run on several hosts.
     Exit code 6 if --check finds a difference.
     """
-    from stagecut.executor.run.rank_process import become_rank, is_rank
+    from stagecut.executor.ranks.environment import is_rank
+    from stagecut.executor.ranks.rank_process import become_rank
 
     if is_rank():
         become_rank()
@@ -160,10 +161,10 @@ def _before_start(plan_file: PlanFile, options: "RunOptions", *, one_process: bo
 
 
 def _launch(plan_file: PlanFile, *, timeout_s: float, max_restarts: int) -> None:
-    from stagecut.executor.play.layout import Layout
-    from stagecut.executor.run.launch import launch
+    from stagecut.executor.ranks.launch import launch
+    from stagecut.executor.schedule.rank_layout import RankLayout
 
-    layout = Layout.of(plan_file.plan, plan_file.problem.cluster)
+    layout = RankLayout.of(plan_file.plan, plan_file.problem.cluster)
     try:
         with unwound():
             launch(
@@ -183,17 +184,17 @@ def _launch(plan_file: PlanFile, *, timeout_s: float, max_restarts: int) -> None
 def _be_rank(
     plan_file: PlanFile, choices: RunChoices, outputs: RunOutputs, *, timeout_s: float, quiet: bool, as_json: bool
 ) -> None:
+    from stagecut.executor.ranks.reporting import previous_failure
+    from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.rank import run_rank
-    from stagecut.executor.run.rank_process import former_fault
 
-    if os.environ["RANK"] == "0" and (fault := former_fault()) is not None:
+    if os.environ["RANK"] == "0" and (fault := previous_failure()) is not None:
         click.echo(f"started again after a fault: {visible(fault)}", err=True)
     progress = _progress(plan_file, choices, quiet=quiet)
     run_rank(
         plan_file,
         choices.options(timeout_s),
-        observer=progress.step,
-        scaled=progress.scaled,
+        observer=RunObserver(step=progress.step, scaled=progress.scaled),
         finish=lambda outcome: _tell_as_rank(outcome, plan_file, outputs, quiet=quiet, as_json=as_json),
     )
 
@@ -207,13 +208,13 @@ def _tell_as_rank(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, 
 def _be_all_ranks(
     plan_file: PlanFile, choices: RunChoices, outputs: RunOutputs, *, timeout_s: float, quiet: bool, as_json: bool
 ) -> None:
-    from stagecut.executor.run.loop import Watch
+    from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.one_process import run_together
 
     progress = _progress(plan_file, choices, quiet=quiet)
-    watch = Watch(observer=progress.step, scaled=progress.scaled)
+    observer = RunObserver(step=progress.step, scaled=progress.scaled)
     with unwound():
-        outcome = run_together(plan_file, choices.options(timeout_s), watch=watch)
+        outcome = run_together(plan_file, choices.options(timeout_s), observer=observer)
     _tell(outcome, plan_file, outputs, quiet=quiet, as_json=as_json)
 
 
@@ -232,7 +233,7 @@ def _tell(outcome: "Outcome", plan_file: PlanFile, outputs: RunOutputs, *, quiet
 
 
 def _refuse_difference(record: RunRecord) -> None:
-    from stagecut.executor.run.faults import CheckError
+    from stagecut.executor.ranks.failures import CheckError
 
     if record.check is not None and not record.check.passed:
         raise CheckError(f"--check {check_label(record)}")
@@ -243,14 +244,14 @@ def _progress(plan_file: PlanFile, choices: RunChoices, *, quiet: bool) -> RunPr
 
 
 def _trace_text(outcome: "Outcome", plan_file: PlanFile) -> str:
-    from stagecut.executor.play.layout import Layout
     from stagecut.executor.run.record import lane_labels
+    from stagecut.executor.schedule.rank_layout import RankLayout
 
     content = run_trace(
         play(plan_file.problem, plan_file.plan).timeline,
         outcome.spans,
         start_s=outcome.start_s,
-        rank_labels=lane_labels(Layout.of(plan_file.plan, plan_file.problem.cluster)),
+        rank_labels=lane_labels(RankLayout.of(plan_file.plan, plan_file.problem.cluster)),
         stage_labels=stage_labels(plan_file.plan),
     )
     return json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n"

@@ -16,7 +16,7 @@ from stagecut.planner.report.text_table import add_row, print_table, text_table
 
 if TYPE_CHECKING:
     from stagecut.executor.measure.curves import Curve
-    from stagecut.executor.measure.profile_links import RankFindings
+    from stagecut.executor.measure.profile_links import RankMeasurement
     from stagecut.executor.measure.profile_model import ModelMeasurement, ProfileChoices, SizeTimes
 
 CONTAMINATED = "contaminated: other work held the processors in every repetition; measure again on a quiet machine"
@@ -67,7 +67,7 @@ def model_answer(measurement: "ModelMeasurement", choices: "ProfileChoices", *, 
     }
 
 
-def print_links(found: Sequence["RankFindings"], cluster: Cluster) -> None:
+def print_links(found: Sequence["RankMeasurement"], cluster: Cluster) -> None:
     """Devices, then seconds by message size."""
     print_table(device_type_table(cluster), sys.stdout)
     click.echo("\nseconds of one message:\n")
@@ -80,7 +80,7 @@ def print_links(found: Sequence["RankFindings"], cluster: Cluster) -> None:
         click.echo(f"\n{CONTAMINATED}")
 
 
-def links_answer(found: Sequence["RankFindings"], cluster: Cluster) -> dict[str, object]:
+def links_answer(found: Sequence["RankMeasurement"], cluster: Cluster) -> dict[str, object]:
     """All that was measured, curves as they were before they were made to rise."""
     return {
         "schema": SCHEMA,
@@ -202,6 +202,6 @@ def _by_partner(key: str, curves: Mapping[int, "Curve"]) -> list[dict[str, objec
     return [{key: partner, "table": curve} for partner, curve in sorted(curves.items())]
 
 
-def _contaminated(found: Sequence["RankFindings"]) -> bool:
+def _contaminated(found: Sequence["RankMeasurement"]) -> bool:
     """Whether products or updates have no clean repetition; messages are not looked at so."""
     return any(not any(reading.is_clean for reading in readings) for each in found for readings in each.computed)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stagecut.executor import Team
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.planner.core.errors import BadInputError
@@ -107,6 +107,6 @@ def test_layers_whose_outputs_depend_on_more_than_the_shapes_are_refused() -> No
 
     team = Team(plan_of((0, 1, 2)), [Trimmed(), nn.Tanh()], Training(loss_fn=nn.functional.mse_loss, optimizer=FROZEN))
     assert team.evaluate((torch.zeros(8, 3), torch.zeros(8, 3))) == 0.0
-    message = r"stage 0 hands on \(2\) float64 of each sample, but \(3\) float64 was announced"
+    message = r"stage 0 outputs \(2\) float64 per sample, but a trial run of one sample gave \(3\) float64"
     with pytest.raises(BadInputError, match=message):
         team.evaluate((2 * torch.ones(8, 3), torch.zeros(8, 3)))

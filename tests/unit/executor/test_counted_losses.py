@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stagecut.executor import Team, load
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.models.modules.losses import IGNORED, class_loss, pre_training_loss
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.manual_plan import plan_of
@@ -106,5 +106,5 @@ def test_losses_of_the_catalogue_leave_padding_out(loss_fn) -> None:
 
 def test_losses_that_count_take_no_other_count() -> None:
     """It would divide a mean once more."""
-    with pytest.raises(BadInputError, match="counts by itself; leave count out"):
+    with pytest.raises(BadInputError, match="does its own counting; omit count"):
         load(plan_of((0, 1)), [nn.Linear(3, 3)], class_loss, count=len)

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from stagecut.executor import Team, load
-from stagecut.executor.design import Training
-from stagecut.executor.run.faults import LossError
+from stagecut.executor.execution_plan import Training
+from stagecut.executor.ranks.failures import LossError
 from stagecut.planner.core.manual_plan import plan_of
 
 SGD = partial(torch.optim.SGD, lr=0.1)
@@ -64,7 +64,7 @@ def test_rank_stage_action_and_layer_are_named(poison: float) -> None:
         team.step(numbered())
     expected = r"rank 2 (pipeline0-group1/1, stage 1): F of samples [4, 6) on stage 1: the loss of step 1 is "
     assert str(fault.value).startswith(expected + str(abs(poison)))
-    assert "not finite first: the output of layer 'layer1'" in str(fault.value)
+    assert "first to be not finite: the output of layer 'layer1'" in str(fault.value)
     assert fault.value.rank == 2
     assert all(torch.equal(old, new) for old, new in zip(before, weights(team), strict=True))
     assert all(pipeline.num_steps == 0 for pipeline in team.pipelines)
@@ -73,7 +73,7 @@ def test_rank_stage_action_and_layer_are_named(poison: float) -> None:
 def test_inputs_that_are_not_finite_are_named_as_such() -> None:
     inputs, targets = numbered()
     inputs[7, 2] = math.nan
-    with pytest.raises(LossError, match=r"^rank 0 .*F of samples \[6, 8\) on stage 0: .*first: what comes in"):
+    with pytest.raises(LossError, match=r"^rank 0 .*F of samples \[6, 8\) on stage 0: .*finite: the input of"):
         team_of(Pass(), Pass(), Pass()).step((inputs, targets))
 
 
@@ -82,7 +82,7 @@ def test_loss_function_is_named_where_all_layers_are_well() -> None:
     inputs, targets = numbered()
     targets[0] = math.inf
     with pytest.raises(
-        LossError, match=r"^rank 3 .*F of samples \[0, 2\) on stage 2: .*is inf; not finite first: the l"
+        LossError, match=r"^rank 3 .*F of samples \[0, 2\) on stage 2: .*is inf; first to be not finite: the l"
     ):
         team_of(Pass(), Pass(), Pass()).step((inputs, targets))
 
@@ -106,7 +106,7 @@ def test_what_a_second_look_does_not_find_is_named_by_its_loss() -> None:
             self.calls += self.training
             return state * self.weight * (math.nan if self.training and self.calls == 2 else 1.0)
 
-    with pytest.raises(LossError, match=r"^rank 3 .*F of samples \[2, 4\) on stage 2: .*first: the loss;"):
+    with pytest.raises(LossError, match=r"^rank 3 .*F of samples \[2, 4\) on stage 2: .*finite: the loss;"):
         team_of(Once(), Pass(), Pass()).step(numbered())
 
 
@@ -123,7 +123,7 @@ def test_gradients_that_are_not_finite_stop_where_they_are_clipped() -> None:
 
     team = team_of(Pass(), Root(), Pass(), clip_norm=1.0)
     before = weights(team)
-    message = r"^rank 1 .*: B on stage 1: the norm of the gradients of step 1 is nan; .* gradient of layer1.weight"
+    message = r"^rank 1 .*: B on stage 1: the gradient norm of step 1 is nan; .* gradient of layer1.weight"
     with pytest.raises(LossError, match=message):
         team.step(numbered())
     assert all(torch.equal(old, new) for old, new in zip(before, weights(team), strict=True))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from stagecut.executor import Team, load
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.planner.core.errors import BadInputError
@@ -139,13 +139,13 @@ def test_layers_that_devices_compute_whole_need_no_processes() -> None:
 
 def test_a_list_of_layers_needs_a_loss() -> None:
     """A catalogue chain has one of its own."""
-    with pytest.raises(BadInputError, match="give loss_fn"):
+    with pytest.raises(BadInputError, match="pass loss_fn"):
         Team(plan_of((0, 2, 4)), layers(), Training())
 
 
 def test_a_plan_for_several_devices_needs_as_many_processes() -> None:
     """This process is alone."""
-    with pytest.raises(BadInputError, match="the plan has 2 devices, one process for each, but there are 1"):
+    with pytest.raises(BadInputError, match="the plan has 2 devices, and needs one process for each, but there are 1"):
         load(plan_of((0, 2, 4)), layers(), nn.functional.mse_loss)
 
 

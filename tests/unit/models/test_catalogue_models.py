@@ -102,7 +102,7 @@ def test_sequence_length_can_be_chosen():
 
 
 def test_sequence_longer_than_the_learned_positions_is_rejected():
-    with pytest.raises(BadInputError, match="at most 1024, the positions it has learned, got 1025"):
+    with pytest.raises(BadInputError, match="at most 1024, its number of learned positions, got 1025"):
         build_model("gpt2-xl", sequence_length=1025)
 
 

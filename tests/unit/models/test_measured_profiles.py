@@ -23,9 +23,9 @@ def test_a_measured_profile_is_found_by_its_name(measured):
 
 
 def test_a_measured_profile_keeps_what_it_was_measured_with(measured):
-    with pytest.raises(BadInputError, match="precision must be bf16, or left out, got 'fp16'"):
+    with pytest.raises(BadInputError, match="precision must be bf16, or omitted, got 'fp16'"):
         build_model(NAME, precision=Precision.FP16)
-    with pytest.raises(BadInputError, match="sequence_length must be 1024, or left out, got 512"):
+    with pytest.raises(BadInputError, match="sequence_length must be 1024, or omitted, got 512"):
         build_model(NAME, sequence_length=512)
 
 

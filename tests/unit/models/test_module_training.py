@@ -158,7 +158,7 @@ def test_dropout_is_a_probability(dropout):
 
 
 def test_modules_refuse_the_sequence_that_profiles_refuse():
-    with pytest.raises(BadInputError, match="at most 256, the positions it has learned"):
+    with pytest.raises(BadInputError, match="at most 256, its number of learned positions"):
         build_modules("gpt-mini", sequence_length=257)
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from stagecut.executor.dilated.dilation import dilation_for
-from stagecut.executor.play.layout import Layout
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.cli.prediction import plan_file_of, play
 from stagecut.planner.core.job import Job, standard_optimizer
@@ -28,5 +27,4 @@ def catalogue_plan_file():
 @pytest.fixture
 def dilated_pace(catalogue_plan_file, tmp_path):
     """It, and what makes the paces of its ranks."""
-    layout = Layout.of(catalogue_plan_file.plan, catalogue_plan_file.problem.cluster)
-    return catalogue_plan_file, dilation_for(catalogue_plan_file, layout, folder=tmp_path)
+    return catalogue_plan_file, dilation_for(catalogue_plan_file, folder=tmp_path)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from stagecut.executor.dilated.bookings import bookings_of
 from stagecut.executor.dilated.dilation import Dilation
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.dilated.shared_links import SharedLinks
-from stagecut.executor.play.layout import Layout
-from stagecut.executor.play.messages import turns_of
-from stagecut.executor.run.faults import WaitError
+from stagecut.executor.dilated.transfers import transfers_of
+from stagecut.executor.ranks.failures import WaitError
+from stagecut.executor.schedule.messages import turns_of
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Op, plan_actions
@@ -44,15 +44,15 @@ class Rank:
             update_s=tuple(1.0 + stage for stage in range(num_stages)),
             routes=((),) * (3 * num_stages - 2),
         )
-        layout = Layout.of(plan)
+        layout = RankLayout.of(plan)
         role = layout.roles[rank]
         lists = plan_actions(plan)
-        self.bookings = bookings_of(times, lists, layout, pipeline=role.pipeline)
-        num_links, num_bookings = self.bookings.num_links, self.bookings.num_bookings
-        self.links = SharedLinks(path, num_links=num_links, num_bookings=num_bookings)
+        self.transfers = transfers_of(times, lists, layout, pipeline=role.pipeline)
+        num_links, num_transfers = self.transfers.num_links, self.transfers.num_transfers
+        self.links = SharedLinks(path, num_links=num_links, num_transfers=num_transfers)
         self.timer = FakeTimer()
         self.pace = Dilation(
-            role, times=times, bookings=self.bookings, links=self.links, timer=self.timer, timeout_s=0.25
+            role, times=times, transfers=self.transfers, links=self.links, timer=self.timer, timeout_s=0.25
         )
         self.turns = turns_of(lists, layout, pipeline=role.pipeline)[rank]
 
@@ -173,7 +173,7 @@ def test_an_all_reduce_begins_when_the_last_replica_is_there(path):
     """One comes at 100, the other at 101.5: 5 s from then, for both."""
     plan = plan_of((0, 1), replicas=(2,))
     early, late = (Rank(plan, rank, path) for rank in range(2))
-    late.links.join(late.bookings.syncs[0], 101.5)
+    late.links.join(late.transfers.syncs[0], 101.5)
     assert early.work("sync", 0, 0) == 106.5
 
 

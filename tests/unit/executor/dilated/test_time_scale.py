@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from stagecut.executor.dilated.stand_in_layers import WIDTH, stand_ins
-from stagecut.executor.dilated.time_scale import find_time_scale, neat
-from stagecut.executor.run.loop import Watch, train_rank
+from stagecut.executor.dilated.time_scale import find_time_scale, round_up
+from stagecut.executor.run.loop import RunObserver, train_rank
 from stagecut.executor.run.options import RunOptions, build_team
 from stagecut.models import build_model
 from stagecut.planner.core.run_record import RunMode
@@ -15,8 +15,8 @@ from stagecut.planner.core.run_record import RunMode
     ("factor", "expected"),
     [(1.0, 1.0), (1.01, 1.5), (2.5, 2.5), (4.2, 5.0), (7.0, 8.0), (83.0, 100.0), (0.00044, 0.0005), (0.03, 0.03)],
 )
-def test_scales_are_rounded_up_to_neat_ones(factor, expected):
-    assert neat(factor) == expected
+def test_scales_are_rounded_up_to_round_up_ones(factor, expected):
+    assert round_up(factor) == expected
 
 
 def test_stand_ins_have_the_names_and_the_order_of_the_model():
@@ -63,10 +63,10 @@ def test_steps_are_told_in_the_times_of_the_plan(team):
         time_scale=0.3 / plan_file.predicted.iteration_s,
     )
     told = []
-    watch = Watch(observer=lambda _step, _trace: None, scaled=lambda rank, scale: told.append((rank, scale)))
+    observer = RunObserver(step=lambda _step, _trace: None, scaled=lambda rank, scale: told.append((rank, scale)))
     traces = own.each(
         lambda pipeline: train_rank(
-            pipeline, batch, options=slow, iteration_s=plan_file.predicted.iteration_s, watch=watch
+            pipeline, batch, options=slow, iteration_s=plan_file.predicted.iteration_s, observer=observer
         )
     )
     steps = [own_steps[0] for own_steps in traces]

@@ -9,12 +9,12 @@ pytest.importorskip("torch")
 from stagecut.executor.measure.measured_cluster import measured_cluster
 from stagecut.executor.measure.profile_links import (
     LinkChoices,
-    RankFindings,
+    RankMeasurement,
     group_sizes,
     hosts_of,
     pairs_to_measure,
 )
-from stagecut.executor.measure.readings import Reading
+from stagecut.executor.measure.timings import Timing
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
@@ -32,14 +32,14 @@ def curve(seconds):
 
 def rank(host, **changes):
     """A rank that multiplies in 1 ms and updates in 2 ms."""
-    whole = RankFindings(
+    whole = RankMeasurement(
         host=host,
         host_name="here",
         device_type="box",
         device_title="a box",
         memory_bytes=8_000,
-        products={Precision.FP32: [Reading(seconds=(1e-3,), run_queue_share=0.0)]},
-        updates=[Reading(seconds=(2e-3,), run_queue_share=0.0)],
+        products={Precision.FP32: [Timing(seconds=(1e-3,), run_queue_share=0.0)]},
+        updates=[Timing(seconds=(2e-3,), run_queue_share=0.0)],
         one_way={},
         streaming={},
         all_reduce={},

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from stagecut.executor.measure.inspection import ChainFacts, LayerFacts
 from stagecut.executor.measure.measured_profile import check_same_layers, measured_profile, with_times
 from stagecut.executor.measure.profile_model import ModelMeasurement, size_times
-from stagecut.executor.measure.readings import KINDS, Pass, Reading, summarize
+from stagecut.executor.measure.timings import KINDS, Pass, Timing, summarize
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from stagecut.planner.core.precision import Precision
@@ -34,16 +34,16 @@ def facts(name, **changes):
 
 
 def times_of(samples, *, whole, layers, share=CLEAN, whole_share=CLEAN):
-    """One reading of each kind; a backward takes twice as long."""
+    """One timing of each kind; a backward takes twice as long."""
     found = {}
     for kind in KINDS:
         seconds = (whole,) if kind.passed is Pass.WHOLE else layers
         factor = 1 if kind.is_forward else 2
-        reading = Reading(
+        timing = Timing(
             seconds=tuple(factor * each for each in seconds),
             run_queue_share=whole_share if kind.passed is Pass.WHOLE else share,
         )
-        found[kind] = [reading]
+        found[kind] = [timing]
     return size_times(samples, [found])
 
 
@@ -58,7 +58,7 @@ def measurement(**changes):
             times_of(1, whole=6.0, layers=(1.0, 2.0, 4.0)),
             times_of(2, whole=14.0, layers=(2.0, 4.0, 8.0)),
         ),
-        update=summarize([Reading(seconds=(0.5,), run_queue_share=CLEAN)]),
+        update=summarize([Timing(seconds=(0.5,), run_queue_share=CLEAN)]),
         num_updated_params=30,
     )
     return replace(whole, **changes)
@@ -77,7 +77,7 @@ def test_layers_add_up_to_the_whole_stage():
 
 
 def test_stage_and_layers_are_read_from_the_same_repetitions():
-    """One kind has no clean reading: the clean readings of the others are no measure of it, so all count."""
+    """One kind has no clean timing: the clean timings of the others are no measure of it, so all count."""
     mixed = times_of(1, whole=6.0, layers=(3.0, 4.0), whole_share=DIRTY)
     assert mixed.contaminated
     assert all(summary.contaminated for summary in mixed.summaries.values())
@@ -128,7 +128,7 @@ def test_layers_that_hand_on_something_else_than_the_catalogue_says_are_refused(
         skip_edges=(SkipEdge(source=0, target=2, num_bytes=4.0),),
         precision=Precision.FP32,
     )
-    with pytest.raises(BadInputError, match="hand on 16 bytes per sample at boundary 1, the catalogue says 20"):
+    with pytest.raises(BadInputError, match="output 16 bytes per sample at boundary 1, but the catalogue says 20"):
         profile_of(measurement(), analytic=analytic)
 
 
@@ -146,9 +146,9 @@ def test_times_are_added_to_a_profile_and_replace_those_of_the_same_device_type(
 @pytest.mark.parametrize(
     ("names", "precision", "complaint"),
     [
-        ("abx", Precision.FP16, "'b' where the others have 'x'|'c' where the others have 'x'"),
-        ("ab", Precision.FP16, "'c' where the others have 'none'"),
-        ("abc", Precision.FP32, "counts in fp16, times would be measured in fp32; use --precision fp16"),
+        ("abx", Precision.FP16, "'b' instead of 'x'|'c' instead of 'x'"),
+        ("ab", Precision.FP16, "'c' instead of 'none'"),
+        ("abc", Precision.FP32, "is in fp16, but times would be measured in fp32; use --precision fp16"),
     ],
 )
 def test_times_of_other_layers_or_precisions_are_not_added(names, precision, complaint):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stagecut.executor import Team
-from stagecut.executor.design import Training
+from stagecut.executor.execution_plan import Training
 from stagecut.executor.play.agreement import fingerprint
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.manual_plan import plan_of
@@ -34,7 +34,7 @@ def test_rank_with_other_numbers_is_named() -> None:
     other = NUMBERS.clone()
     other[3, 1] += 1
     batches = [(NUMBERS, NUMBERS)] * 2 + [(NUMBERS, other), (NUMBERS, NUMBERS)]
-    with pytest.raises(BadInputError, match=r"ranks 0, 1 and 3 and rank 2 differ in its numbers"):
+    with pytest.raises(BadInputError, match=r"ranks 0, 1 and 3 and rank 2 have different values"):
         each_steps_on(team(), *batches)
 
 

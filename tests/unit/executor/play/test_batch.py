@@ -30,17 +30,17 @@ def test_dictionary_is_called_one_with_the_pair_that_is_meant(kind):
     assert refusal(kind(input_ids=ONES, attention_mask=ONES, labels=ONES)) == (
         "batch: must be a pair (inputs, targets) of tensors or of tuples of tensors, "
         f"got a {kind.__name__} with the keys 'input_ids', 'attention_mask', 'labels'; "
-        "take them out, for example (batch['input_ids'], batch['labels'])"
+        "pass, for example, (batch['input_ids'], batch['labels'])"
     )
 
 
 def test_dictionary_of_two_is_no_pair():
     """Its two keys are."""
-    assert "got a dict with the keys 'x', 'y'; take them out, for example (batch['x'], batch['y'])" in refusal(
+    assert "got a dict with the keys 'x', 'y'; pass, for example, (batch['x'], batch['y'])" in refusal(
         {"x": ONES, "y": ONES}
     )
     assert "(batch['input_ids'], batch['labels'])" in refusal({"labels": ONES, "input_ids": ONES})
-    assert "got a dict with the keys 'x'; take the tensors out" in refusal({"x": ONES})
+    assert "got a dict with the keys 'x'; pass a tuple of its tensors" in refusal({"x": ONES})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_dictionary_of_two_is_no_pair():
         ((ONES, None), "targets must be a tensor or a tuple of tensors, got None"),
         (((), ONES), "inputs must be a tensor or a tuple of tensors, got a tuple of 0"),
         ((ONES, 3), "targets must be a tensor or a tuple of tensors, got an int"),
-        ((ONES.numpy(), ONES), "got a ndarray; torch.as_tensor makes one of it"),
+        ((ONES.numpy(), ONES), "got a ndarray; convert it with torch.as_tensor"),
         ((ONES, torch.tensor(2.0)), "batch: targets must have samples in dimension 0, got a tensor of shape []"),
         ((ONES, torch.ones(SAMPLES + 1)), "batch: samples of the targets must be 4, got 5"),
     ],

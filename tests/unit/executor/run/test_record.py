@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from stagecut.executor.play.layout import Layout
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.record import lane_labels, record_of
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.errors import BadInputError, StagecutError
 from stagecut.planner.core.job import Job, standard_optimizer
@@ -81,7 +81,7 @@ PLAN = Plan(
     pipelines=(Pipeline(stages=(_stage(0, 1, ("a-0/0", "a-0/1"), depth=2), _stage(1, 3, ("a-1/0",), depth=1))),),
 )
 PLAN_FILE = _plan_file(PLAN)
-LAYOUT = Layout.of(PLAN, PROBLEM.cluster)
+LAYOUT = RankLayout.of(PLAN, PROBLEM.cluster)
 
 
 def _trace(rank, spans, *, stretch=1.0, share=0.0, memory=None, zero=100.0):
@@ -229,7 +229,7 @@ def test_stages_that_share_devices_share_the_rest():
     )
     spans = [("F", 0, 0, 2, 0, 0, 1), ("F", 1, 0, 2, 1, 2, 3), ("B", 1, 0, 2, 3, 3, 5), ("B", 0, 0, 2, 5, 5, 7)]
     trace = _trace(0, [*spans, ("update", 0, 0, 2, 7, 7, 8)])
-    run = _record([[trace]], plan_file=_plan_file(plan), layout=Layout.of(plan, PROBLEM.cluster))
+    run = _record([[trace]], plan_file=_plan_file(plan), layout=RankLayout.of(plan, PROBLEM.cluster))
     assert [(stage.busy_s, stage.wait_s, stage.idle_s) for stage in run.stages] == [(3, 0, 1), (3, 1, 1)]
 
 
@@ -247,7 +247,7 @@ def test_a_run_of_nothing_but_warm_up_is_refused():
 
 
 def test_a_stage_without_actions_is_a_fault_of_ours():
-    with pytest.raises(StagecutError, match="stage 1: no action F was recorded"):
+    with pytest.raises(StagecutError, match=r"stage 1: a rank of .* recorded no action F"):
         _record([[*_step()[:2], _trace(2, [("B", 1, 0, 4, 0, 0, 1)])]])
 
 

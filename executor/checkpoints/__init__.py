@@ -1,1 +1,0 @@
-"""How checkpoints are laid out and written."""

@@ -1,0 +1,71 @@
+"""A process that is one rank: how it starts, and how it ends when something goes wrong."""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from stagecut.executor.ranks.environment import LAUNCHER, attempt_number, launcher_folder
+from stagecut.executor.ranks.failures import CheckError, FailureKind, FailureReport
+from stagecut.executor.ranks.reporting import is_first_to_report, write_report
+from stagecut.executor.ranks.root_cause import failure_message
+from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.visible import visible_lines
+
+if TYPE_CHECKING:
+    from stagecut.executor.ranks.world import World
+
+_PR_SET_PDEATHSIG = 1
+_INTERRUPTED = 130
+_EXIT_CODES = {FailureKind.INPUT: BadInputError.exit_code, FailureKind.CHECK: CheckError.exit_code}
+
+
+def become_rank() -> None:
+    """End together with the launcher, and immediately when told to; call this first.
+
+    Python's own signal handlers would run only after the current call into torch, which may be blocked on
+    another rank.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    launcher = os.environ.get(LAUNCHER)
+    if launcher is not None and os.getppid() != int(launcher):  # it died before the line above
+        os._exit(_INTERRUPTED)
+
+
+def end_rank(report: FailureReport, world: "World | None" = None, *, names: Sequence[str] = ()) -> NoReturn:
+    """Report a failure, to the launcher or else on stderr, and exit without waiting for anybody.
+
+    Ranks that did not answer in time are killed: a stopped process reacts to nothing else, and its launcher would
+    wait for it.
+
+    Parameters
+    ----------
+    world
+        What :func:`executor.ranks.world.join_world` returned; None if the rank failed before that.
+    names
+        What to call each rank in messages; `rank 3` by default.
+    """
+    folder = launcher_folder()
+    if folder is not None:
+        write_report(folder, report, attempt=attempt_number())
+    elif is_first_to_report(report, world and world.store):
+        sys.stderr.write(f"Error: {visible_lines(failure_message(report, names))}\n")
+    if world is not None and report.kind is FailureKind.HUNG:
+        for rank in report.to_blame:
+            _kill(world.wait_graph.pid_of(rank))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a closed stream may be what the report is about
+            stream.flush()
+    os._exit(_EXIT_CODES.get(report.kind, StagecutError.exit_code))
+
+
+def _kill(pid: int) -> None:
+    if pid not in {0, os.getpid()}:  # 0: on another host, or not started
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""What each rank computes, sends and receives, in which order; without torch."""
