@@ -43,7 +43,7 @@ def loss_error(what: str, found: Sequence[Origin], context: RankContext) -> Loss
     what
         For example `the loss of step 3 is nan`.
     found
-        By this rank.
+        What this rank has found.
     """
     own = min(found, default=Origin(-1, 0, 0, 0, ""))
     keys = [(*key, rank) for rank, key in enumerate(context.all_gather(own[:4]).tolist()) if key[0] >= 0]

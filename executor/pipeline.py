@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +22,7 @@ from stagecut.executor.play.gradients import GradientSync
 from stagecut.executor.play.initial_weights import sync_initial_weights
 from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.player import Feed, Player, Signature, signature_of
-from stagecut.executor.play.stage import StageModule, State, as_state
+from stagecut.executor.play.stage import StageModule, State, as_state, precision
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.schedule.labels import ranks_label
 from stagecut.executor.schedule.messages import Turn
@@ -52,12 +52,12 @@ class Pipeline:
     """Held while the rank computes."""
     loss: LossFunction = field(init=False)
     turns: Sequence[Turn] = field(init=False)
-    """Those of a training step."""
+    """The turns of a training step."""
     forward_turns: Sequence[Turn] = field(init=False)
-    """Those of an evaluation."""
+    """The turns of an evaluation."""
     clock: Clock = field(init=False)
     gradient_norm: float | None = field(default=None, init=False)
-    """Of the last step, before clipping; None if gradients are not clipped."""
+    """Gradient norm of the last step before clipping; None if gradients are not clipped."""
     last_step: StepTrace | None = field(default=None, init=False)
     num_steps: int = field(default=0, init=False)
     """Training steps done, including those before a checkpoint."""
@@ -215,8 +215,7 @@ class Pipeline:
         return Feed(inputs=own.inputs, objective=own.objective)
 
     def _precision(self) -> AbstractContextManager[object]:
-        dtype = self.execution.training.autocast
-        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype=dtype)
+        return precision(self.device, self.execution.training.autocast)
 
     def _sum_gradients(self, stage: int) -> None:
         self._sync.sum_stage(stage)

@@ -42,7 +42,7 @@ class Bottleneck:
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
-        """Those of the main branch, then the projection if there is one."""
+        """The convolutions of the main branch, then the projection if there is one."""
         outputs, before = EXPANSION * self.width, self.side * self.stride
         main = (
             _convolution(self.inputs, self.width, kernel=1, side=before),

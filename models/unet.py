@@ -30,7 +30,7 @@ class UnetShape:
     """Widths of a U-Net."""
 
     side: int = 512
-    """Of the image, in pixels; halved at every level."""
+    """Side of the image in pixels; halved at every level."""
     widths: tuple[int, ...] = (64, 128, 256, 512)
     """Channels of the levels, from the top; the bottom has twice the last."""
 

@@ -21,7 +21,7 @@ from stagecut.models.image_head import NUM_CLASSES, image_head
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3
 CHANNELS = (64, 128, 256, 512, 512)
-"""Of the five groups of convolutions, each of which ends with a pooling that halves the side."""
+"""Channels of the five groups of convolutions, each of which ends with a pooling that halves the side."""
 CLASSIFIER_WIDTH = 4096
 
 

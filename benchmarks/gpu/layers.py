@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from stagecut.executor.measure.devices import AUTOCAST, device_memory_bytes, device_title
-from stagecut.executor.measure.inspection import ChainFacts, LayerFacts, computing, inspect_chain
+from stagecut.executor.measure.inspection import ChainFacts, LayerFacts, inspect_chain
 from stagecut.executor.measure.kernels import update_timings
 from stagecut.executor.measure.measured_profile import measured_profile, with_times
 from stagecut.executor.measure.profile_model import MOST_INSPECTED, ModelMeasurement, SizeTimes, size_times
@@ -15,7 +15,7 @@ from stagecut.executor.measure.samples import Samples, draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, TimingOptions
 from stagecut.executor.measure.timings import summarize
 from stagecut.executor.measure.workers import single_worker
-from stagecut.executor.play.stage import as_state
+from stagecut.executor.play.stage import as_state, precision
 from stagecut.models import build_model, build_modules
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.model import ModelProfile
@@ -165,7 +165,7 @@ def _measure(
 @torch.no_grad()
 def _leaving(modules: Iterable[torch.nn.Module], samples: Samples, subject: Subject) -> Samples:
     state = samples.state
-    with computing(subject.device, subject.autocast):
+    with precision(subject.device, subject.autocast):
         for module in modules:
             state = as_state(module(*state))
     return Samples(state=state, targets=samples.targets)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class Manifest:
     layers: tuple[str, ...]
     """In model order."""
     shapes: dict[str, Shape]
-    """Of whole parameters and buffers, by global name, in layer order."""
+    """Shapes of whole parameters and buffers, by global name, in layer order."""
     optimizer: str
     num_steps: int
     plan_hash: str | None
@@ -39,13 +39,9 @@ class Manifest:
         """The manifest as it is written."""
         tree: Tree = {
             "schema": SCHEMA,
-            "model": self.model,
+            **asdict(self),
             "layers": list(self.layers),
             "shapes": [[name, list(shape)] for name, shape in self.shapes.items()],
-            "optimizer": self.optimizer,
-            "num_steps": self.num_steps,
-            "plan_hash": self.plan_hash,
-            "versions": self.versions,
             "files": {name: {"bytes": size, "blake2b": digest} for name, (size, digest) in (self.files or {}).items()},
         }
         return format_json({**tree, "sha256": sha256_of(tree)})
@@ -67,23 +63,15 @@ class Manifest:
                     f"{path}: schema must be {WITHOUT_CHECKSUMS} or {SCHEMA}, got {tree['schema']!r}; "
                     "use the version that wrote it"
                 )
-            return cls._of(tree, files=None if tree["schema"] == WITHOUT_CHECKSUMS else _summed_files(tree))
+            return cls(
+                **{name: tree[name] for name in ("model", "optimizer", "num_steps", "plan_hash", "versions")},
+                layers=tuple(tree["layers"]),
+                shapes={name: tuple(shape) for name, shape in tree["shapes"]},
+                files=None if tree["schema"] == WITHOUT_CHECKSUMS else _summed_files(tree),
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
             reason = f"{type(fault).__name__}: {fault}"
             raise BadInputError(f"{path}: cannot be read ({reason}); restore another checkpoint") from None
-
-    @classmethod
-    def _of(cls, tree: Any, *, files: Mapping[str, FileSum] | None) -> "Manifest":
-        return cls(
-            model=tree["model"],
-            layers=tuple(tree["layers"]),
-            shapes={name: tuple(shape) for name, shape in tree["shapes"]},
-            optimizer=tree["optimizer"],
-            num_steps=tree["num_steps"],
-            plan_hash=tree["plan_hash"],
-            versions=tree["versions"],
-            files=files,
-        )
 
     def check_fits(self, own: "Manifest", place: Path) -> None:
         """Refuse a checkpoint of another model or optimizer.

@@ -21,9 +21,9 @@ class PipelineTransfers:
     syncs: Mapping[int, Transfer]
     """By stage; one for the copies in all pipelines."""
     num_links: int
-    """Of all pipelines."""
+    """In all pipelines together."""
     num_transfers: int
-    """Of all pipelines."""
+    """In all pipelines together."""
 
 
 def transfers_of(

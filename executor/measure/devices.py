@@ -159,10 +159,10 @@ def _compute_mode(uuid: str) -> str:
     """From nvidia-smi; torch does not report it."""
     command = ["nvidia-smi", "--query-gpu=uuid,compute_mode", "--format=csv,noheader"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TOOL_LIMIT_S).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TOOL_LIMIT_S).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    modes = dict(line.split(", ", 1) for line in told.splitlines() if ", " in line)
+    modes = dict(line.split(", ", 1) for line in output.splitlines() if ", " in line)
     return modes.get(f"GPU-{uuid}", "unknown")
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from stagecut.executor.measure.dataflow import Dataflow
 from stagecut.executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
 from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
 from stagecut.executor.play.build import build_layer
-from stagecut.executor.play.stage import State, as_state
+from stagecut.executor.play.stage import State, as_state, precision
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
@@ -65,18 +65,6 @@ class _Run:
     """0 on a CPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """How a layer is run."""
-
-    is_first: bool
-    near: tuple[bool, ...]
-    """For each input, whether the previous layer made it."""
-    loss: Callable[..., Tensor] | None
-    """Only for the last layer."""
-    autocast: torch.dtype | None
-
-
 def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype | None) -> ChainFacts:
     """Run the layers of a chain one after another, holding one at a time.
 
@@ -92,14 +80,13 @@ def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype
     flow, layers, num_layers = Dataflow(small.state), [], len(chain.layers)
     for index in range(num_layers):
         module = build_layer(chain, index, seed=0).to(samples.state[0].device).train()
-        given = _Given(
-            is_first=index == 0,
-            near=flow.comes_from_neighbour(),
-            loss=chain.loss if index == num_layers - 1 else None,
-            autocast=autocast,
-        )
+        loss = chain.loss if index == num_layers - 1 else None
+        made_before = flow.comes_from_neighbour()
         with _blamed_on(chain.layers[index].name, small.state):
-            runs = [_run(module, each, given) for each in (small, large)]
+            runs = [
+                _run(module, each, is_first=index == 0, near=made_before, loss=loss, autocast=autocast)
+                for each in (small, large)
+            ]
         with FlopCounterMode(display=False, custom_mapping=_attention_formulas()) as counter:
             small = _outputs_of(module, small, autocast)
         large = _outputs_of(module, large, autocast)
@@ -119,11 +106,6 @@ def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype
     )
 
 
-def computing(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[object]:
-    """The context of a training step; autocast keeps its copies of weights until it ends."""
-    return nullcontext() if autocast is None else torch.autocast(device.type, dtype=autocast)
-
-
 @contextmanager
 def _blamed_on(layer: str, state: State) -> Iterator[None]:
     """Attribute an error in a layer's first run to the layer and its input."""
@@ -135,21 +117,30 @@ def _blamed_on(layer: str, state: State) -> Iterator[None]:
         raise BadInputError(f"layer {layer!r} fails on an input of shape {shapes}: {reason}") from fault
 
 
-def _run(module: nn.Module, samples: Samples, given: _Given) -> _Run:
-    inputs = fresh_state(samples.state, gradients=not given.is_first)
+def _run(
+    module: nn.Module,
+    samples: Samples,
+    *,
+    is_first: bool,
+    near: Sequence[bool],
+    loss: Callable[..., Tensor] | None,
+    autocast: torch.dtype | None,
+) -> _Run:
+    """Run a layer; `near` says for each input whether the previous layer made it."""
+    inputs = fresh_state(samples.state, gradients=not is_first)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)  # otherwise the first backward would allocate it
     device = inputs[0].device
     before_bytes = _allocated_bytes(device)
     saved = SavedTensors()
-    with saved, computing(device, given.autocast):
+    with saved, precision(device, autocast):
         outputs = as_state(module(*inputs))
-        if given.loss is not None:
-            outputs = (loss_of(given.loss, outputs, samples.targets),)
+        if loss is not None:
+            outputs = (loss_of(loss, outputs, samples.targets),)
     allocated_bytes = _allocated_bytes(device) - before_bytes
     made = tuple(output for output in outputs if not _is_one_of(output, inputs))
     taken = [
-        tensor for tensor, near in zip(inputs, given.near, strict=True) if near and not _is_one_of(tensor, outputs)
+        tensor for tensor, is_near in zip(inputs, near, strict=True) if is_near and not _is_one_of(tensor, outputs)
     ]
     weights = storages(itertools.chain(module.parameters(), module.buffers()))
     kept = _without(saved.found | storages(taken), weights.keys() | (storages(made).keys() - storages(inputs).keys()))
@@ -201,7 +192,7 @@ def _backward(made: State) -> None:
 
 @torch.no_grad()
 def _outputs_of(module: nn.Module, samples: Samples, autocast: torch.dtype | None) -> Samples:
-    with computing(samples.state[0].device, autocast):
+    with precision(samples.state[0].device, autocast):
         return replace(samples, state=as_state(module(*samples.state)))
 
 

@@ -14,7 +14,7 @@ from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, upda
 from stagecut.executor.measure.progress import Progress
 from stagecut.executor.measure.samples import draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, TimingOptions, arriving
-from stagecut.executor.measure.timings import KINDS, Kind, Pass, Summary, Timing, any_clean, summarize
+from stagecut.executor.measure.timings import KINDS, Floats, Kind, Pass, Summary, Timing, any_clean, summarize
 from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
@@ -64,13 +64,15 @@ class SizeTimes:
 
         Cutting the graph between layers costs time that is not spent in training.
         """
-        scale = 1 / self.cuts_factor(is_forward=is_forward)
-        return tuple(float(seconds) * scale for seconds in self.summaries[Kind(Pass.LAYERS, is_forward)].median_s)
+        return self._scaled(self.summaries[Kind(Pass.LAYERS, is_forward)].median_s, is_forward=is_forward)
 
     def layer_spread_s(self, *, is_forward: bool) -> tuple[float, ...]:
         """Median absolute deviation of :meth:`layer_s`."""
+        return self._scaled(self.summaries[Kind(Pass.LAYERS, is_forward)].spread_s, is_forward=is_forward)
+
+    def _scaled(self, layers_s: Floats, *, is_forward: bool) -> tuple[float, ...]:
         scale = 1 / self.cuts_factor(is_forward=is_forward)
-        return tuple(float(seconds) * scale for seconds in self.summaries[Kind(Pass.LAYERS, is_forward)].spread_s)
+        return tuple(float(seconds) * scale for seconds in layers_s)
 
     def cuts_factor(self, *, is_forward: bool) -> float:
         """How many times longer the stage takes with the graph cut between layers."""

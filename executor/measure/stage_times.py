@@ -9,7 +9,6 @@ from itertools import cycle
 
 import torch
 
-from stagecut.executor.measure.inspection import computing
 from stagecut.executor.measure.passes import InFlight, TimedStage
 from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.measure.samples import Samples
@@ -17,7 +16,7 @@ from stagecut.executor.measure.timings import KINDS, Kind, Pass, Timing, done_sh
 from stagecut.executor.measure.workers import Worker
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.clock import clock_for
-from stagecut.executor.play.stage import StageModule, as_state
+from stagecut.executor.play.stage import StageModule, as_state, precision
 from stagecut.models.module_chain import ModuleChain
 
 
@@ -77,7 +76,7 @@ class StageTimes:
         """
         turns = _Turns(self._stages, samples)
         found: dict[Kind, list[Timing]] = {kind: [] for kind in KINDS}
-        with computing(self._device, self._options.autocast):
+        with precision(self._device, self._options.autocast):
             turns.fill(self._options.in_flight - 1)
             for _ in range(self._options.warmup):
                 if time.monotonic() < deadline_s:
@@ -141,7 +140,7 @@ class _Turns:
 def arriving(chain: ModuleChain, samples: Samples, *, layer: int, autocast: torch.dtype | None) -> Samples:
     """The samples as they arrive at a layer; the layers before it are built one at a time."""
     state, device = samples.state, samples.state[0].device
-    with computing(device, autocast):
+    with precision(device, autocast):
         for index in range(layer):
             state = as_state(build_layer(chain, index, seed=0).to(device)(*state))
     return Samples(state=state, targets=samples.targets)

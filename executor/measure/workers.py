@@ -27,7 +27,7 @@ class Worker:
     rank: int
     size: int
     barrier: Any
-    """Of multiprocessing or threading."""
+    """From multiprocessing or threading."""
     finished: Any
     """A shared counter: see multiprocessing.Value."""
     over: Any

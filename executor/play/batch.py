@@ -99,7 +99,7 @@ class PipelineBatch:
     device: torch.device
     loss: LossFunction
     count: object = None
-    """Of the whole global batch, if the loss is a `CountedLoss`."""
+    """Count of the whole global batch, if the loss is a `CountedLoss`."""
 
     def inputs(self, piece: Piece) -> State:
         """Inputs of the first layer."""

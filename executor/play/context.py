@@ -1,4 +1,4 @@
-"""What the parts of one rank have in common."""
+"""The context shared by the parts of one rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

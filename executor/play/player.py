@@ -111,7 +111,7 @@ class Player:
         self._inputs: dict[Piece, State] = {}
         self._outputs: dict[Piece, State] = {}
         self._gradients: dict[Piece, Gradients] = {}
-        """Of outputs, as they arrive."""
+        """Gradients of outputs, as they arrive."""
         self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
         self._leaving: dict[int, Sequence[Tensor]] = {}
         """Computed but not yet sent, by message number."""

@@ -1,6 +1,7 @@
 """The layers of one stage as a torch module."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -59,3 +60,8 @@ class StageModule(nn.Module):
 def from_state(state: State) -> Tensor | State:
     """A single tensor as such, several as a tuple: what losses are called with."""
     return state[0] if len(state) == 1 else state
+
+
+def precision(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[object]:
+    """The autocast context of a training step, which keeps copies of weights until it ends; None: no autocast."""
+    return nullcontext() if autocast is None else torch.autocast(device.type, dtype=autocast)

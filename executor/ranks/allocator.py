@@ -1,4 +1,4 @@
-"""glibc's memory allocator, told to keep freed memory.
+"""Makes glibc's memory allocator keep freed memory.
 
 Otherwise activations freed at the end of a step would go back to the system and be mapped, zeroed and faulted in again,
 page by page, in the next step: a tenth of a step on a CPU, which no steady-state profile of a stage can include.

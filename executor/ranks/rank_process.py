@@ -24,7 +24,7 @@ _EXIT_CODES = {FailureKind.INPUT: BadInputError.exit_code, FailureKind.CHECK: Ch
 
 
 def become_rank() -> None:
-    """End together with the launcher, and immediately when told to; call this first.
+    """End together with the launcher, and immediately on a signal; call this first.
 
     Python's own signal handlers would run only after the current call into torch, which may be blocked on
     another rank.

@@ -30,7 +30,7 @@ def root_cause(
     reports
         Those of the last attempt.
     exit_codes
-        Of the ranks that failed; negative for signals.
+        Exit codes of the ranks that failed; negative for signals.
     names
         What to call each rank in messages; `rank 3` by default.
     timeout_s

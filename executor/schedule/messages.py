@@ -204,8 +204,8 @@ def _steps(shared: Sequence[Sequence[Turn]]) -> list[Step]:
     return [
         Step(
             duration=(action.hi - action.lo) * DURATIONS[action.op],
-            takes=[message.number for turn in together for message in turn.receives],
-            gives=[message.number for turn in together for message in turn.sends],
+            needs=[message.number for turn in together for message in turn.receives],
+            sends=[message.number for turn in together for message in turn.sends],
         )
         for together in zip(*shared, strict=True)
         for action in (together[0].action,)

@@ -27,9 +27,9 @@ class Step(NamedTuple):
 
     duration: int
     """Positive, in arbitrary units."""
-    takes: Sequence[int]
+    needs: Sequence[int]
     """Numbers of the messages it needs."""
-    gives: Sequence[int]
+    sends: Sequence[int]
     """Numbers of the messages that leave when it is done."""
 
 
@@ -61,11 +61,11 @@ def moments_of(players: Sequence[Sequence[Step]]) -> Moments:
     while moved:
         moved = False
         for steps, done in zip(players, ends, strict=True):
-            while len(done) < len(steps) and all(number in leaving for number in steps[len(done)].takes):
+            while len(done) < len(steps) and all(number in leaving for number in steps[len(done)].needs):
                 step = steps[len(done)]
-                start = max([done[-1] if done else 0, *(leaving[number] for number in step.takes)])
+                start = max([done[-1] if done else 0, *(leaving[number] for number in step.needs)])
                 done.append(start + step.duration)
-                leaving.update(dict.fromkeys(step.gives, done[-1]))
+                leaving.update(dict.fromkeys(step.sends, done[-1]))
                 moved = True
     if any(len(done) < len(steps) for steps, done in zip(players, ends, strict=True)):
         raise ValueError("actions wait for each other forever")

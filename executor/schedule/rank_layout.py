@@ -36,7 +36,7 @@ class RankLayout:
     """All ranks of a plan, one per device."""
 
     roles: tuple[Role, ...]
-    """By rank."""
+    """The role of each rank."""
     num_pipelines: int
     num_groups: int
     """Device groups of each pipeline; stage s is on group s mod `num_groups`."""

@@ -1,6 +1,6 @@
 """Tensor-parallel styles of layers: by heads, width or vocabulary (Shoeybi et al., arXiv 1909.08053).
 
-Layers take and hand on whole tensors. The input of a part is announced once, so that the gradients which its
+Layers take and return whole tensors. The input of a part is announced once, so that the gradients which its
 products send back are summed before they are all-reduced, once.
 """
 

@@ -1,6 +1,6 @@
 """Random models in torch.
 
-A layer is a product with a matrix of as many numbers as the profile gives it parameters, square but for the rest,
+A layer multiplies by a matrix with as many elements as the profile has parameters, square except for the rest,
 over as many rows as the profile has it save. Parameters and outputs are met exactly, saved bytes to within one row;
 FLOPs are what that product takes, which is not what was drawn.
 """

@@ -28,7 +28,7 @@ TINY = ROOT / "examples" / "tiny"
 LAYERS = "tests.executor.wide_layers:chain"
 OPTIONS = RunOptions(num_steps=2, warmup=1)
 TIMEOUT_S = 60
-"""Of one rank for another: what goes wrong is told before the watchdog barks."""
+"""How long a rank waits for another: what goes wrong is told before the watchdog barks."""
 WATCHDOG_S = 180
 NUM_DEVICES = (2, 1)
 """Of each host."""

@@ -118,7 +118,7 @@ def test_sequence_without_tokens_is_rejected(length):
 
 @pytest.mark.parametrize("name", ["vgg16", "resnet50", "vit-large", "unet", "synthetic"])
 def test_models_without_sequence_refuse_a_length(name):
-    with pytest.raises(BadInputError, match="sequence_length must be left out"):
+    with pytest.raises(BadInputError, match="sequence_length must be omitted"):
         build_model(name, sequence_length=128)
     assert build_model(name).sequence_length is None
 

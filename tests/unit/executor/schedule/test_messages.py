@@ -97,7 +97,7 @@ def test_all_ranks_begin_messages_in_one_order() -> None:
 
 def test_turns_of_lists_that_wait_for_each_other_are_refused() -> None:
     """The checker refuses them first; the clock would stand still."""
-    stuck = [Step(duration=1, takes=[0], gives=[1])], [Step(duration=1, takes=[1], gives=[0])]
+    stuck = [Step(duration=1, needs=[0], sends=[1])], [Step(duration=1, needs=[1], sends=[0])]
     with pytest.raises(ValueError, match="wait for each other"):
         moments_of(stuck)
 
