@@ -56,7 +56,8 @@ class Team:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
         roles = execution.layout.roles
         self._hub = Hub(len(roles))
-        self._streams = list(streams) if streams is not None else self._equal_streams(len(roles))
+        count = len(roles) if self.device.type == "cuda" else 0
+        self._streams = [torch.cuda.Stream(self.device) for _ in range(count)] if streams is None else list(streams)
         require(len(self._streams) in (0, len(roles)), "team", "streams", "one for each rank", len(self._streams))
         # Recomputation temporarily rewinds the device's only generator: no other rank may draw meanwhile.
         lock = threading.Lock() if any(stage.recompute for stage in execution.plan.stages) else None
@@ -128,8 +129,3 @@ class Team:
             stream = torch.cuda.stream(self._streams[rank])
         with stream:
             return work()
-
-    def _equal_streams(self, count: int) -> list[torch.cuda.Stream]:
-        if self.device.type != "cuda":
-            return []
-        return [torch.cuda.Stream(self.device) for _ in range(count)]

@@ -1,7 +1,7 @@
 """Bytes and FLOPs of every layer, found by running each with two numbers of samples; nothing is timed."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,7 +143,8 @@ def _run(
         tensor for tensor, is_near in zip(inputs, near, strict=True) if is_near and not _is_one_of(tensor, outputs)
     ]
     weights = storages(itertools.chain(module.parameters(), module.buffers()))
-    kept = _without(saved.found | storages(taken), weights.keys() | (storages(made).keys() - storages(inputs).keys()))
+    elsewhere = weights.keys() | (storages(made).keys() - storages(inputs).keys())
+    kept = {at: storage for at, storage in (saved.found | storages(taken)).items() if at not in elsewhere}
     saved_bytes = sum(storage.nbytes() for storage in kept.values())
     kept_output_bytes = tuple(_kept_bytes(output, saved.found) if _is_one_of(output, made) else 0 for output in outputs)
     gradients = storages(parameter.grad for parameter in module.parameters() if parameter.grad is not None)
@@ -163,10 +164,6 @@ def _run(
 
 def _is_one_of(tensor: Tensor, state: Iterable[Tensor]) -> bool:
     return any(tensor is other for other in state)
-
-
-def _without(found: Storages, addresses: Set[int]) -> Storages:
-    return {address: storage for address, storage in found.items() if address not in addresses}
 
 
 def _kept_bytes(output: Tensor, found: Storages) -> int:
@@ -224,10 +221,6 @@ def _allocated_bytes(device: torch.device) -> int:
 
 
 def _attention_formulas() -> dict[Any, Any]:
-    operation = getattr(torch.ops.aten, CPU_ATTENTION, None)
-    return {} if operation is None else {operation: _attention_flops}
-
-
-def _attention_flops(query: Any, key: Any, value: Any, *_: object, **__: object) -> int:
     """Both products, without discounting a causal mask, from the shapes."""
-    return int(sdpa_flop_count(query, key, value))
+    operation = getattr(torch.ops.aten, CPU_ATTENTION, None)
+    return {} if operation is None else {operation: lambda *shapes, **_: int(sdpa_flop_count(*shapes[:3]))}

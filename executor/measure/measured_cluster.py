@@ -1,13 +1,13 @@
 """A cluster from measurements of its devices and links."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, pairwise
 
 from stagecut.executor.measure.curves import Curve, latency_and_bandwidth, median_curve, rising, slowest_curve
 from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s
 from stagecut.executor.measure.profile_links import LinkChoices, RankMeasurement, group_sizes, hosts_of
-from stagecut.executor.measure.timings import Summary, summarize
+from stagecut.executor.measure.timings import summarize
 from stagecut.planner.core.cluster import (
     UNLIMITED,
     AllReduceTable,
@@ -70,11 +70,6 @@ def host_classes(found: Sequence[RankMeasurement]) -> list[HostClass]:
     ]
 
 
-def update_summary(found: Iterable[RankMeasurement]) -> Summary:
-    """Summary of the optimizer steps of some ranks."""
-    return summarize([timing for rank in found for timing in rank.updates])
-
-
 def _device_type(ranks: Sequence[RankMeasurement], choices: LinkChoices) -> DeviceType:
     rates = {
         precision: 2
@@ -82,11 +77,12 @@ def _device_type(ranks: Sequence[RankMeasurement], choices: LinkChoices) -> Devi
         / summarize([timing for rank in ranks for timing in rank.products[precision]]).total_s
         for precision in ranks[0].products
     }
+    update = summarize([timing for rank in ranks for timing in rank.updates])
     return DeviceType(
         name=ranks[0].device_type,
         peak_flops_per_s=tuple(sorted(rates.items())),
         memory_bytes=float(min(rank.memory_bytes for rank in ranks)),
-        memory_bandwidth_bytes_per_s=update_bandwidth_bytes_per_s(choices.num_params, update_summary(ranks).total_s),
+        memory_bandwidth_bytes_per_s=update_bandwidth_bytes_per_s(choices.num_params, update.total_s),
         source=f"{MEASURED} on {ranks[0].device_title}: matrix products, updates by AdamW",
     )
 

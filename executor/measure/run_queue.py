@@ -55,11 +55,11 @@ class RunQueue:
         Threads add up, because the work of one mostly waits for the others. Threads that have ended do not count.
         """
         passed_ns = 1e9 * (time.monotonic() - mark.at_s)
-        since = {name: _since(times, mark.threads.get(name)) for name, times in self._threads().items()}
-        working = [
-            times for name, times in since.items() if name == self._main or times.ran_ns >= WORKING_SHARE * passed_ns
-        ]
-        waited_ns = sum(times.waited_ns for times in working)
+        waited_ns = 0
+        for name, now in self._threads().items():
+            before = mark.threads.get(name, ThreadTimes(0, 0))
+            if name == self._main or now.ran_ns - before.ran_ns >= WORKING_SHARE * passed_ns:
+                waited_ns += max(0, now.waited_ns - before.waited_ns)
         return waited_ns / passed_ns if passed_ns > 0 else 0.0
 
     def _threads(self) -> dict[str, ThreadTimes]:
@@ -68,10 +68,6 @@ class RunQueue:
         except OSError:
             return {}
         return {thread: _times(self._tasks / thread / "schedstat") for thread in threads}
-
-
-def _since(now: ThreadTimes, then: ThreadTimes | None) -> ThreadTimes:
-    return now if then is None else ThreadTimes(now.ran_ns - then.ran_ns, max(0, now.waited_ns - then.waited_ns))
 
 
 def _times(path: Path) -> ThreadTimes:

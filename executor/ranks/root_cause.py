@@ -49,7 +49,9 @@ def root_cause(
     if killed:
         return RunError("\n".join(_death(rank, exit_codes[rank], names) for rank in killed))
     if hung:
-        return RunError(_silence(min(hung, key=lambda report: report.at_s), names, timeout_s))
+        first = min(hung, key=lambda report: report.at_s)
+        waited = f"{_name(first.rank, names)} waited {timeout_s:g} s for an answer ({first.message})"
+        return RunError(f"{_listed(first.to_blame, names)} hung: {waited}{_REMEDIES[FailureKind.HUNG]}")
     return RunError(_unexplained(reports, exit_codes, names))
 
 
@@ -76,11 +78,6 @@ def _death(rank: int, exit_code: int, names: Sequence[str]) -> str:
     name = signal.Signals(-exit_code).name
     hint = "; the system does that when memory runs out" if name == "SIGKILL" else ""
     return f"{_name(rank, names)} was killed by {name}{hint}"
-
-
-def _silence(report: FailureReport, names: Sequence[str], timeout_s: float) -> str:
-    waited = f"{_name(report.rank, names)} waited {timeout_s:g} s for an answer"
-    return f"{_listed(report.to_blame, names)} hung: {waited} ({report.message}){_REMEDIES[FailureKind.HUNG]}"
 
 
 def _unexplained(reports: Sequence[FailureReport], exit_codes: Mapping[int, int], names: Sequence[str]) -> str:

@@ -87,7 +87,9 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
     """One rank's part of the plan, and the global batch."""
     chain = options.chain(plan_file)
     assert chain.batch is not None  # checked by `layers_of`
-    training = options.training(plan_file)
+    training, pace = options.training(plan_file), None
+    if options.mode is RunMode.DILATED:
+        pace = dilation_for(plan_file, folder=world.shared_folder(), timeout_s=options.timeout_s)
     pipeline = load(
         plan_file,
         chain,
@@ -96,7 +98,7 @@ def build_pipeline(plan_file: PlanFile, options: RunOptions, world: World) -> tu
         seed=training.seed,
         check_finite=training.check_finite,
         device=world.device,
-        pace=_pace_maker(plan_file, options, world),
+        pace=pace,
         world=world,
     )
     return pipeline, chain.batch(pipeline.global_batch, torch.Generator().manual_seed(options.seed))
@@ -110,9 +112,3 @@ def build_team(plan_file: PlanFile, options: RunOptions, *, pace: PaceMaker | No
     team = Team(plan_file, chain, options.training(plan_file), device=device, pace=pace)
     global_batch = team.pipelines[0].global_batch
     return team, chain.batch(global_batch, torch.Generator().manual_seed(options.seed))
-
-
-def _pace_maker(plan_file: PlanFile, options: RunOptions, world: World) -> PaceMaker | None:
-    if options.mode is RunMode.REAL:
-        return None
-    return dilation_for(plan_file, folder=world.shared_folder(), timeout_s=options.timeout_s)

@@ -67,17 +67,12 @@ def outcome_of(
         check=check,
     )
     if isinstance(pipeline.pace, Dilation):
+        late = (max(trace.late_s for trace in steps[i]) / record.steps[i].seconds for i in record.counted_steps)
         dilation = DilationRecord(
             time_scale=pipeline.pace.time_scale,
             stand_ins=options.stand_ins,
             one_process=together,
-            late_share=_late_share(record, steps),
+            late_share=max(0.0, median(late)),
         )
         record = replace(record, dilation=dilation)
     return Outcome(record=record, typical=tuple(steps[record.typical_step]))
-
-
-def _late_share(record: RunRecord, steps: Sequence[Step]) -> float:
-    """Lateness of the latest rank as a share of the step; the median over the steps that count."""
-    late = (max(trace.late_s for trace in steps[i]) / record.steps[i].seconds for i in record.counted_steps)
-    return max(0.0, median(late))

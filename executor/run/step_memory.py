@@ -30,7 +30,10 @@ def step_peak_bytes(pipeline: Pipeline, batch: Batch, *, shares_device: bool = F
         torch.cuda.reset_peak_memory_stats(pipeline.device)
         _train(pipeline, batch)
         return float(torch.cuda.max_memory_allocated(pipeline.device))
-    live = LiveBytes(present=storages(_lasting(pipeline)), passed_over=storages(_given(batch)))
+    live = LiveBytes(
+        present=storages(_lasting(pipeline)),
+        passed_over=storages(tensor for part in batch for tensor in as_state(part)),
+    )
     with live:
         _train(pipeline, batch)
     return float(live.start_bytes + live.peak_bytes)
@@ -39,10 +42,6 @@ def step_peak_bytes(pipeline: Pipeline, batch: Batch, *, shares_device: bool = F
 def _train(pipeline: Pipeline, batch: Batch) -> None:
     pipeline.accumulate(batch)
     pipeline.optimizer.step()
-
-
-def _given(batch: Batch) -> list[Tensor]:
-    return [tensor for part in batch for tensor in as_state(part)]
 
 
 def _lasting(pipeline: Pipeline) -> Iterator[Tensor]:

@@ -27,29 +27,26 @@ def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
         own = set(range(group, len(plan.stages), num_groups))
         stages = {action.stage for action in actions}
         require(stages == own, f"device group {group}", "stages", f"{sorted(own)}", sorted(stages))
-    compile_actions([[_whole(action) for action in actions if _counts(action)] for actions in lists])
+    # other stages wait for input gradients as for whole backwards; weight gradients are internal to the stage
+    compile_actions(
+        [
+            [
+                action._replace(op=Op.BACKWARD) if action.op is Op.INPUT_GRADIENT else action
+                for action in actions
+                if action.op is not Op.WEIGHT_GRADIENT
+            ]
+            for actions in lists
+        ]
+    )
     num_samples = plan.num_microbatches * plan.micro_batch
     for actions in lists:
         for stage in sorted({action.stage for action in actions}):
             own_actions = [action for action in actions if action.stage == stage]
-            _check_samples(own_actions, num_samples)
+            last = max(action.hi for action in own_actions)
+            require(last == num_samples, f"stage {stage}", "last sample", f"{num_samples}, as planned", last)
             _check_unions(own_actions)
             _check_halves(own_actions)
             _check_buffers(own_actions, plan)
-
-
-def _counts(action: Action) -> bool:
-    """Whether other stages depend on it: weight gradients are internal to the stage."""
-    return action.op is not Op.WEIGHT_GRADIENT
-
-
-def _whole(action: Action) -> Action:
-    return action._replace(op=Op.BACKWARD) if action.op is Op.INPUT_GRADIENT else action
-
-
-def _check_samples(actions: Sequence[Action], num_samples: int) -> None:
-    last = max(action.hi for action in actions)
-    require(last == num_samples, f"stage {actions[0].stage}", "last sample", f"{num_samples}, as planned", last)
 
 
 def _check_unions(actions: Sequence[Action]) -> None:

@@ -90,7 +90,10 @@ def turns_of(lists: Sequence[Sequence[Action]], layout: RankLayout, *, pipeline:
     plain = {role.rank: tuple(_turns(lists[role.group], layout, role)) for role in roles}
     messages = tuple(_messages(plain, layout, pipeline))
     bare = {rank: _with_messages(turns, rank, messages) for rank, turns in plain.items()}
-    done = {rank: _last_turns(turns) for rank, turns in bare.items()}
+    done = {
+        rank: {message.number: index for index, turn in enumerate(own) for message in (*turn.receives, *turn.sends)}
+        for rank, own in bare.items()
+    }
     begun = _begun(bare, list(dict.fromkeys(layout.sharing_ranks(role) for role in roles)))
     return {rank: tuple(_scheduled(rank, bare, done, begun[rank])) for rank in bare}
 
@@ -179,11 +182,6 @@ def _with_messages(turns: Sequence[Turn], rank: int, messages: Messages) -> list
         Turn(action=turn.action, pieces=turn.pieces, receives=own(incoming, turn), sends=own(outgoing, turn))
         for turn in turns
     ]
-
-
-def _last_turns(turns: Sequence[Turn]) -> dict[int, int]:
-    """The turn in which a rank receives or sends each message."""
-    return {message.number: index for index, turn in enumerate(turns) for message in (*turn.receives, *turn.sends)}
 
 
 def _begun(turns: Mapping[int, Sequence[Turn]], sharing: Sequence[tuple[int, ...]]) -> dict[int, list[list[Message]]]:
