@@ -89,7 +89,8 @@ def test_shared_weights_resume_in_replicas_that_divide_the_optimizer_state(tmp_p
 
 def killed_before_the_renaming(folder: Path) -> None:
     """On one rank."""
-    with mock.patch("stagecut.executor.checkpoint.publish", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
+    publish = "stagecut.executor.checkpoint.save_restore.publish"
+    with mock.patch(publish, lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
         train(ALONE, folder, steps=1, restores=True, saves=True)
 
 
