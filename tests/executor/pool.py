@@ -20,7 +20,7 @@ PRELOAD = [
     "torch.distributed.tensor.parallel",
     "stagecut.executor.loading",
     "stagecut.executor.checkpoint",
-    "models",
+    "stagecut.models",
 ]
 TIMEOUT_S = 120
 """Of a wait for another rank: only a hanging test takes as long."""
