@@ -116,18 +116,16 @@ class _StageTimes:
     def _of_layers(self, stage: StageRecord) -> tuple[Floats, Floats]:
         key = (stage.device_type, stage.samples_per_replica, stage.tensor_parallel)
         if key not in self._layer_times:
-            self._check(stage.device_type)
+            for layer in self._profile.layers:
+                if layer.table(stage.device_type) is None:
+                    raise BadInputError(
+                        f"model {self._profile.name!r}: layer {layer.name!r} has no measured times on "
+                        f"{stage.device_type!r}, which the runs used; only measured times can be corrected, "
+                        "take a profile with `plan profile`"
+                    )
             device = DeviceType(name=stage.device_type, peak_flops_per_s=(), memory_bytes=float("inf"))
             self._layer_times[key] = layer_times(self._profile, device, *key[1:])
         return self._layer_times[key]
-
-    def _check(self, device_type: str) -> None:
-        for layer in self._profile.layers:
-            if layer.table(device_type) is None:
-                raise BadInputError(
-                    f"model {self._profile.name!r}: layer {layer.name!r} has no measured times on {device_type!r}, "
-                    "which the runs used; only measured times can be corrected, take a profile with `plan profile`"
-                )
 
 
 def _fit(times: _StageTimes, device_type: str, stages: Sequence[StageRecord], ridge: float) -> tuple[KindFactor, ...]:

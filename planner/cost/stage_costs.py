@@ -130,7 +130,7 @@ class StageCostModel:
         return half_s + self._problem.job.action_overhead_s
 
     def has_sync_table(self, placement: Placement) -> bool:
-        """Whether the gradient all-reduce was measured, so that it is no latency plus a sum over layers."""
+        """Whether the time of the gradient all-reduce is measured, and not a latency plus a sum over the layers."""
         return self._gradient_sync(placement).has_table
 
     def least_sync_s(self, placement: Placement) -> float:

@@ -20,7 +20,7 @@ class LargestRow:
     """The lower bound closest to the iteration time."""
 
     family: str
-    """As in :mod:`planner.simulator.bounds`."""
+    """Name as in :mod:`planner.simulator.bounds`."""
     index: int
     """Stage or boundary that the row belongs to."""
     seconds: float

@@ -40,7 +40,7 @@ class _Tables:
     sends: list[tuple[int, ...]]
     """By action: the messages it sends."""
     receiver: list[int]
-    """By task: the device group that may wait for it, which is where a message goes to."""
+    """By task: the device group that may wait for it, which is the receiver of a message."""
     previous: list[int]
     """By task: the message before it in its flow."""
 

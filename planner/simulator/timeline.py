@@ -18,7 +18,7 @@ class MemoryCurve:
     time_s: Floats
     """Where it changes, ascending."""
     memory_bytes: Floats
-    """From there until the next time."""
+    """Value from each time until the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class Timeline:
     memory: tuple[MemoryCurve, ...]
     """By device group."""
     memory_high_water_bytes: Floats
-    """Of the devices of each stage, shape (S,)."""
+    """High-water mark of the devices of each stage, shape (S,)."""
     critical_path: tuple[int, ...]
     """Tasks from the start to the end of the iteration, each starting when the previous one ends."""
 

@@ -153,7 +153,7 @@ class Branching:
         chunk, group = divmod(stage, chunks.shape.num_groups)
         parent, stop, mode = self._options(batch, first=chunk == 0)
         added, so_far = chunks.of(stage, batch.last_stop[parent], stop, mode), self._so_far(batch)
-        # The weighted sum of all rows rules most children out, before the rows are looked at one by one.
+        # The weighted sum of all rows rules most children out, before each row is evaluated.
         quick = so_far[parent, 0] + added @ self._forms[0, stage] + self._least[stage + 1, stop, 0] < limit_s
         parent, stop, mode, added = (array[quick] for array in (parent, stop, mode, added))
         bound_s = (so_far[parent] + added @ self._forms[:, stage].T + self._least[stage + 1, stop]).max(axis=1)

@@ -61,7 +61,7 @@ class InterleavedProof:
         self.stalled = False
         self._search, self._costs = search, search.costs.of(variant.share)
         self._shared_only = search.options.rows is RowChoice.SHARED
-        self._least_rows_s = math.inf  # of the plans met, where the search is for the shared rows
+        self._least_rows_s = math.inf  # of the plans found so far, where the search is for the shared rows
         self._open: list[_OpenShape] | None = None
 
     @property

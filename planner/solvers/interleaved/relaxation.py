@@ -24,11 +24,11 @@ from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
 MAX_ROUNDS, FEWEST_ROUNDS, ROUND_COEFFICIENTS = 24, 6, 2_000_000
-"""Of column generation; fewer where they would handle more coefficients of rows in all."""
+"""Rounds of cutting planes; fewer where they would handle more coefficients of rows in all."""
 PRECISION = 1e-4
 """Relative difference to the linear program's value at which the weights are good enough."""
 MOST_WEIGHT = 1e3
-"""Of a use of memory, in units of the iteration time."""
+"""Upper limit on the weight of a memory use, in units of the iteration time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class _Weights:
 
     @property
     def averages(self) -> list[Floats]:
-        """Those to begin with."""
+        """The weights to begin with."""
         averages = average_weights(self._chunks.shape, int(np.count_nonzero(~self._is_memory)))
         return [np.concatenate((weights, np.zeros(np.count_nonzero(self._is_memory)))) for weights in averages]
 
@@ -147,7 +147,7 @@ class _Weights:
         return float(least_values(self._chunks, form[None])[0, 0, 0]) > -constant_s * (1 + MEMORY_ROUNDING)
 
     def best_weights(self, time_limit_s: float, stop: StopCheck) -> tuple[Floats, float] | None:
-        """Those of the largest bound over the cuts so far, and that bound; None if HiGHS found none."""
+        """The weights with the largest bound over the cuts so far, and that bound; None if HiGHS found none."""
         scale = np.where(self._is_memory, self._scale_s, 1.0)
         matrix = np.column_stack((-np.array(self._cuts) * scale / self._scale_s, np.ones(len(self._cuts))))
         matrix = np.vstack((matrix, np.append(~self._is_memory, 0.0)))
