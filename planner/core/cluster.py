@@ -231,23 +231,13 @@ class Cluster:
         types = {kind.name for kind in self.device_types}
         names = {server.name for server in self.servers}
         for server in self.servers:
-            for island in server.islands:
-                require(
-                    island.device_type in types,
-                    f"server {server.name!r}",
-                    "device_type",
-                    f"one of {sorted(types)}",
-                    island.device_type,
-                )
+            for kind in (island.device_type for island in server.islands):
+                require(kind in types, f"server {server.name!r}", "device_type", f"one of {sorted(types)}", kind)
         for override in self.overrides:
             for name in override.servers:
                 require(name in names, owner, "override", f"between servers of {sorted(names)}", name)
-        numbered = (host for s in self._classes_of_several() for host in self.host_names(s))
+        numbered = (host for s in self.servers if s.count > 1 for host in _host_names(s.name, s.count))
         require_distinct(owner, "names of servers and hosts", (*(server.name for server in self.servers), *numbered))
-
-    def _classes_of_several(self) -> tuple[int, ...]:
-        """Server classes whose hosts are numbered: those with several hosts."""
-        return tuple(index for index, server in enumerate(self.servers) if server.count > 1)
 
     def device_type(self, name: str) -> DeviceType:
         """The device type of that name.
@@ -257,10 +247,10 @@ class Cluster:
         BadInputError
             If there is none.
         """
-        for kind in self.device_types:
-            if kind.name == name:
-                return kind
-        raise BadInputError(f"cluster {self.name!r}: unknown device type {name!r}")
+        found = next((kind for kind in self.device_types if kind.name == name), None)
+        if found is None:
+            raise BadInputError(f"cluster {self.name!r}: unknown device type {name!r}")
+        return found
 
     def host_names(self, server_class: int) -> tuple[str, ...]:
         """Names of the hosts of one class: the class name, numbered if there are several hosts."""
@@ -299,10 +289,7 @@ class Cluster:
     def network_between(self, first: int, second: int) -> Link:
         """The network link between hosts of two classes; it excludes the interfaces unless it has a table."""
         pair = {self.servers[first].name, self.servers[second].name}
-        for override in self.overrides:
-            if set(override.servers) == pair:
-                return override.link
-        return self.network
+        return next((override.link for override in self.overrides if set(override.servers) == pair), self.network)
 
 
 @lru_cache(maxsize=256)

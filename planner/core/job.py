@@ -92,17 +92,13 @@ class Job:
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
-        require(len(self.micro_batches) > 0, "job", "micro_batches", "not empty", ())
+        for field in ("micro_batches", "replicas", "tensor_parallel", "pipelines", "chunks"):
+            self._check_counts(field)
         require(len(self.schedules) > 0, "job", "schedules", "not empty", ())
-        for size in self.micro_batches:
-            require_count("job", "micro_batches", size)
-        require_distinct("job", "micro_batches", self.micro_batches)
         require_distinct("job", "schedules", self.schedules)
         fitting = any(self.global_batch % size == 0 for size in self.micro_batches)
         rule = f"such that at least one divides the global batch {self.global_batch}"
         require(fitting, "job", "micro_batches", rule, self.micro_batches)
-        for field in ("replicas", "tensor_parallel", "pipelines", "chunks"):
-            self._check_counts(field)
         rule = f"a whole number of at least 0, or {AUTO!r}"
         sliced = self.slice == AUTO or (isinstance(self.slice, int) and self.slice >= 0)
         require(sliced, "job", "slice", rule, self.slice)

@@ -26,7 +26,7 @@ class TimeTable:
         owner = f"times on {self.device_type}"
         require(len(self.samples) > 0, owner, "samples", "not empty", self.samples)
         require_count(owner, "tensor_parallel", self.tensor_parallel)
-        rising = all(a < b for a, b in zip((0, *self.samples), self.samples, strict=False))
+        rising = all(a < b for a, b in pairwise((0, *self.samples)))
         require(rising, owner, "samples", "positive and increasing", self.samples)
         for field in ("forward_s", "backward_s"):
             values: tuple[float, ...] = getattr(self, field)
@@ -61,17 +61,9 @@ class Layer:
     def __post_init__(self) -> None:
         owner = f"layer {self.name!r}"
         require(bool(self.name), "layer", "name", "not empty", self.name)
-        for field in (
-            "params_bytes",
-            "shared_params_bytes",
-            "forward_flops",
-            "saved_bytes",
-            "output_bytes",
-            "working_bytes",
-        ):
-            require_non_negative(owner, field, getattr(self, field))
-        if self.tensor_parallel_bytes is not None:
-            require_non_negative(owner, "tensor_parallel_bytes", self.tensor_parallel_bytes)
+        sizes = ("params_bytes", "shared_params_bytes", "forward_flops", "saved_bytes", "output_bytes", "working_bytes")
+        for field in (*sizes, "tensor_parallel_bytes"):
+            require_non_negative(owner, field, getattr(self, field) or 0.0)
         shared = [table.tensor_parallel for table in self.times if table.tensor_parallel > 1]
         rule = "given if there are times for several devices"
         require(not shared or self.tensor_parallel_bytes is not None, owner, "tensor_parallel_bytes", rule, None)

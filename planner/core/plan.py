@@ -1,6 +1,7 @@
 """A plan: which layers run where, how and in which order."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stagecut.planner.core.checks import require, require_count, require_distinct
 from stagecut.planner.core.problem import Variant
@@ -44,7 +45,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         require(len(self.stages) > 0, "pipeline", "stages", "not empty", ())
         require(self.stages[0].start == 0, "pipeline", "first stage", "from layer 0", self.stages[0].start)
-        for before, after in zip(self.stages, self.stages[1:], strict=False):
+        for before, after in pairwise(self.stages):
             require(before.stop == after.start, "pipeline", "stages", "contiguous", (before.stop, after.start))
 
     @property
@@ -104,13 +105,8 @@ class Plan:
         groups = self._groups(pipeline)
         for index, stage in enumerate(pipeline.stages):
             expected = groups[index % len(groups)].devices
-            require(
-                stage.devices == expected,
-                f"stage {index}",
-                "devices",
-                f"those of its device group, {expected}",
-                stage.devices,
-            )
+            rule = f"those of its device group, {expected}"
+            require(stage.devices == expected, f"stage {index}", "devices", rule, stage.devices)
 
     @property
     def variant(self) -> Variant:

@@ -97,15 +97,26 @@ def _remove_unless_locked(path: Path) -> None:
             os.close(descriptor)
 
 
-def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
+def check_place(path: str | Path, target: Path) -> None:
+    """Check that an output, given by `path` and resolved to `target`, is not a folder and is in one that exists.
+
+    Raises
+    ------
+    OutputError
+        Otherwise.
+    """
     if target.is_dir():
         raise OutputError(f"{path}: is a folder; give the path of a file")
+    if not target.parent.is_dir():
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist; create it first")
+
+
+def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
+    check_place(path, target)
     if target.exists() and not target.is_file():
         raise OutputError(f"{path}: is not a regular file; choose another path")
     if target.exists() and not force:
         raise OutputError(f"{path}: already exists; use --force to overwrite it, or choose another path")
-    if not target.parent.is_dir():
-        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist; create it first")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
 

@@ -1,5 +1,6 @@
 """Consistency checks between the parts of a plan file, apart from the times."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from stagecut.planner.core.cluster import Cluster, Device
@@ -12,181 +13,171 @@ from stagecut.planner.io.documents.complaints import Step, nearest, shorten
 from stagecut.planner.io.documents.tree import Document
 from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
 
+Fault = tuple[tuple[Step, ...], str]
+"""Place in the file, and what is wrong there."""
 
-class PlanChecks:
-    """Reports where a plan contradicts its own inputs, or needs features that this version lacks."""
 
-    def __init__(self, entry: PlanFileEntry, document: Document, problem: Problem) -> None:
+def check_plan(entry: PlanFileEntry, document: Document, problem: Problem) -> None:
+    """Report where a plan contradicts its own inputs, or needs features that this version lacks."""
+    for steps, message in _PlanChecks(entry, problem).faults():
+        node = document.root.at(*steps) or document.root
+        document.complaints.add(node.line, node.where, message)
+
+
+class _PlanChecks:
+    def __init__(self, entry: PlanFileEntry, problem: Problem) -> None:
         self._plan = entry.plan
         self._stages = entry.plan.pipelines[0].stages
+        self._num_groups = max(1, len(self._stages) // entry.plan.chunks)
         self._num_predicted = len(entry.predicted.stages)
-        self._document = document
         self._problem = problem
         self._devices = {device.name for device in problem.cluster.devices()}
 
-    def run(self) -> None:
+    def faults(self) -> Iterator[Fault]:
         """Run every check."""
-        self._check_batch()
-        self._check_chain()
-        self._check_chunks()
-        self._check_slicing()
-        self._check_warmup()
-        self._check_devices()
-        for index, stage in enumerate(self._stages):
-            self._check_sizes(index, stage)
-        share = self._share()
-        if share is not None:
-            self._check_groups(share)
-            for number in range(1, share.num_pipelines):
-                self._check_copy(number, share)
+        yield from self._batch_faults()
+        yield from self._chain_faults()
+        yield from self._chunk_faults()
+        yield from self._slicing_faults()
+        yield from self._warmup_faults()
+        yield from self._device_faults()
+        yield from self._size_faults()
+        yield from self._share_faults()
         if self._num_predicted != len(self._stages):
             rule = f"must be one per stage of a pipeline, {len(self._stages)}, got {self._num_predicted}"
-            self._complain(rule, "predicted", "stages")
+            yield ("predicted", "stages"), rule
 
-    def _share(self) -> Share | None:
-        """Each pipeline's share of the cluster; None, with a complaint, if the shares are not equal."""
-        cluster, number = self._problem.cluster, len(self._plan.pipelines)
-        accepted = [list(share.host_splits) for share in shares_of(cluster, number)]
-        if self._plan.host_splits in accepted:
-            return Share(num_pipelines=number, host_splits=tuple(self._plan.host_splits))
-        rule = "must be empty for a single pipeline"
-        if number > 1:
-            ways = " or ".join(map(str, accepted[:10])) or "none"
-            rule = f"must divide the cluster into {number} equal shares, accepted: {ways}"
-        place = "host_splits" if self._plan.host_splits else "pipelines"
-        self._complain(f"{rule}, got {shorten(self._plan.host_splits)}", "plan", place)
-        return None
-
-    def _check_batch(self) -> None:
+    def _batch_faults(self) -> Iterator[Fault]:
         """The micro-batches of all pipelines make up the global batch."""
         factors = [self._plan.micro_batch, self._plan.num_microbatches]
         names = "micro_batch x num_microbatches"
         if len(self._plan.pipelines) > 1:
             factors, names = [len(self._plan.pipelines), *factors], f"pipelines x {names}"
-        product = 1
-        for factor in factors:
-            product *= factor
-        if product != self._problem.job.global_batch:
+        batch = self._problem.job.global_batch
+        if math.prod(factors) != batch:
             shown = " x ".join(map(str, factors))
-            rule = f"{names} must be the global batch {self._problem.job.global_batch}, got {shown}"
-            self._complain(rule, "plan", "num_microbatches")
+            yield ("plan", "num_microbatches"), f"{names} must be the global batch {batch}, got {shown}"
 
-    def _check_chain(self) -> None:
+    def _chain_faults(self) -> Iterator[Fault]:
         """Every layer is in exactly one stage, in order, and layer names match the profile."""
         names = [layer.name for layer in self._problem.model.layers]
         start = 0
         for index, stage in enumerate(self._stages):
             if stage.start != start:
-                self._complain_of_stage(f"must be {start}, got {stage.start}", index, "start")
+                yield _in_stage(index, "start"), f"must be {start}, got {stage.start}"
             if not stage.start < stage.stop <= len(names):
                 rule = f"must be above start and at most {len(names)}, got {stage.stop}"
-                return self._complain_of_stage(rule, index, "stop")
-            self._check_layer_name(index, "first_layer", stage.first_layer, names[stage.start])
-            self._check_layer_name(index, "last_layer", stage.last_layer, names[stage.stop - 1])
+                yield _in_stage(index, "stop"), rule
+                return
+            ends = ("first_layer", names[stage.start]), ("last_layer", names[stage.stop - 1])
+            for key, wanted in ends:
+                if (name := getattr(stage, key)) != wanted:
+                    rule = f"must be {shorten(wanted)} according to start and stop, got {shorten(name)}"
+                    yield _in_stage(index, key), rule
             start = stage.stop
         if start != len(names):
             rule = f"must be {len(names)}, the number of layers, got {start}"
-            self._complain_of_stage(rule, len(self._stages) - 1, "stop")
-        return None
+            yield _in_stage(len(self._stages) - 1, "stop"), rule
 
-    def _check_layer_name(self, index: int, key: str, name: str, wanted: str) -> None:
-        if name != wanted:
-            self._complain_of_stage(
-                f"must be {shorten(wanted)} according to start and stop, got {shorten(name)}", index, key
-            )
-
-    def _check_chunks(self) -> None:
+    def _chunk_faults(self) -> Iterator[Fault]:
         """Only under `interleaved` do device groups have several chunks, on the same devices each."""
         chunks, schedule, num_stages = self._plan.chunks, self._plan.schedule, len(self._stages)
         if schedule is not Schedule.INTERLEAVED:
             if chunks > 1:
-                self._complain(f"must be 1 under schedule {schedule}, got {chunks}", "plan", "chunks")
+                yield ("plan", "chunks"), f"must be 1 under schedule {schedule}, got {chunks}"
             return
         if num_stages % chunks:
-            rule = f"must divide the number of stages of a pipeline, {num_stages}, got {chunks}"
-            self._complain(rule, "plan", "chunks")
+            yield ("plan", "chunks"), f"must divide the number of stages of a pipeline, {num_stages}, got {chunks}"
             return
-        if self._plan.num_microbatches % self._num_groups:
-            rule = f"must give a number of device groups that divides the {self._plan.num_microbatches} micro-batches"
-            self._complain(f"{rule}, got {self._num_groups} groups", "plan", "chunks")
+        if (count := self._plan.num_microbatches) % self._num_groups:
+            rule = f"must give a number of device groups that divides the {count} micro-batches"
+            yield ("plan", "chunks"), f"{rule}, got {self._num_groups} groups"
         for index, stage in enumerate(self._stages):
             first = index % self._num_groups
             if stage.devices != self._stages[first].devices:
-                rule = f"must be those of stage {first}, which is in the same device group"
-                self._complain_of_stage(rule, index, "devices")
+                yield _in_stage(index, "devices"), f"must be those of stage {first}, which is in the same device group"
 
-    def _check_slicing(self) -> None:
+    def _slicing_faults(self) -> Iterator[Fault]:
         """Only micro-batches of even size can be halved, and not under `interleaved`."""
         sliced, size, schedule = self._plan.num_sliced, self._plan.micro_batch, self._plan.schedule
+        most = self._plan.num_microbatches
         if sliced and not can_slice(schedule, size):
             rule = f"must be 0: micro-batches of {size} under {schedule} cannot be halved, got {sliced}"
-            self._complain(rule, "plan", "num_sliced")
-        elif sliced > self._plan.num_microbatches:
-            rule = f"must be at most {self._plan.num_microbatches}, the number of micro-batches, got {sliced}"
-            self._complain(rule, "plan", "num_sliced")
+            yield ("plan", "num_sliced"), rule
+        elif sliced > most:
+            yield ("plan", "num_sliced"), f"must be at most {most}, the number of micro-batches, got {sliced}"
 
-    @property
-    def _num_groups(self) -> int:
-        """Device groups per pipeline."""
-        return max(1, len(self._stages) // self._plan.chunks)
-
-    def _check_warmup(self) -> None:
+    def _warmup_faults(self) -> Iterator[Fault]:
         """A stage that runs fewer forwards ahead than the next one needs would deadlock."""
-        if self._plan.schedule is Schedule.INTERLEAVED:
-            return self._check_interleaved_warmup()
         most, what = self._plan.num_microbatches, "the number of micro-batches"
+        fixed = self._interleaved_depths()
         for index, stage in enumerate(self._stages):
-            if stage.warmup_depth > most:
-                rule = f"must be at most {most}, {what}, got {stage.warmup_depth}"
-                self._complain_of_stage(rule, index, "warmup_depth")
+            depth = stage.warmup_depth
+            if self._plan.schedule is Schedule.INTERLEAVED:
+                if fixed and depth != fixed[index]:
+                    yield _in_stage(index, "warmup_depth"), f"must be {fixed[index]}, got {depth}"
+            elif depth > most:
+                yield _in_stage(index, "warmup_depth"), f"must be at most {most}, {what}, got {depth}"
             else:
-                most, what = stage.warmup_depth, "that of the previous stage"
-        return None
+                most, what = depth, "that of the previous stage"
 
-    def _check_interleaved_warmup(self) -> None:
-        """The interleaved schedule fixes every warm-up depth."""
-        chunks, num_microbatches = self._plan.chunks, self._plan.num_microbatches
-        if len(self._stages) % chunks or num_microbatches % self._num_groups:
-            return
-        depths = warmup_depths(self._plan.schedule, len(self._stages), num_microbatches, chunks=chunks)
-        for index, (stage, depth) in enumerate(zip(self._stages, depths, strict=True)):
-            if stage.warmup_depth != depth:
-                self._complain_of_stage(f"must be {depth}, got {stage.warmup_depth}", index, "warmup_depth")
+    def _interleaved_depths(self) -> tuple[int, ...]:
+        """Warm-up depths fixed by the interleaved schedule; empty under others, or if its counts do not divide."""
+        plan, num_stages = self._plan, len(self._stages)
+        divides = num_stages % plan.chunks == 0 and plan.num_microbatches % self._num_groups == 0
+        if plan.schedule is not Schedule.INTERLEAVED or not divides:
+            return ()
+        return warmup_depths(plan.schedule, num_stages, plan.num_microbatches, chunks=plan.chunks)
 
-    def _check_devices(self) -> None:
+    def _device_faults(self) -> Iterator[Fault]:
         """Every device exists, and belongs to one device group."""
-        taken: set[str] = set()
+        cluster, taken = shorten(self._problem.cluster.name), set[str]()
         for number, pipeline in enumerate(self._plan.pipelines):
             for index, stage in enumerate(pipeline.stages[: self._num_groups]):
                 for slot, name in enumerate(stage.devices):
-                    fault = f"{shorten(name)} is used twice" if name in taken else ""
+                    place = _in_stage(index, "devices", slot, pipeline=number)
                     if name not in self._devices:
-                        cluster = shorten(self._problem.cluster.name)
-                        fault = f"{shorten(name)} is not a device of cluster {cluster}{nearest(name, self._devices)}"
-                    if fault:
-                        self._complain_of_stage(fault, index, "devices", slot, pipeline=number)
+                        hint = nearest(name, self._devices)
+                        yield place, f"{shorten(name)} is not a device of cluster {cluster}{hint}"
+                    elif name in taken:
+                        yield place, f"{shorten(name)} is used twice"
                     taken.add(name)
 
-    def _check_sizes(self, index: int, stage: StageEntry) -> None:
+    def _size_faults(self) -> Iterator[Fault]:
         """Micro-batch sizes are those that this version can simulate."""
-        for key in ("forward_micro_batch", "backward_micro_batch"):
-            size, wanted = getattr(stage, key), self._plan.micro_batch
-            if size != wanted:
-                rule = f"must be the micro-batch size {wanted}, since sizes per stage are not supported yet, got {size}"
-                self._complain_of_stage(rule, index, key)
-        if self._plan.micro_batch % stage.replicas:
-            rule = f"must divide the micro-batch {self._plan.micro_batch}, got {stage.replicas}"
-            self._complain_of_stage(rule, index, "replicas")
+        wanted = self._plan.micro_batch
+        for index, stage in enumerate(self._stages):
+            for key in ("forward_micro_batch", "backward_micro_batch"):
+                if (size := getattr(stage, key)) != wanted:
+                    rule = f"must be the micro-batch size {wanted}, since sizes per stage are not supported yet"
+                    yield _in_stage(index, key), f"{rule}, got {size}"
+            if wanted % stage.replicas:
+                yield _in_stage(index, "replicas"), f"must divide the micro-batch {wanted}, got {stage.replicas}"
 
-    def _check_groups(self, share: Share) -> None:
+    def _share_faults(self) -> Iterator[Fault]:
+        """Pipelines have equal shares of the cluster, and the same stages on them."""
+        splits, number = self._plan.host_splits, len(self._plan.pipelines)
+        accepted = [list(share.host_splits) for share in shares_of(self._problem.cluster, number)]
+        if splits in accepted:
+            share = Share(num_pipelines=number, host_splits=tuple(splits))
+            yield from self._group_faults(share)
+            for pipeline in range(1, number):
+                yield from self._copy_faults(pipeline, share)
+            return
+        rule = "must be empty for a single pipeline"
+        if number > 1:
+            ways = " or ".join(map(str, accepted[:10])) or "none"
+            rule = f"must divide the cluster into {number} equal shares, accepted: {ways}"
+        yield ("plan", "host_splits" if splits else "pipelines"), f"{rule}, got {shorten(splits)}"
+
+    def _group_faults(self, share: Share) -> Iterator[Fault]:
         """Each stage has the devices it needs, in one island or on whole hosts of one class of the share."""
         cluster = cluster_share(self._problem.cluster, share)
         names = device_names(self._problem.cluster, share, 0)
         known = {names[device.name]: device for device in cluster.devices()}
         for index, stage in enumerate(self._stages):
-            fault = self._group_fault(stage, cluster, known)
-            if fault:
-                self._complain_of_stage(fault, index, "devices")
+            if fault := self._group_fault(stage, cluster, known):
+                yield _in_stage(index, "devices"), fault
 
     def _group_fault(self, stage: StageEntry, cluster: Cluster, known: Mapping[str, Device]) -> str:
         wanted = stage.replicas * stage.tensor_parallel
@@ -203,35 +194,22 @@ class PlanChecks:
             return error.complaints[0]
         return ""
 
-    def _check_copy(self, number: int, share: Share) -> None:
+    def _copy_faults(self, number: int, share: Share) -> Iterator[Fault]:
         """Another pipeline repeats the first one on the corresponding devices of its own share."""
         first, own = (device_names(self._problem.cluster, share, pipeline) for pipeline in (0, number))
         renamed = {first[name]: own[name] for name in own}
         stages = self._plan.pipelines[number].stages
         if len(stages) != len(self._stages):
             rule = f"must be as many as in the first pipeline, {len(self._stages)}, got {len(stages)}"
-            self._complain(rule, "plan", "pipelines", number, "stages")
+            yield ("plan", "pipelines", number, "stages"), rule
             return
         for index, (stage, model) in enumerate(zip(stages, self._stages, strict=True)):
-            for key, wanted, got in _differences(stage, model, renamed):
-                rule = f"must be {shorten(wanted)} as in the first pipeline, got {shorten(got)}"
-                self._complain_of_stage(rule, index, key, pipeline=number)
-
-    def _complain_of_stage(self, message: str, index: int, *steps: Step, pipeline: int = 0) -> None:
-        self._complain(message, "plan", "pipelines", pipeline, "stages", index, *steps)
-
-    def _complain(self, message: str, *steps: Step) -> None:
-        node = self._document.root.at(*steps) or self._document.root
-        self._document.complaints.add(node.line, node.where, message)
+            expected = model.model_copy(update={"devices": [renamed.get(name, name) for name in model.devices]})
+            for key, wanted in expected:
+                if (got := getattr(stage, key)) != wanted:
+                    rule = f"must be {shorten(wanted)} as in the first pipeline, got {shorten(got)}"
+                    yield _in_stage(index, key, pipeline=number), rule
 
 
-def _differences(
-    stage: StageEntry, model: StageEntry, renamed: Mapping[str, str]
-) -> Iterator[tuple[str, object, object]]:
-    """Keys in which a stage differs from its model with renamed devices, each with the expected and actual value."""
-    for key in StageEntry.model_fields:
-        wanted, got = getattr(model, key), getattr(stage, key)
-        if key == "devices":
-            wanted = [renamed.get(name, name) for name in wanted]
-        if wanted != got:
-            yield key, wanted, got
+def _in_stage(index: int, *steps: Step, pipeline: int = 0) -> tuple[Step, ...]:
+    return ("plan", "pipelines", pipeline, "stages", index, *steps)

@@ -15,8 +15,8 @@ from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files import cluster, job, profile
-from stagecut.planner.io.files.plan_checks import PlanChecks
-from stagecut.planner.io.files.plan_entry import PlanEntry, PlanFileEntry
+from stagecut.planner.io.files.plan_checks import check_plan
+from stagecut.planner.io.files.plan_entry import PlanFileEntry
 
 OptionValue = bool | int | float | str | None
 Pairs = tuple[tuple[str, str], ...]
@@ -138,10 +138,8 @@ def plan_file_of(document: Document) -> PlanFile:
             check(node, complaints)
     problem = complaints.finish(entry, _problem)
     checked = complaints.checked(entry)
-    PlanChecks(checked, document, problem).run()
-    return complaints.finish(
-        checked, lambda sound: from_entry(PlanFile, sound, problem=problem, plan=_plan(sound.plan))
-    )
+    check_plan(checked, document, problem)
+    return complaints.finish(checked, lambda sound: _plan_file(sound, problem))
 
 
 def to_tree(plan_file: PlanFile) -> Tree:
@@ -165,9 +163,9 @@ def _problem(entry: PlanFileEntry) -> Problem:
     )
 
 
-def _plan(entry: PlanEntry) -> Plan:
-    share = Share(num_pipelines=len(entry.pipelines), host_splits=tuple(entry.host_splits))
-    return from_entry(Plan, entry, share=share)
+def _plan_file(entry: PlanFileEntry, problem: Problem) -> PlanFile:
+    share = Share(num_pipelines=len(entry.plan.pipelines), host_splits=tuple(entry.plan.host_splits))
+    return from_entry(PlanFile, entry, problem=problem, plan=from_entry(Plan, entry.plan, share=share))
 
 
 def _input_trees(problem: Problem) -> dict[str, Tree]:

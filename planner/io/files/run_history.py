@@ -15,6 +15,7 @@ from stagecut.planner.core.errors import BadInputError, OutputError
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.io.documents.complaints import format_where, shorten
 from stagecut.planner.io.documents.input_file import open_input, unreadable
+from stagecut.planner.io.documents.write import check_place
 from stagecut.planner.io.files.run_entry import RunFile
 from stagecut.planner.io.files.run_record import build_run, to_tree
 
@@ -45,10 +46,7 @@ def check_appendable(path: str | Path) -> None:
         If the path is a folder, is in one that does not exist, or is not writable.
     """
     target = Path(path).resolve()
-    if target.is_dir():
-        raise OutputError(f"{path}: is a folder; give the path of a file")
-    if not target.parent.is_dir():
-        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist; create it first")
+    check_place(path, target)
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise OutputError(f"{path}: is not writable; choose another path")
 

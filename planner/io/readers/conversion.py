@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from stagecut.planner.chains.chain import chain_of
 from stagecut.planner.chains.task_graph import TaskGraph
-from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.model import ModelProfile, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import MS, US
 
@@ -43,6 +43,16 @@ class Choices:
     """Leave every node a layer of its own."""
     max_layers: int | None = None
     """Merge neighbours until at most this many layers are left."""
+
+    def times(self, forward_s: float, backward_s: float, *, tensor_parallel: int = 1) -> TimeTable:
+        """Times measured on the devices of the file at its micro-batch size."""
+        return TimeTable(
+            device_type=self.device_type,
+            tensor_parallel=tensor_parallel,
+            samples=(self.micro_batch,),
+            forward_s=(forward_s,),
+            backward_s=(backward_s,),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from stagecut.planner.chains.colour_classes import merge_classes
 from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
-from stagecut.planner.core.model import Layer, TimeTable
+from stagecut.planner.core.model import Layer
 from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
@@ -202,14 +202,7 @@ class _Workload:
             kind=self._parts[main].name.rstrip("0123456789_") or "layer",
             params_bytes=sum(self._parts[index].size_bytes for index in group) - handed,
             saved_bytes=handed / choices.micro_batch,
-            times=(
-                TimeTable(
-                    device_type=choices.device_type,
-                    samples=(choices.micro_batch,),
-                    forward_s=(forward_s,),
-                    backward_s=(backward_s if self._owner else BACKWARD_FACTOR * forward_s,),
-                ),
-            ),
+            times=(choices.times(forward_s, backward_s if self._owner else BACKWARD_FACTOR * forward_s),),
         )
 
     def _tensors(self, place: dict[int, int], choices: Choices) -> tuple[Tensor, ...]:

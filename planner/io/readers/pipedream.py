@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from stagecut.planner.chains.task_graph import TaskGraph, Tensor
-from stagecut.planner.core.model import Layer, TimeTable
+from stagecut.planner.core.model import Layer
 from stagecut.planner.io.documents.complaints import Complaints, nearest
 from stagecut.planner.io.documents.fields import MAX_NUMBER
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
@@ -159,12 +159,5 @@ def _node(name: str, line: _NodeLine, choices: Choices, *, computes: bool) -> La
         kind=line.kind,
         params_bytes=line.values["parameter_size"],
         saved_bytes=0.0 if part_of_its_source else line.values["activation_size"] / choices.micro_batch,
-        times=(
-            TimeTable(
-                device_type=choices.device_type,
-                samples=(choices.micro_batch,),
-                forward_s=(line.values["forward_compute_time"] * unit,),
-                backward_s=(line.values["backward_compute_time"] * unit,),
-            ),
-        ),
+        times=(choices.times(line.values["forward_compute_time"] * unit, line.values["backward_compute_time"] * unit),),
     )

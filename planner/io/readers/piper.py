@@ -122,13 +122,7 @@ def _times(degree: int, configurations: list[_Configuration], choices: Choices) 
     longer = [found.seconds for found in configurations if found.recomputes and not plain.recomputes]
     forward_s = min(longer) - plain.seconds if longer else plain.seconds * FORWARD_SHARE
     forward_s = min(max(forward_s, 0.0), plain.seconds)
-    return TimeTable(
-        device_type=choices.device_type,
-        tensor_parallel=degree,
-        samples=(choices.micro_batch,),
-        forward_s=(forward_s,),
-        backward_s=(plain.seconds - forward_s,),
-    )
+    return choices.times(forward_s, plain.seconds - forward_s, tensor_parallel=degree)
 
 
 def _unit_note(graph: TaskGraph, choices: Choices) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Plans for frameworks that require the same parallel degrees on every stage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.errors import UnsupportedError
@@ -9,6 +9,13 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+
+ADVICE = {
+    "replicas": "a single number for --replicas",
+    "tensor_parallel": "a single number for --tensor-parallel",
+    "recompute": "--recompute never or always",
+}
+"""How to get a plan in which a field is the same for every stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,35 +100,21 @@ def uniform_plan(
     )
 
 
-def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> tuple[str, ...]:
-    stages = plan.stages
-    sizes = {size for stage in stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
-    crossed = _crossed(model, plan)
-    rules = (
-        (
-            plan.schedule not in schedules,
-            f"it supports the schedules {', '.join(schedules)}, not {plan.schedule}; solve with --schedule",
-        ),
-        (plan.num_sliced > 0, f"{plan.num_sliced} warm-up micro-batches are halved; solve with --slice 0"),
-        (sizes != {plan.micro_batch}, f"stages have different micro-batch sizes: {_listed(sizes)} samples"),
-        *(
-            (len(found) > 1, f"{what} must be the same for every stage, got {_listed(found)}; {advice}")
-            for what, found, advice in (
-                ("replicas", {stage.replicas for stage in stages}, "solve with a single number for --replicas"),
-                (
-                    "tensor_parallel",
-                    {stage.tensor_parallel for stage in stages},
-                    "solve with a single number for --tensor-parallel",
-                ),
-                ("recompute", {stage.recompute for stage in stages}, "solve with --recompute never or always"),
-            )
-        ),
-        (
-            bool(crossed),
-            f"skip edges cross stage boundaries {', '.join(map(str, crossed[:5]))}, but stages talk to neighbours only",
-        ),
-    )
-    return tuple(reason for broken, reason in rules if broken)
+def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> Iterator[str]:
+    if plan.schedule not in schedules:
+        yield f"it supports the schedules {', '.join(schedules)}, not {plan.schedule}; solve with --schedule"
+    if plan.num_sliced > 0:
+        yield f"{plan.num_sliced} warm-up micro-batches are halved; solve with --slice 0"
+    sizes = {size for stage in plan.stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
+    if sizes != {plan.micro_batch}:
+        yield f"stages have different micro-batch sizes: {_listed(sizes)} samples"
+    for field, advice in ADVICE.items():
+        found = {getattr(stage, field) for stage in plan.stages}
+        if len(found) > 1:
+            yield f"{field} must be the same for every stage, got {_listed(found)}; solve with {advice}"
+    if crossed := _crossed(model, plan):
+        shown = ", ".join(map(str, crossed[:5]))
+        yield f"skip edges cross stage boundaries {shown}, but stages talk to neighbours only"
 
 
 def _crossed(model: ModelProfile, plan: Plan) -> list[int]:
