@@ -8,7 +8,7 @@ from stagecut.planner.chains.joining import seconds_of
 from stagecut.planner.core.checks import require, require_non_negative
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.tolerances import CANCELLED_BYTES
+from stagecut.planner.core.tolerances import CANCELLED_SUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,5 +143,5 @@ def _running_sums(steps: list[float]) -> list[float]:
     largest = max(map(abs, steps), default=0.0)
     for step in steps:
         total += step
-        sums.append(total if abs(total) > CANCELLED_BYTES * largest else 0.0)
+        sums.append(total if abs(total) > CANCELLED_SUM * largest else 0.0)
     return sums

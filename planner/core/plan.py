@@ -68,7 +68,7 @@ class Plan:
     share: Share = WHOLE
     """The share of the cluster that each pipeline has."""
     chunks: int = 1
-    """Stages per device group of a pipeline; stages that many groups apart share their devices."""
+    """Stages per device group of a pipeline: with D groups, stages s, s + D, s + 2 D ... share their devices."""
     num_sliced: int = 0
     """Sliced warm-up count: how many of the first micro-batches run their warm-up forwards in halves."""
 

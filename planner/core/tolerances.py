@@ -5,10 +5,11 @@ All are relative to the quantity compared unless their name carries a unit.
 
 # --- io, report, cli ---
 
-CANCELLED_BYTES = 1e-12
-"""A running sum of tensors' bytes below this share of the largest one is what rounding left of zero.
+CANCELLED_SUM = 1e-12
+"""A running sum of tensor sizes below this fraction of the largest one is rounding error, and stands for zero.
 
-Of a few thousand additions in double precision, each off by 1e-16, no more remains; no real tensor is so small.
+A few thousand additions in double precision, each with a relative error of 1e-16, leave less than that, and no
+tensor that matters is that much smaller than another.
 """
 
 # --- cost, simulator ---

@@ -1,1 +1,1 @@
-"""Text, JSON and YAML, whatever it holds: read as a tree that knows its lines, checked by a schema, and written."""
+"""JSON and YAML of any kind: reading into a tree with line numbers, validation by a schema, atomic writing."""

@@ -2,14 +2,14 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from stagecut.planner.io.documents.complaints import Complaints, Where, shorten
-from stagecut.planner.io.documents.text import read_text
+from stagecut.planner.io.documents.input_file import read_text
 
 try:
     from yaml import CSafeLoader as Loader
@@ -162,6 +162,17 @@ def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> D
     if not isinstance(root.value, Mapping):
         complaints.stop(root.line, f"must be a mapping of keys to values, got {root.shown}")
     return Document(root=root, complaints=complaints)
+
+
+def complain_of_repetitions(complaints: Complaints, nodes: Iterable[Node | None], what: str) -> None:
+    """Complain about every text or number that an earlier node already has, naming the line of the first."""
+    seen: dict[object, Node] = {}
+    for node in nodes:
+        if node is None or not isinstance(node.value, int | str):
+            continue
+        first = seen.setdefault(node.value, node)
+        if first is not node:
+            complaints.add(node.line, node.where, f"{what} {node.shown} appears twice, first on line {first.line}")
 
 
 def _json_as_yaml(text: str) -> str:

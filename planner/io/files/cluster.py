@@ -23,8 +23,7 @@ from stagecut.planner.io.documents.fields import (
     Text,
 )
 from stagecut.planner.io.documents.records import from_entry, tree_of
-from stagecut.planner.io.documents.repetitions import complain_of_repetitions
-from stagecut.planner.io.documents.tree import Document, Node, read_document
+from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files.link import InterfaceEntry, LinkEntry, Point, check_order
 

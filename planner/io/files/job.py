@@ -12,8 +12,7 @@ from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index, Name, NonNegative
 from stagecut.planner.io.documents.records import from_entry, tree_of
-from stagecut.planner.io.documents.repetitions import complain_of_repetitions
-from stagecut.planner.io.documents.tree import Document, Node, read_document
+from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
 
 StandardOptimizer = Literal["adamw", "sgd"]

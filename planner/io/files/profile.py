@@ -14,8 +14,7 @@ from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
 from stagecut.planner.io.documents.records import from_entry, tree_of
-from stagecut.planner.io.documents.repetitions import complain_of_repetitions
-from stagecut.planner.io.documents.tree import Document, ListLimit, Node, read_document
+from stagecut.planner.io.documents.tree import Document, ListLimit, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.io.documents.text import read_text
+from stagecut.planner.io.documents.input_file import read_text
 from stagecut.planner.io.documents.tree import Document, parse_document
 from stagecut.planner.io.readers.conversion import Choices, Converted, TimeUnit
 from stagecut.planner.io.readers.dnn_partitioning import read_dnn_partitioning

@@ -7,7 +7,7 @@ import pytest
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents import input_file
-from stagecut.planner.io.documents.text import read_text
+from stagecut.planner.io.documents.input_file import read_text
 from stagecut.planner.io.files.run_history import read_runs
 
 READERS = pytest.mark.parametrize("read", [read_text, read_runs])

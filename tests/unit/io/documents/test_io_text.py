@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.io.documents.text import MAX_FILE_BYTES, read_text
+from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES, read_text
 
 
 def test_byte_order_mark_is_passed_over(tmp_path):
