@@ -103,9 +103,9 @@ class StepRecord:
 class CheckRecord:
     """One step compared with the same step of a single process."""
 
-    loss_difference: float
+    loss_difference: float = float("inf")
     """Absolute; infinite if not a number."""
-    largest_gradient_difference: float
+    largest_gradient_difference: float = float("inf")
     """Absolute, over all parameters; infinite if not a number."""
     tolerance: float
     passed: bool

@@ -7,7 +7,7 @@ from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import read_document
 from stagecut.planner.io.documents.validate import validate
-from stagecut.planner.io.files.run_entry import CheckRecordEntry, RunFile
+from stagecut.planner.io.files.run_entry import RunFile
 
 
 def read_run(path: str | Path) -> RunRecord:
@@ -24,7 +24,7 @@ def read_run(path: str | Path) -> RunRecord:
 
 def build_run(entry: RunFile) -> RunRecord:
     """The core data of an entry."""
-    return from_entry(RunRecord, entry, check=None if entry.check is None else _check(entry.check))
+    return from_entry(RunRecord, entry)
 
 
 def to_tree(run: RunRecord) -> Tree:
@@ -39,22 +39,9 @@ def to_tree(run: RunRecord) -> Tree:
     }
 
 
-def _check(entry: CheckRecordEntry) -> CheckRecord:
-    return from_entry(
-        CheckRecord,
-        entry,
-        loss_difference=_or_infinite(entry.loss_difference),
-        largest_gradient_difference=_or_infinite(entry.largest_gradient_difference),
-    )
-
-
 def _check_tree(check: CheckRecord) -> Tree:
     return {
         **tree_of(check),
         "loss_difference": finite_or_none(check.loss_difference),
         "largest_gradient_difference": finite_or_none(check.largest_gradient_difference),
     }
-
-
-def _or_infinite(value: float | None) -> float:
-    return float("inf") if value is None else value

@@ -74,7 +74,7 @@ def test_devices_are_not_replaced():
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser writes everywhere")
 def test_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="cannot be written to"):
+    with pytest.raises(OutputError, match="is not writable"):
         check_writable(tmp_path / "plan.json")
 
 
