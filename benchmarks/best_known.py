@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.measuring import Measured
 from benchmarks.problems.specs import Spec
-from stagecut.planner.cli.prediction import play, predict
+from stagecut.planner.analysis.prediction import play, predict
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Status, relative_gap
 from stagecut.planner.core.tolerances import EQUAL_TIMES

@@ -1,1 +1,1 @@
-"""The command `plan`: one file per command."""
+"""The command line `plan`: a module of `commands/` per command, and in `options/` the options they share."""

@@ -1,7 +1,7 @@
 """The program `plan` from its first line to its last.
 
-Signals are handled before anything heavy is imported, and until the process is gone: the interpreter takes
-some hundredths of a second to end, in which a signal kills it.
+Signals are handled from before anything heavy is imported until the process is gone: the interpreter takes some
+hundredths of a second to shut down, during which a signal would kill it.
 """
 
 import os
@@ -12,8 +12,8 @@ from stagecut.planner.cli.process.interruptions import INTERRUPTED, INTERRUPTION
 
 
 def main() -> None:
-    """Run the command line of this process, and end it."""
-    if {"RANK", "WORLD_SIZE"} <= os.environ.keys():  # one of several processes: whoever started them tells
+    """Run the command line of this process and end the process."""
+    if {"RANK", "WORLD_SIZE"} <= os.environ.keys():  # one of several ranks: its launcher reports interruptions
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         INTERRUPTIONS.listen()
@@ -34,7 +34,7 @@ def _exit_code() -> int:
 
 
 def _end(code: int) -> None:
-    """Write what is left, and go."""
+    """Flush the streams and exit."""
     import atexit
 
     from stagecut.planner.cli.process.faults import exit_code_of

@@ -1,28 +1,28 @@
-"""The command `plan`: its subcommands by name, each imported when it is used."""
+"""The command `plan`: its subcommands by name, each imported only when it is used."""
 
 import click
 
 from stagecut import __version__
-from stagecut.planner.cli.options.example import example
+from stagecut.planner.cli.parameters.groups import example
 from stagecut.planner.cli.process.lazy_group import LazyGroup
 
 SUMMARIES = {
-    "solve": "Find a plan, and prove how good it is.",
+    "solve": "Find a plan and prove how good it is.",
     "compare": "Run several solvers on one problem.",
-    "simulate": "Play one iteration of a plan file.",
-    "explain": "Say what binds in a plan, and what one more unit would bring.",
-    "check": "Derive every number of a plan file again.",
-    "run": "Train by a plan, and measure.",
+    "simulate": "Simulate one iteration of a plan file.",
+    "explain": "Say what limits a plan, and what one more unit would bring.",
+    "check": "Recompute every number of a plan file.",
+    "run": "Run a plan on torch and measure it.",
     "history": "Show how good predictions were, run by run.",
     "calibrate": "Correct the times of a profile from recorded runs.",
     "profile": "Measure a model, or devices and links, for `plan solve`.",
     "convert": "Read another planner's profile, or write a plan for a training framework.",
-    "models": "List the models of the catalogue, or show one.",
-    "clusters": "List the clusters of the catalogue, or show one.",
+    "models": "List the models of the catalogue or show one.",
+    "clusters": "List the clusters of the catalogue or show one.",
     "schema": "Print the JSON Schema of a kind of file.",
     "doctor": "Print versions and processor cores.",
 }
-"""First sentence of each command's help, in the order of the help; a command is the module of its name."""
+"""First sentence of each command's help, in the order of the help; each command is the module of its name."""
 
 
 @click.group(
@@ -37,9 +37,9 @@ SUMMARIES = {
 def main() -> None:
     """Plan pipeline-parallel training on the GPU servers at hand.
 
-    The answer goes to stdout, everything else to stderr; every command takes --json.
+    Answers go to stdout, everything else to stderr. Every command takes --json.
 
-    Exit codes: 0 done, 1 internal fault, 2 usage, 3 bad input, 4 no plan fits,
-    5 no plan found in the time given, 6 check or compare found a difference,
-    130 interrupted, 141 nobody read the answer to its end.
+    Exit codes: 0 success, 1 internal fault, 2 wrong usage, 3 bad input, 4 no plan fits,
+    5 no plan found within the limits, 6 difference found by check, compare or run --check,
+    130 interrupted, 141 stdout was closed before the answer was complete.
     """

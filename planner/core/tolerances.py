@@ -11,6 +11,10 @@ CANCELLED_SUM = 1e-12
 A few thousand additions in double precision, each with a relative error of 1e-16, leave less than that, and no
 tensor that matters is that much smaller than another.
 """
+RECOMPUTED = 1e-9
+"""Two values of one quantity: another version of numpy may sum in another order. A gap up to this is no gap."""
+NOTICEABLE = 1e-6
+"""Share of a time below which a difference is not worth reporting; slack when a share is rounded up for display."""
 
 # --- cost, simulator ---
 

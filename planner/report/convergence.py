@@ -7,9 +7,9 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.result import Result
-from stagecut.planner.core.units import MS, US, format_seconds
+from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
-from stagecut.planner.report.images import ImageFormat, encoded, reproducible
+from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import percent_label
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 WIDTH_IN, HEIGHT_IN = 8.0, 4.5
 TIME_COLOUR, BOUND_COLOUR, GAP_COLOUR = "#D55E00", "#0072B2", "#DDDDDD"
-"""Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
+"""Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color), distinguishable under every kind of colour vision."""
 MARGIN, RIGHT_MARGIN = 0.08, 0.02
-"""Of the height, above and below; of the width, for the marks at the end."""
+"""Share of the height above and below the lines, and of the width after their end."""
 FURTHEST = 1.0
-"""First plans and first bounds further off the last best time than this share of it are cut off: they would hide
-how the rest of the search went."""
+"""Plans and bounds further from the final best time than this share of it are cut off: they would hide the rest of
+the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,7 +38,7 @@ class Steps:
 
 
 def steps_of(result: Result) -> Steps:
-    """The history of a result, drawn out to its end, where the final bound holds."""
+    """The history of a result, extended to the end of the search with its final values."""
     points = result.history
     best_s = [point.objective_s for point in points] + [result.objective_s]
     bound_s = [point.bound_s for point in points] + [result.bound_s]
@@ -62,7 +62,7 @@ def draw_convergence(result: Result, *, title: str = "") -> tuple["Figure", "Axe
     Parameters
     ----------
     title
-        Put before the solver and the gap.
+        Precedes the solver and the gap.
     """
     from matplotlib.figure import Figure
 
@@ -88,7 +88,7 @@ def _title(result: Result, title: str) -> str:
 
 
 def _visible_range(steps: Steps) -> tuple[float, float]:
-    """Lowest and highest time to show: everything but what lies far from where the search ended."""
+    """Lowest and highest time to show: everything except what lies far from the final best time."""
     known = np.concatenate((steps.best_s, steps.bound_s))
     known = known[np.isfinite(known)]
     if not len(known):
@@ -101,18 +101,16 @@ def _visible_range(steps: Steps) -> tuple[float, float]:
 
 
 def _label_axes(axes: "Axes", *, end_s: float, low_s: float, high_s: float) -> None:
-    size, unit = next((pair for pair in ((1.0, "s"), (MS, "ms")) if high_s >= pair[0]), (US, "us"))
     axes.set_xlim(0, (1 + RIGHT_MARGIN) * end_s or 1.0)
     axes.set_ylim(low_s, high_s)
     axes.set_xlabel("seconds of the search")
-    axes.set_ylabel(f"iteration time ({unit})")
-    axes.yaxis.set_major_formatter(lambda seconds, _: f"{seconds / size:.6g}")
+    label_times(axes.yaxis, high_s, name="iteration time", digits=6)
     axes.grid(axis="y", color="#EEEEEE", zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _shade_gap(axes: "Axes", steps: Steps) -> None:
-    """Grey between the lines; down to zero where nothing is proven yet, unless nothing ever is."""
+    """Grey between the lines; down to zero where nothing is proven yet, none if nothing ever is."""
     if np.isfinite(steps.bound_s).any() and np.isfinite(steps.best_s).any():
         floor_s = np.nan_to_num(steps.bound_s, nan=0.0)
         axes.fill_between(
@@ -121,7 +119,7 @@ def _shade_gap(axes: "Axes", steps: Steps) -> None:
 
 
 def _draw_line(axes: "Axes", seconds: Floats, times_s: Floats, *, colour: str, marker: str, name: str) -> None:
-    """A step line with a mark where it moves, and its last value written beside it."""
+    """A step line with a mark at every step, and its last value in the legend."""
     known = np.flatnonzero(np.isfinite(times_s))
     if not len(known):
         return

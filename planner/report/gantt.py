@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.units import MS, US, format_seconds
+from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
-from stagecut.planner.report.images import ImageFormat, encoded, reproducible
-from stagecut.planner.report.labels import percent_label
-from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
+from stagecut.planner.report.labels import lane_labels, percent_label
 from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
@@ -25,10 +24,10 @@ BAR = 0.8
 FONT_PT, DIGIT_PT = 6.5, 4.2
 """Numbers in boxes, and the width of one digit."""
 EDGE_PT = 2.0
-"""Boxes narrower than this get no outline: it would cover them."""
+"""Narrower boxes get no outline: it would cover them."""
 EDGE_WIDTH_PT = 0.6
 MOST_BOXES = 2000
-"""Of one kind, that are drawn one by one; a hatch is drawn anew for each, and more take seconds."""
+"""Most boxes of one kind that are drawn one by one: each draws its hatch anew, which adds up to seconds."""
 BUBBLE_COLOUR = "#DDDDDD"
 
 
@@ -47,7 +46,7 @@ LOOKS = {
     Kind.SYNC: Look(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
     Kind.UPDATE: Look(name="optimizer step", colour="#009E73"),
 }
-"""Colours of Okabe and Ito (jfly.uni-koeln.de/color), told apart under every kind of colour vision."""
+"""Colours of Okabe and Ito (jfly.uni-koeln.de/color), distinguishable under every kind of colour vision."""
 
 
 def gantt_bytes(timeline: Timeline, image: ImageFormat, *, stage_labels: Sequence[str] = (), title: str = "") -> bytes:
@@ -65,7 +64,7 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
     stage_labels
         One per stage, for example its devices; numbers by default.
     title
-        Put before the iteration time and the share of bubbles.
+        Precedes the iteration time and the share of bubbles.
     """
     from matplotlib.figure import Figure
 
@@ -87,14 +86,12 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
 
 
 def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -> None:
-    """Set both axes up: x ends at the iteration time, the first stage is on top."""
-    size, unit = next((pair for pair in ((1.0, "s"), (MS, "ms")) if timeline.iteration_s >= pair[0]), (US, "us"))
+    """Set up both axes: x ends at the iteration time, the first stage is at the top."""
     num_rows = timeline.num_devices
     axes.set_xlim(0, timeline.iteration_s or 1.0)
     axes.set_ylim(num_rows - 0.5, -0.5)
     axes.set_yticks(range(num_rows), lane_labels(timeline, stage_labels), fontsize=8)
-    axes.set_xlabel(f"time ({unit})")
-    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds / size:.4g}")
+    label_times(axes.xaxis, timeline.iteration_s, name="time", digits=4)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "left", "right"]].set_visible(False)
 
@@ -123,7 +120,7 @@ def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> 
 
 
 def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
-    """A dark line under every span on the critical path; its transfers have no row here."""
+    """A dark line under every span on the critical path, apart from its transfers, which have no row here."""
     from matplotlib.collections import LineCollection
 
     tasks = [task for task in timeline.critical_path if timeline.kind[task] in LOOKS]
@@ -135,7 +132,7 @@ def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
-    """Write the number of the micro-batch into each box that is wide enough for the longest number."""
+    """Write the micro-batch number into every box wide enough for the longest number."""
     from matplotlib.patheffects import withStroke
 
     outline = [withStroke(linewidth=1.5, foreground="white")]
@@ -161,5 +158,5 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _shown(timeline: Timeline, kind: Kind) -> NDArray[np.intp]:
-    """Indices of the spans of a kind that take any time."""
+    """Indices of the spans of a kind that have a duration."""
     return np.flatnonzero((timeline.kind == kind) & (timeline.end_s > timeline.start_s))

@@ -1,4 +1,4 @@
-"""Pictures as files: which formats there are, and figures turned into them."""
+"""Pictures as files, in the formats that there are."""
 
 import io
 import warnings
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.units import MS, US
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 DPI = 110
@@ -34,11 +36,11 @@ def image_format(path: Path, *, what: str) -> ImageFormat:
     Raises
     ------
     BadInputError
-        If it is none of ours, or if matplotlib is not installed.
+        If it is not one of these formats, or if matplotlib is not installed.
     """
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in set(ImageFormat):
-        raise BadInputError(f"{path}: {what} is written as .png or .svg, got suffix {path.suffix!r}")
+        raise BadInputError(f"{path}: {what} must be a .png or .svg file, got suffix {path.suffix!r}")
     try:
         import matplotlib  # noqa: F401
     except ImportError as fault:
@@ -48,7 +50,7 @@ def image_format(path: Path, *, what: str) -> ImageFormat:
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Draw and encode in this context: the same figure gives the same bytes, and names are no formulas."""
+    """Draw and encode in this context: the same figure gives the same bytes, and names are not read as formulas."""
     from matplotlib import rc_context
 
     with (
@@ -60,8 +62,15 @@ def reproducible() -> Iterator[None]:
 
 
 def encoded(figure: "Figure", image: ImageFormat) -> bytes:
-    """The bytes of the file; to be called where the figure was drawn, inside :func:`reproducible`."""
+    """The bytes of the file; call it where the figure was drawn, inside :func:`reproducible`."""
     metadata = {"Date": None} if image is ImageFormat.SVG else {"Software": None}
     buffer = io.BytesIO()
     figure.savefig(buffer, format=image.value, dpi=DPI, metadata=metadata)
     return buffer.getvalue()
+
+
+def label_times(axis: "Axis", largest_s: float, *, name: str, digits: int) -> None:
+    """Label an axis whose values are seconds in s, ms or us, whichever suits the largest value."""
+    size, unit = next((pair for pair in ((1.0, "s"), (MS, "ms")) if largest_s >= pair[0]), (US, "us"))
+    axis.set_label_text(f"{name} ({unit})")
+    axis.set_major_formatter(lambda seconds, _: f"{seconds / size:.{digits}g}")

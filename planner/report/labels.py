@@ -1,7 +1,10 @@
 """How layers, devices and numbers are written in tables and pictures."""
 
 import math
+from collections.abc import Sequence
 from itertools import groupby
+
+import numpy as np
 
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.curve import Points
@@ -10,6 +13,8 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import OwnObjective, Result, Status
 from stagecut.planner.core.share import Share
 from stagecut.planner.core.units import format_bytes, format_seconds
+from stagecut.planner.core.visible import visible
+from stagecut.planner.simulator.timeline import Timeline
 
 UNKNOWN = "-"
 
@@ -26,15 +31,23 @@ def run_label(start: int, stop: int) -> str:
 
 
 def device_label(names: tuple[str, ...]) -> str:
-    """Device names with runs of slots of one host drawn together, for example `v100-3/0-7`."""
+    """Device names with consecutive slots of one host merged, for example `v100-3/0-7`."""
     split = [name.rpartition("/") for name in names]
     by_host = groupby(split, key=lambda parts: parts[0] + parts[1])
     return ", ".join(f"{host}{_slots([slot for _, _, slot in parts])}" for host, parts in by_host)
 
 
 def stage_labels(plan: Plan) -> tuple[str, ...]:
-    """Number and devices of every stage, for the rows of pictures."""
+    """Number and devices of every stage, for the lanes of pictures."""
     return tuple(f"{index}  {device_label(stage.devices)}" for index, stage in enumerate(plan.stages))
+
+
+def lane_labels(timeline: Timeline, labels: Sequence[str] = ()) -> list[str]:
+    """One label per device group: the given labels of its stages, `stage 0` or `stages 0, 4` by default."""
+    lanes = [np.flatnonzero(timeline.device == device).tolist() for device in range(timeline.num_devices)]
+    if labels:
+        return [" + ".join(visible(labels[stage]) for stage in stages) for stages in lanes]
+    return [f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}" for stages in lanes]
 
 
 def plan_label(plan: Plan, *, zero1: bool = False) -> str:
@@ -43,26 +56,26 @@ def plan_label(plan: Plan, *, zero1: bool = False) -> str:
     Parameters
     ----------
     zero1
-        Whether optimizer state is divided among replicas and pipelines.
+        Whether the optimizer state is sharded over replicas and pipelines.
     """
     each = " each" if len(plan.pipelines) > 1 else ""
-    batches = _counted(plan.num_microbatches, "micro-batch", "micro-batches")
+    batches = counted_label(plan.num_microbatches, "micro-batch", plural="micro-batches")
     parts = [
         str(plan.schedule),
         *([share_label(plan.share)] if each else []),
-        _counted(len(plan.stages), "stage") + (f" in {plan.chunks} chunks" if plan.chunks > 1 else "") + each,
-        f"{batches} of {_counted(plan.micro_batch, 'sample')}{each}",
-        *([f"{plan.num_sliced} of them halved in warm-up"] if plan.num_sliced else []),
+        counted_label(len(plan.stages), "stage") + (f" in {plan.chunks} chunks" if plan.chunks > 1 else "") + each,
+        f"{batches} of {counted_label(plan.micro_batch, 'sample')}{each}",
+        *([f"{plan.num_sliced} of them halved during warm-up"] if plan.num_sliced else []),
         *(["ZeRO-1"] if zero1 else []),
     ]
     return ", ".join(parts)
 
 
 def share_label(share: Share) -> str:
-    """How many pipelines divide the cluster, and what each has, for example `2 pipelines on whole servers`."""
+    """How many pipelines share the cluster, and what each has, for example `2 pipelines on whole servers`."""
     number = share.num_pipelines
     if set(share.host_splits) <= {number}:
-        return f"{_counted(number, 'pipeline')} on whole servers"
+        return f"{counted_label(number, 'pipeline')} on whole servers"
     if set(share.host_splits) == {1}:
         return f"{number} pipelines on 1/{number} of every server"
     return f"{number} pipelines on equal parts of servers"
@@ -75,7 +88,7 @@ def status_label(result: Result) -> str:
 
 
 def own_objective_label(own: OwnObjective) -> str:
-    """What a planner minimises, its value first, for example `405.4 ms (latency)`."""
+    """Value and name of what a planner minimises, for example `405.4 ms (latency)`."""
     quantity = own.name.removesuffix(", s")
     value = count_label(own.value) if quantity == own.name else format_seconds(own.value)
     return f"{value} ({quantity})"
@@ -97,7 +110,7 @@ def bandwidth_label(bytes_per_s: float) -> str:
 
 
 def link_label(link: Link) -> str:
-    """Bandwidth of a link; of a measured one that of its last segment, for example `12 GB/s measured`."""
+    """Bandwidth of a link, for example `12 GB/s measured`: that of the last segment of a table."""
     return bandwidth_label(link.large_message_bytes_per_s) + (" measured" if link.table else "")
 
 
@@ -108,20 +121,21 @@ def table_label(points: Points) -> str:
 
 
 def count_label(count: float) -> str:
-    """A large number with a prefix and three figures, for example `1.56 G`."""
+    """A large number with a prefix and three digits, for example `1.56 G`."""
     for size, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(count) >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.3g}"
 
 
+def counted_label(count: int, one: str, *, plural: str = "") -> str:
+    """A number of things, for example `1 stage` or `2 stages`."""
+    return f"{count} {one if count == 1 else plural or one + 's'}"
+
+
 def percent_label(share: float | None) -> str:
     """A share in percent with two decimals, a dash where unknown."""
     return UNKNOWN if share is None else f"{100 * share:.2f} %"
-
-
-def _counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _slots(slots: list[str]) -> str:

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.units import US
-from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.report.labels import lane_labels
 from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2
-"""Process numbers: one process holds the lanes of the device groups, the other those of the links."""
+"""Process numbers: one for the lanes of the device groups, one for those of the links."""
 GRID_PER_US = 8
-"""Times lie on a grid of 1/8 us, the finest that is both exact in binary and whole in nanoseconds: a slice ends
-exactly where the next one begins, however the reader rounds."""
+"""Times lie on a grid of 1/8 us, the finest that is exact in binary and whole in nanoseconds: a slice ends exactly
+where the next one begins, however the reader rounds."""
 NAMES = {
     Kind.FORWARD: "F",
     Kind.BACKWARD: "B",
@@ -51,7 +51,7 @@ def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, 
 
 
 def process_names(number: int, name: str, lanes: Sequence[str]) -> Iterator[Event]:
-    """Names of a process and of its lanes, in the order they are to be shown."""
+    """Names of a process and of its lanes, in display order."""
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_sort_index", "args": {"sort_index": number}}
     for lane, label in enumerate(lanes):
@@ -64,6 +64,23 @@ def stage_slices(timeline: Timeline) -> Iterator[Event]:
     for task in range(len(timeline.kind)):
         if timeline.kind[task] not in SENDS:
             yield from _slice(timeline, task, process=DEVICES, lane=int(timeline.device[timeline.stage[task]]))
+
+
+def slice_event(
+    start: float, end: float, *, name: str, category: str, process: int, lane: int, stage: int, samples: tuple[int, int]
+) -> Iterator[Event]:
+    """One complete event, from and to microseconds on the grid; nothing where it would have no length."""
+    if end > start:
+        yield {
+            "ph": "X",
+            "pid": process,
+            "tid": lane,
+            "ts": start,
+            "dur": end - start,
+            "name": name,
+            "cat": category,
+            "args": {"stage": stage, "first sample": samples[0], "samples": samples[1] - samples[0]},
+        }
 
 
 def _link_slices(timeline: Timeline, lanes: Sequence[str]) -> Iterator[Event]:
@@ -88,26 +105,22 @@ def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
 
 
 def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterator[Event]:
-    """One complete event, or nothing where it would have no length."""
-    start, end = grid(timeline.start_s[task]), grid(timeline.end_s[task])
-    if end == start:
-        return
+    """The slice of one task of the timeline."""
     kind, lo, hi = Kind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
-    samples = f" {lo}-{hi - 1}" if kind in ACTIONS | SENDS else ""
-    yield {
-        "ph": "X",
-        "pid": process,
-        "tid": lane,
-        "ts": start,
-        "dur": end - start,
-        "name": f"{NAMES[kind]}{samples}",
-        "cat": kind.name.lower(),
-        "args": {"stage": int(timeline.stage[task]), "first sample": lo, "samples": hi - lo},
-    }
+    yield from slice_event(
+        grid(timeline.start_s[task]),
+        grid(timeline.end_s[task]),
+        name=f"{NAMES[kind]} {lo}-{hi - 1}" if kind in ACTIONS | SENDS else NAMES[kind],
+        category=kind.name.lower(),
+        process=process,
+        lane=lane,
+        stage=int(timeline.stage[task]),
+        samples=(lo, hi),
+    )
 
 
 def _memory_counters(timeline: Timeline) -> Iterator[Event]:
-    """Memory of each device of a device group, one counter track per group."""
+    """Memory per device, one counter track for each device group."""
     for lane, (name, curve) in enumerate(zip(lane_labels(timeline), timeline.memory, strict=True)):
         steps = {grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
         for ts, num_bytes in steps.items():

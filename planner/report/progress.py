@@ -18,19 +18,19 @@ from stagecut.planner.report.visible_stream import drawn_on
 Observer = Callable[[HistoryPoint], None]
 
 PLAIN_EVERY_S = 3.0
-"""Between two plain lines."""
+"""Interval between two plain lines."""
 REDRAWS_PER_S = 4.0
-"""Of the live line."""
+"""How often the live line is redrawn."""
 
 
 @contextmanager
 def progress(
     stream: TextIO, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S, solver: str = ""
 ) -> Iterator[Observer]:
-    """Show how a search fares as long as the context is open.
+    """Show the progress of a search while the context is open.
 
-    One live line on a terminal, gone in the end; a plain line every few seconds and one at the end
-    elsewhere; nothing when quiet. The observer may be called from any thread. Lines begin with the
+    On a terminal one live line that disappears at the end; elsewhere a plain line every few seconds and
+    one at the end; nothing when quiet. The observer may be called from any thread. Lines begin with the
     name of the solver, if there is one.
     """
     latest = _Latest(f"{visible(solver)}: " if solver else "")

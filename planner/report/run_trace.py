@@ -1,11 +1,11 @@
 """Trace of one iteration as predicted and as measured, for Perfetto (ui.perfetto.dev)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Protocol
 
-from stagecut.planner.report.lanes import lane_labels
-from stagecut.planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, stage_slices
+from stagecut.planner.report.labels import lane_labels
+from stagecut.planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, slice_event, stage_slices
 from stagecut.planner.simulator.iteration_graph import Kind
 from stagecut.planner.simulator.timeline import Timeline
 
@@ -21,49 +21,9 @@ CATEGORIES = {
 }
 SPAN_NAMES = {"sync": NAMES[Kind.SYNC], "update": NAMES[Kind.UPDATE]}
 
-
-class MeasuredSpan(Protocol):
-    """What a rank did; seconds of one clock that all ranks have in common."""
-
-    @property
-    def rank(self) -> int:
-        """The lane."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """One of `CATEGORIES`."""
-        ...
-
-    @property
-    def stage(self) -> int:
-        """The stage."""
-        ...
-
-    @property
-    def lo(self) -> int:
-        """First sample."""
-        ...
-
-    @property
-    def hi(self) -> int:
-        """One past the last sample."""
-        ...
-
-    @property
-    def ready_s(self) -> float:
-        """When the rank was free for it."""
-        ...
-
-    @property
-    def start_s(self) -> float:
-        """When its inputs had come."""
-        ...
-
-    @property
-    def end_s(self) -> float:
-        """When it was done."""
-        ...
+MeasuredSpan = tuple[int, str, int, int, int, float, float, float]
+"""What a rank did: rank, kind (of `CATEGORIES`), stage, first sample, one past the last sample, and when the rank was
+free for it, when its inputs had arrived and when it was done, in seconds of one clock."""
 
 
 def run_trace(
@@ -79,9 +39,9 @@ def run_trace(
     Parameters
     ----------
     timeline
-        Of one pipeline, which stands for all of them.
+        The prediction for one pipeline, which stands for all of them.
     spans
-        Of all ranks in one step.
+        What all ranks did in one step.
     start_s
         When that step began, on the clock of the spans: both processes begin at zero.
     rank_labels
@@ -91,42 +51,26 @@ def run_trace(
 
     Notes
     -----
-    Slices of one lane never overlap. Waiting for inputs is a slice of its own; the gaps are neither.
+    Slices of one lane never overlap. Waiting for inputs is a slice of its own; gaps are neither.
     """
-    ordered = sorted(spans, key=lambda span: (span.rank, span.start_s, span.end_s))
+    ordered = sorted(spans, key=lambda span: (span[0], *span[-2:]))
     events = [
         *process_names(DEVICES, "predicted", lane_labels(timeline, stage_labels)),
         *process_names(MEASURED, "measured", rank_labels),
         *stage_slices(timeline),
     ]
-    for _, own in groupby(ordered, key=lambda span: span.rank):
+    for _, own in groupby(ordered, key=lambda span: span[0]):
         events.extend(_rank_slices(own, start_s))
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
 def _rank_slices(spans: Iterable[MeasuredSpan], zero_s: float) -> Iterator[Event]:
-    """What one rank did, and what it waited for before."""
+    """What one rank did, each action after the wait for its inputs."""
     free = 0.0
-    for span in spans:
-        ready, start, end = (max(free, grid(time_s - zero_s)) for time_s in (span.ready_s, span.start_s, span.end_s))
-        samples = f" {span.lo}-{span.hi - 1}" if span.kind not in SPAN_NAMES else ""
-        name = f"{SPAN_NAMES.get(span.kind, span.kind)}{samples}"
-        yield from _slice(span, ready, start, name=f"wait for {name}", category="wait")
-        yield from _slice(span, start, end, name=name, category=CATEGORIES.get(span.kind, span.kind))
+    for rank, kind, stage, lo, hi, *times_s in spans:
+        ready, start, end = (max(free, grid(time_s - zero_s)) for time_s in times_s)
+        name = SPAN_NAMES.get(kind) or f"{kind} {lo}-{hi - 1}"
+        own_slice = partial(slice_event, process=MEASURED, lane=rank, stage=stage, samples=(lo, hi))
+        yield from own_slice(ready, start, name=f"wait for {name}", category="wait")
+        yield from own_slice(start, end, name=name, category=CATEGORIES.get(kind, kind))
         free = end
-
-
-def _slice(span: MeasuredSpan, start: float, end: float, *, name: str, category: str) -> Iterator[Event]:
-    """One complete event, or nothing where it would have no length."""
-    if end <= start:
-        return
-    yield {
-        "ph": "X",
-        "pid": MEASURED,
-        "tid": span.rank,
-        "ts": start,
-        "dur": end - start,
-        "name": name,
-        "cat": category,
-        "args": {"stage": span.stage, "first sample": span.lo, "samples": span.hi - span.lo},
-    }

@@ -1,7 +1,5 @@
 """A plan as a table of its stages, for terminals of any width."""
 
-from collections.abc import Sequence
-
 from rich.table import Table
 
 from stagecut.planner.core.plan import Plan, Stage
@@ -15,14 +13,14 @@ from stagecut.planner.report.labels import (
     run_label,
     seconds_label,
 )
-from stagecut.planner.report.text_table import add_row, text_table
+from stagecut.planner.report.text_table import chosen_columns
 from stagecut.planner.simulator.timeline import Timeline
 
 Row = dict[str, str]
 """Cells by their column."""
 
 SHARED = frozenset({"tensor parallel", "tp"})
-"""Columns about devices that share a replica, left out where none do."""
+"""Columns about tensor parallelism, left out where no stage uses it."""
 TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", *SHARED, "recompute"})
 """Columns aligned to the left; the others are numbers."""
 WIDE = (
@@ -39,13 +37,13 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     Parameters
     ----------
     costs, timeline
-        Of the same plan.
+        Costs and simulated iteration of this plan.
 
     Returns
     -------
-    The table with everything first, then the same in fewer and fewer columns, from wide to narrow.
-    The narrow ones give the numbers of layers without their names, and say nothing of recomputation
-    where no stage recomputes. Of several pipelines the first is shown: they differ in devices only.
+    The table with everything first, then the same with fewer and fewer columns. The narrow ones number
+    the layers without naming them, and leave out recomputation where no stage recomputes. Of several
+    pipelines the first is shown: they differ only in their devices.
     """
     types = {device.name: device.device_type for device in problem.cluster.devices()}
     rows = [
@@ -63,11 +61,10 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     ]
     alone = SHARED if all(stage.tensor_parallel == 1 for stage in plan.stages) else frozenset()
     unused = alone if any(stage.recompute for stage in plan.stages) else alone | {"recompute"}
-    return (
-        _table(rows, WIDE, without=alone),
-        _table(rows, MEDIUM, without=unused),
-        _table(numbered, MEDIUM, without=unused),
-        _table(numbered, NARROW, without=unused),
+    versions = ((rows, WIDE, alone), (rows, MEDIUM, unused), (numbered, MEDIUM, unused), (numbered, NARROW, unused))
+    return tuple(
+        chosen_columns(shown, (name for name in columns if name not in hidden), text=TEXT)
+        for shown, columns, hidden in versions
     )
 
 
@@ -83,7 +80,7 @@ def _choices(stage: Stage) -> Row:
 
 
 def _figures(index: int, *, costs: PlanCosts, timeline: Timeline) -> Row:
-    """What follows from it."""
+    """What follows from these choices."""
     transfers_s = [*costs.transfer_s.tolist(), None]
     used = bytes_label(float(timeline.memory_high_water_bytes[index]))
     limit = bytes_label(float(costs.limit_bytes[index]))
@@ -96,13 +93,3 @@ def _figures(index: int, *, costs: PlanCosts, timeline: Timeline) -> Row:
         "memory / limit": f"{used} / {limit}",
         "busy": percent_label(float(timeline.busy_share[index])),
     }
-
-
-def _table(rows: Sequence[Row], columns: Sequence[str], *, without: frozenset[str] = frozenset()) -> Table:
-    shown = [name for name in columns if name not in without]
-    texts = [name for name in shown if name in TEXT]
-    numbers = [name for name in shown if name not in TEXT]
-    table = text_table(*texts, right=tuple(numbers))
-    for row in rows:
-        add_row(table, *(row[name] for name in (*texts, *numbers)))
-    return table

@@ -26,89 +26,81 @@ from stagecut.planner.simulator.timeline import Timeline
 
 
 def critical_path_table(timeline: Timeline, *, max_rows: int = 10) -> Table:
-    """What the iteration time is spent on along the critical path, the longest first."""
-    table = text_table("on the critical path", "stage", right=("times", "takes", "of the iteration"))
+    """What takes up the iteration time along the critical path, the longest first."""
     spent: dict[tuple[int, int], list[float]] = {}
     for task in timeline.critical_path:
         seconds = float(timeline.end_s[task] - timeline.start_s[task])
         spent.setdefault((int(timeline.kind[task]), int(timeline.stage[task])), []).append(seconds)
     longest = sorted((-math.fsum(times), *key) for key, times in spent.items() if sum(times) > 0)
-    for negated_s, kind, stage in longest[:max_rows]:
-        name = Kind(kind).name.lower().replace("_", " ")
-        share = time_ratio(-negated_s, timeline.iteration_s)
-        times = str(len(spent[kind, stage]))
-        add_row(table, name, str(stage), times, seconds_label(-negated_s), percent_label(share))
+    parts = [
+        (Kind(kind).name.lower().replace("_", " "), str(stage), str(len(spent[kind, stage])), -negated_s)
+        for negated_s, kind, stage in longest[:max_rows]
+    ]
     if len(longest) > max_rows:
-        rest_s = -math.fsum(row[0] for row in longest[max_rows:])
-        share = time_ratio(rest_s, timeline.iteration_s)
-        add_row(table, "everything else", UNKNOWN, UNKNOWN, seconds_label(rest_s), percent_label(share))
-    return table
+        parts.append(("everything else", UNKNOWN, UNKNOWN, -math.fsum(row[0] for row in longest[max_rows:])))
+    return text_table(
+        (
+            (*head, seconds_label(took_s), percent_label(time_ratio(took_s, timeline.iteration_s)))
+            for *head, took_s in parts
+        ),
+        *("on the critical path", "stage"),
+        right=("times", "takes", "of the iteration"),
+    )
 
 
 def comparison_table(results: Sequence[Result]) -> Table:
     """One row per solver, in the order given."""
-    table = text_table("solver", "status", right=("time", "bound", "gap", "searched for", "x slower than best"))
-    times = [result.objective_s for result in results if result.objective_s is not None]
-    best_s = min(times, default=math.nan)
-    for result in results:
-        slower = UNKNOWN if result.objective_s is None else f"{time_ratio(result.objective_s, best_s):.3f}"
-        add_row(
-            table,
+    best_s = min((result.objective_s for result in results if result.objective_s is not None), default=math.nan)
+    rows = (
+        (
             result.solver,
             status_label(result),
             seconds_label(result.objective_s),
             seconds_label(result.bound_s),
             percent_label(result.gap),
             seconds_label(result.seconds),
-            slower,
+            UNKNOWN if result.objective_s is None else f"{time_ratio(result.objective_s, best_s):.3f}",
         )
-    return table
+        for result in results
+    )
+    return text_table(rows, "solver", "status", right=("time", "bound", "gap", "search time", "x slower than best"))
 
 
 def shortage_table(model: ModelProfile, shortages: Iterable[Shortage]) -> Table:
-    """Why no plan fits: what the stage that comes nearest lacks on each device type."""
-    table = text_table("device type", "layers", right=("needs", "has", "short by"), last=("what would help",))
-    for shortage in shortages:
-        add_row(
-            table,
+    """Why no plan fits: the stages that lack memory in the plan that comes closest."""
+    rows = (
+        (
             shortage.device_type,
             layer_label(model, *shortage.layers),
-            bytes_label(shortage.needed_bytes),
-            bytes_label(shortage.limit_bytes),
-            bytes_label(shortage.short_bytes),
+            *map(bytes_label, (shortage.needed_bytes, shortage.limit_bytes, shortage.short_bytes)),
             shortage.remedy,
         )
-    return table
+        for shortage in shortages
+    )
+    return text_table(rows, "device type", "layers", right=("needs", "has", "short by"), last=("suggested fix",))
 
 
 def layer_table(model: ModelProfile) -> Table:
     """Every layer of a model with its costs per sample."""
-    columns = ("parameters", "forward FLOPs", "saved", "working", "crosses behind it")
-    table = text_table("layer", "name", "kind", right=columns)
-    crossing = model.boundary_bytes()
-    for index, layer in enumerate(model.layers):
-        add_row(
-            table,
+    rows = (
+        (
             str(index),
             layer.name,
             layer.kind,
             count_label(layer.params_bytes / model.precision.num_bytes),
             count_label(layer.forward_flops),
-            bytes_label(layer.saved_bytes),
-            bytes_label(layer.working_bytes),
-            bytes_label(float(crossing[index + 1])),
+            *map(bytes_label, (layer.saved_bytes, layer.working_bytes, float(crossing))),
         )
-    return table
+        for index, (layer, crossing) in enumerate(zip(model.layers, model.boundary_bytes()[1:], strict=True))
+    )
+    columns = ("parameters", "forward FLOPs", "saved", "working", "passed on")
+    return text_table(rows, "layer", "name", "kind", right=columns)
 
 
 def model_table(models: Iterable[ModelProfile]) -> Table:
     """One row per model."""
-    table = text_table(
-        "model", right=("layers", "skip edges", "parameters", "forward FLOPs per sample", "tokens per sample")
-    )
-    for model in models:
-        add_row(
-            table,
+    rows = (
+        (
             model.name,
             str(model.num_layers),
             str(len(model.skip_edges)),
@@ -116,27 +108,28 @@ def model_table(models: Iterable[ModelProfile]) -> Table:
             count_label(sum(layer.forward_flops for layer in model.layers)),
             UNKNOWN if model.sequence_length is None else str(model.sequence_length),
         )
-    return table
+        for model in models
+    )
+    columns = ("layers", "skip edges", "parameters", "forward FLOPs per sample", "tokens per sample")
+    return text_table(rows, "model", right=columns)
 
 
 def cluster_table(clusters: Iterable[Cluster]) -> Table:
     """One row per class of servers, under the cluster's name."""
-    table = text_table("cluster", right=("devices",), last=("servers", "fabric", "interface"))
+    table = text_table((), "cluster", right=("devices",), last=("servers", "fabric", "interface"))
     for cluster in clusters:
         for index, server in enumerate(cluster.servers):
             head = (cluster.name, str(cluster.num_devices)) if index == 0 else ("", "")
             fabrics = ", ".join(dict.fromkeys(link_label(island.fabric) for island in server.islands))
-            add_row(table, *head, _server_label(cluster, server), fabrics, link_label(server.nic))
+            add_row(table, (*head, _server_label(cluster, server), fabrics, link_label(server.nic)))
         table.add_section()
     return table
 
 
 def device_type_table(cluster: Cluster) -> Table:
     """One row per device type of a cluster, with the source of its figures."""
-    table = text_table("device type", "peak", right=("memory", "memory bandwidth", "efficiency"), last=("source",))
-    for kind in cluster.device_types:
-        add_row(
-            table,
+    rows = (
+        (
             kind.name,
             ", ".join(f"{precision} {count_label(flops)}FLOP/s" for precision, flops in kind.peak_flops_per_s),
             bytes_label(kind.memory_bytes),
@@ -144,7 +137,9 @@ def device_type_table(cluster: Cluster) -> Table:
             percent_label(kind.efficiency),
             kind.source,
         )
-    return table
+        for kind in cluster.device_types
+    )
+    return text_table(rows, "device type", "peak", right=("memory", "memory bandwidth", "efficiency"), last=("source",))
 
 
 def _server_label(cluster: Cluster, server: Server) -> str:

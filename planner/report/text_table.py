@@ -1,6 +1,7 @@
 """Tables of plain text, drawn for a terminal or a file."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -12,43 +13,59 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.report.visible_stream import drawn_on
 
 PLAIN_WIDTH = 1000
-"""Columns where the output is no terminal: nothing is wrapped."""
+"""Columns where the output is not a terminal: nothing is wrapped."""
 
 
-def text_table(*left: str, right: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Table:
-    """An empty table with these headers; long cells but those of the first column are wrapped.
+def text_table(rows: Iterable[Iterable[str]], *left: str, right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
+    """A table of plain text; long cells other than those of the first column are wrapped.
 
     Parameters
     ----------
+    rows
+        Cells in the order of the columns.
     left, last
-        Columns of text, before and behind the others.
+        Headers of the columns of text, before and after the others.
     right
-        Columns of numbers, aligned to the right.
+        Headers of the columns of numbers, aligned to the right.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for index, name in enumerate(left):
-        table.add_column(Text(visible(name)), overflow="fold", no_wrap=index == 0)
-    for name in right:
-        table.add_column(Text(visible(name)), overflow="fold", justify="right")
-    for name in last:
-        table.add_column(Text(visible(name)), overflow="fold")
+    for index, name in enumerate((*left, *right, *last)):
+        is_number = len(left) <= index < len(left) + len(right)
+        table.add_column(
+            Text(visible(name)),
+            overflow="fold",
+            justify="right" if is_number else "left",
+            no_wrap=index == 0 < len(left),
+        )
+    for cells in rows:
+        add_row(table, cells)
     return table
 
 
-def add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text: names from files are no markup, and nothing in them is hidden."""
+def chosen_columns(rows: Sequence[Mapping[str, str]], columns: Iterable[str], *, text: frozenset[str]) -> Table:
+    """A table of some columns of rows given by column; those in `text` come first, the others are numbers."""
+    shown = list(columns)
+    left, right = [name for name in shown if name in text], [name for name in shown if name not in text]
+    return text_table(([row[name] for name in (*left, *right)] for row in rows), *left, right=right)
+
+
+def add_row(table: Table, cells: Iterable[str]) -> None:
+    """Add a row of plain text: names from files are not markup, and nothing in them is hidden."""
     table.add_row(*(Text(visible(cell)) for cell in cells))
 
 
-def print_table(table: Table, stream: TextIO, *, narrower: Iterable[Table] = ()) -> None:
-    """Write a table; on a terminal the first one that it is wide enough for, elsewhere the first.
+def print_table(table: Table, *narrower: Table, stream: TextIO | None = None) -> None:
+    """Write a table; on a terminal the first one that fits its width, elsewhere the first.
 
     Parameters
     ----------
     narrower
-        The same in fewer columns, from wide to narrow. Where none is narrow enough, the last one is
-        printed, its cells wrapped.
+        The same with fewer columns, from wide to narrow. If none is narrow enough, the last one is
+        printed with its cells wrapped.
+    stream
+        Where to write; stdout by default.
     """
+    stream = stream or sys.stdout
     if stream.isatty():
         console = Console(file=drawn_on(stream), highlight=False)
         tables = (table, *narrower)

@@ -3,13 +3,12 @@
 import math
 
 from stagecut.planner.core.result import Result, Status, StopCause
+from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.report.labels import run_label
 
-EXACT_GAP = 1e-9
-"""Gaps up to this one are rounding."""
 SMALL_GAP = 1e-4
-"""Largest gap at which a plan may be called optimal without saying more."""
+"""Largest gap at which a plan may be called optimal; that of a search by default."""
 ENDS = {
     None: "",
     StopCause.TIME: " when the time limit was reached",
@@ -17,7 +16,7 @@ ENDS = {
     StopCause.FAULT: " when an internal fault ended the search",
     StopCause.USER: "",
 }
-"""What ended a search; an interruption has words of its own."""
+"""What ended a search; the head of the sentence tells of an interruption."""
 
 
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:
@@ -27,7 +26,7 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     ----------
     even_split_s
         Iteration time of equal layer counts on all devices; infinite where that does not fit, None
-        to leave it out.
+        to leave out the comparison.
     """
     if result.objective_s is None:
         return _without_plan(result)
@@ -38,13 +37,13 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
 
 
 def quality(result: Result) -> str:
-    """How far from the best possible a plan is known to be; `proven optimal` only where it is."""
+    """How close to optimal a plan is known to be; `proven optimal` only where it is."""
     gap = result.gap
     if gap is None:
-        return "with no proof of how good that is"
-    if result.status is Status.OPTIMAL and gap <= EXACT_GAP:
+        return "without a proof of how good that is"
+    if result.status is Status.OPTIMAL and gap <= RECOMPUTED:
         return "proven optimal"
-    if result.status is Status.OPTIMAL and gap <= SMALL_GAP + EXACT_GAP:
+    if result.status is Status.OPTIMAL and gap <= SMALL_GAP + RECOMPUTED:
         return f"proven optimal up to {rounded_up_percent(gap)}"
     return f"within {rounded_up_percent(gap)} of optimal"
 
@@ -72,7 +71,7 @@ def rounded_up_percent(share: float) -> str:
         return "0 %"
     percent = 100 * share
     step = 10.0 ** (math.floor(math.log10(percent)) - 1)
-    return f"{math.ceil(percent / step - 1e-9) * step:.6g} %"
+    return f"{math.ceil(percent / step - RECOMPUTED) * step:.6g} %"
 
 
 def _without_plan(result: Result) -> str:
@@ -89,9 +88,9 @@ def _nearest_miss(result: Result) -> str:
         return "no plan of the search space fits"
     most = max(result.shortages, key=lambda shortage: shortage.short_bytes)
     others = len(result.shortages) - 1
-    also = f" ({others} more of its stages lack memory too)" if others else ""
+    also = f" ({others} other {'stage lacks' if others == 1 else 'stages lack'} memory too)" if others else ""
     return (
-        f"no plan of the search space fits in memory; in the one that comes nearest, layers "
+        f"no plan of the search space fits in memory; in the closest one, layers "
         f"{run_label(*most.layers)} on {most.device_type} lack {format_bytes(most.short_bytes)}{also}. "
-        f"Would help: {most.remedy}"
+        f"Suggested fix: {most.remedy}"
     )

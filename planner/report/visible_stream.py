@@ -1,4 +1,4 @@
-"""Streams to people, on which hidden characters are seen."""
+"""Text streams that make hidden characters visible."""
 
 import codecs
 import io
@@ -11,7 +11,7 @@ from stagecut.planner.core.visible import visible_lines
 
 
 class VisibleStream:
-    """A text stream that writes escapes for what a terminal would obey or hide; else as the stream below."""
+    """A text stream that escapes what a terminal would obey or hide; otherwise like the stream below."""
 
     def __init__(self, below: TextIO) -> None:
         self.below = below
@@ -22,21 +22,21 @@ class VisibleStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """One after another."""
+        """Write lines one after another."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer" and codecs.lookup(self.below.encoding or "utf-8").name == "ascii":
-            raise AttributeError(name)  # click would go this way round to write more than ASCII
+            raise AttributeError(name)  # click would bypass this stream to write more than ASCII
         return getattr(self.below, name)
 
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Write to stdout and stderr in this way while the context is open.
+    """Make hidden characters visible on stdout and stderr while the context is open.
 
-    What the encoding of stdout lacks is escaped as well: a name in a file may hold any character.
+    Characters that the encoding of stdout lacks are escaped too: a name in a file may hold any character.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -46,7 +46,7 @@ def visible_streams() -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever put something else in their place meanwhile wants it to stay.
+        # a stream that somebody else put in place meanwhile stays
         if sys.stdout is within[0]:
             sys.stdout = before[0]
         if sys.stderr is within[1]:
@@ -54,5 +54,5 @@ def visible_streams() -> Iterator[None]:
 
 
 def drawn_on(stream: TextIO) -> TextIO:
-    """The stream itself, for what moves the cursor or has colours; all text on it has to be visible already."""
+    """The stream below, for output with colours or cursor movements, whose text must be visible already."""
     return stream.below if isinstance(stream, VisibleStream) else stream

@@ -76,7 +76,8 @@ def test_error_that_is_left_is_told(plan, plan_json, profile, history):
 
 def test_runs_that_say_nothing_are_passed_over_and_counted(plan, plan_json, profile, history):
     done = plan("calibrate", history, "--profile", profile)
-    assert "1 of other profiles; 1 in dilated mode, which says nothing of devices; 1 contaminated" in done.stderr
+    assert "1 made with other profiles; 1 in dilated mode, which says nothing about devices" in done.stderr
+    assert "; 1 contaminated" in done.stderr
     found = plan_json("calibrate", history, "--profile", profile)
     assert found["passed_over"] == {"other_profile": 1, "dilated": 1, "contaminated": 1}
 
@@ -99,7 +100,7 @@ def test_no_run_to_calibrate_with_is_bad_input(plan, profile, tmp_path, run):
     done = plan("calibrate", path, "--profile", profile, "-o", output)
     assert done.exit_code == 3
     assert "no run to calibrate" in done.stderr
-    assert "1 contaminated (--contaminated takes them all the same)" in done.stderr
+    assert "1 contaminated (--contaminated includes them)" in done.stderr
     assert not output.exists()
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from stagecut.planner.cli.recheck import recheck
-from stagecut.planner.cli.reproof import Outcome, prove_again
+from stagecut.planner.analysis.recheck import recheck
+from stagecut.planner.analysis.reproof import Outcome, prove_again
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.plan_file import plan_file_of, read_plan_file, to_tree
@@ -75,14 +75,14 @@ def test_rounding_is_no_difference(plan, changed_plan):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda tree: tree["certificate"].update(bound_s=9e9, gap=0.0), "above the time"),
+        (lambda tree: tree["certificate"].update(bound_s=9e9, gap=0.0), "above the plan's own time"),
         (lambda tree: tree["certificate"].update(bound_s=None, gap=None), "optimal without a bound"),
         (lambda tree: tree["certificate"].update(bound_s=0.0, gap=1.0), "optimal with a gap of 1"),
         (lambda tree: tree["certificate"].update(status="feasible"), "that is optimal"),
         (lambda tree: tree["certificate"].update(status="interrupted"), "that is optimal"),
         (lambda tree: by_solver(tree, "mlip"), "there is no solver 'mlip', did you mean 'milp'?"),
-        (lambda tree: by_solver(tree, "greedy"), "there is a bound, and greedy proves none"),
-        (lambda tree: by_solver(tree, "piper"), "there is a bound, and piper proves none"),
+        (lambda tree: by_solver(tree, "greedy"), "states a bound, but greedy proves none"),
+        (lambda tree: by_solver(tree, "piper"), "states a bound, but piper proves none"),
         (lambda tree: options(tree).update(gap=1.0), "gap must be below 1"),
         (lambda tree: options(tree).update(gap=1e-9), "optimal with a gap of"),
         (lambda tree: options(tree).update(gap="1e-4"), "gap must be a number, got '1e-4'"),
@@ -130,7 +130,7 @@ def test_what_is_not_checked_is_said(plan, plan_json, changed_plan):
     path = changed_plan(lambda tree: claim(tree, tree["certificate"]["objective_s"]))
     done = plan("check", path)
     assert done.exit_code == 0
-    assert "not checked: certificate.bound_s: the word of milp; --prove proves it again" in done.stdout
+    assert "not checked: certificate.bound_s: claimed by milp; --prove proves it again" in done.stdout
     outcome = plan_json("check", path)
     assert [item["where"] for item in outcome["unchecked"]] == ["certificate.bound_s", "provenance"]
     assert outcome["proof"] is None
@@ -183,7 +183,7 @@ def test_a_bound_that_takes_longer_than_the_limit_stays_open(plan, plan_json, pl
     done = plan("check", plan_file, "--prove", "--time-limit", "1e-9")
     assert done.exit_code == 5
     assert "is not proven again: milp proved nothing" in done.stdout
-    assert "before the time limit" in done.stdout
+    assert "until the time limit" in done.stdout
     outcome = plan_json("check", plan_file, "--prove", "--time-limit", "1e-9", exit_code=5)
     assert outcome["proof"]["stopped_by"] == "time limit"
     assert "certificate.bound_s" in [item["where"] for item in outcome["unchecked"]]

@@ -99,10 +99,13 @@ def test_devices_without_times_do_not_compute_for_free(plan, tmp_path):
     ("arguments", "message"),
     [
         (("graph.txt",), "name the profile to write with -o"),
-        (("graph.txt", "--schedule-csv", "x.csv", "-o", "y.json"), "--schedule-csv is for --to torchtitan"),
-        (("graph.txt", "--to", "megatron", "--from", "piper", "--keep-nodes"), "--from, --keep-nodes: for profiles"),
+        (("graph.txt", "--schedule-csv", "x.csv", "-o", "y.json"), "--schedule-csv needs --to torchtitan"),
+        (
+            ("graph.txt", "--to", "megatron", "--from", "piper", "--keep-nodes"),
+            "--from, --keep-nodes: only for reading profiles",
+        ),
         (("graph.txt", "piper.json", "--to", "megatron"), "name one file"),
-        (("graph.txt", "--to", "megatron", "--schedule-csv", "x.csv"), "--schedule-csv is for --to torchtitan"),
+        (("graph.txt", "--to", "megatron", "--schedule-csv", "x.csv"), "--schedule-csv needs --to torchtitan"),
     ],
 )
 def test_options_that_make_no_sense_together_are_wrong_usage(plan, arguments, message):
@@ -115,7 +118,7 @@ def test_as_many_device_types_as_files(plan, tmp_path):
     files = (FOREIGN / "fast.json", FOREIGN / "slow.json")
     done = plan("convert", *files, "--device-type", "gpu", "-o", tmp_path / "p.json")
     assert done.exit_code == 3
-    assert "once for each file" in done.stderr
+    assert "once per file" in done.stderr
     done = plan("convert", *files, "--device-type", "gpu", "--device-type", "gpu", "-o", tmp_path / "p.json")
     assert "a device type of its own" in done.stderr
 

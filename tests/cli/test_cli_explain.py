@@ -44,7 +44,7 @@ def test_what_binds_is_told(answer):
 def test_tables_are_on_stdout_and_progress_on_stderr(plan, plan_file):
     done = plan("explain", plan_file, "--what-if", "nic,server")
     assert done.exit_code == 0
-    for words in ("what binds", "bubbles", "one more server fast", "interfaces of every server twice as fast"):
+    for words in ("how much", "bubbles", "one more server fast", "interfaces of every server twice as fast"):
         assert words in done.stdout
     assert "memory on every device" not in done.stdout
     assert "one more server fast: best " in done.stderr

@@ -42,7 +42,7 @@ def failing_group(fault):
         (
             ValueError("what\nnow"),
             1,
-            "Error: internal fault: ValueError: what now; run it again with -v to see where\n",
+            "Error: internal fault: ValueError: what now; run again with -v for the traceback\n",
         ),
         (click.UsageError("wrong"), 2, "Error: wrong\n"),
     ],
@@ -106,7 +106,7 @@ def test_second_signal_ends_the_program_at_once():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 130
-    assert done.stderr == "interrupted: stopping with what there is so far; again to abort at once\n"
+    assert done.stderr == "interrupted: stopping; keeping the best result so far. Press Ctrl-C again to abort\n"
 
 
 def test_interrupted_search_prints_and_writes_its_best_plan(plan, tmp_path):

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from stagecut.planner.cli.main import main
-from stagecut.planner.cli.options.files import InputFile, ModuleFunction, NameOrFile, OutputFile
+from stagecut.planner.cli.parameters.files import InputFile, ModuleFunction, NameOrFile, OutputFile
 
 
 def parameters():
@@ -53,7 +53,7 @@ def test_output_over_an_input_is_refused_even_with_force(plan, plan_file, copy, 
         for arguments in ((copy, option, alias, "--force"), (alias, option, copy, "--force")):
             done = plan("simulate", *arguments)
             assert done.exit_code == 3
-            assert "is also to be read" in done.stderr
+            assert "is also an input" in done.stderr
             assert done.stdout == ""
     assert copy.read_bytes() == plan_file.read_bytes()
 
@@ -63,7 +63,7 @@ def test_output_over_an_input_is_refused_even_with_force(plan, plan_file, copy, 
 def test_inputs_of_a_search_stay(plan, tiny, tiny_folder, option, file):
     done = plan("solve", option, tiny_folder / file, *tiny, "--force")
     assert done.exit_code == 3
-    assert f"{file}: is also to be read" in done.stderr
+    assert f"{file}: is also an input" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_no_command_writes_what_it_reads(plan, tmp_path, monkeypatch, arguments)
     monkeypatch.chdir(tmp_path)
     done = plan(*arguments)
     assert done.exit_code == 3
-    assert "is also to be read" in done.stderr
+    assert "is also an input" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ def test_every_run_is_a_row_and_every_mode_a_summary(plan, history):
     assert "abababab" in rows[0]
     assert "+25.00 %" in rows[0]
     assert [row.endswith("contaminated") for row in rows] == [False, True, False]
-    assert "median error 25.00 %, worst 25.00 % over 1 that are not contaminated" in done.stdout
+    assert "median error 25.00 %, worst 25.00 % over 1 uncontaminated run" in done.stdout
     assert "median error 1.00 %" in done.stdout
 
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from stagecut.planner.cli.options.outputs import Pictures
-from stagecut.planner.cli.options.time_budget import LEAST_SEARCH_S, TimeBudget
+from stagecut.planner.cli.options.solve import LEAST_SEARCH_S, TimeBudget
 from stagecut.planner.cli.process.lazy_group import STARTED_S
 from stagecut.planner.core.problem import MAX_LAYERS
 from stagecut.planner.io.files.plan_file import read_plan_file

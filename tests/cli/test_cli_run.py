@@ -194,7 +194,7 @@ def test_options_of_dilated_runs_are_refused_without_it(plan, two_stages, option
 def test_time_scale_must_be_a_positive_factor(plan, two_stages, value):
     done = plan("run", two_stages, "--mode", "dilated", "--time-scale", value)
     assert done.exit_code == 2
-    assert "is no factor from 1e-09 to 1e+09, nor auto" in done.stderr
+    assert "is neither auto nor a factor from 1e-09 to 1e+09" in done.stderr
 
 
 def test_dilated_run_of_processes_is_no_faster_than_planned(run):

@@ -146,7 +146,7 @@ def test_halved_micro_batches_are_planned_and_checked(plan, plan_json, tiny, tmp
     whole = plan_json("solve", *tiny)["objective_s"]
     done = plan("solve", *tiny, "--slice", "auto", "--action-overhead", "0", "-o", path)
     assert done.exit_code == 0
-    assert "halved in warm-up" in done.stdout
+    assert "halved during warm-up" in done.stdout
     written = json.loads(path.read_text())
     assert written["plan"]["num_sliced"] >= 1
     assert written["inputs"]["job"]["slice"] == "auto"
@@ -237,7 +237,7 @@ def test_dry_run_writes_nothing_and_shows_the_problem(plan, tiny, tmp_path):
     done = plan("solve", *tiny, "--dry-run", "-o", path)
     assert done.exit_code == 0
     assert "6 layers" in done.stdout
-    assert "21 runs of layers" in done.stdout
+    assert "21 ranges of layers" in done.stdout
     assert not path.exists()
 
 

@@ -95,4 +95,4 @@ def test_output_that_stdout_goes_to_is_refused(tiny, tmp_path):
     path = tmp_path / "plan.json"
     done = shell(["solve", *tiny, "--force", "-o", path], f'> "{path}"')
     assert done.returncode == 3
-    assert "is where stdout goes" in done.stderr
+    assert "stdout is redirected to this file" in done.stderr

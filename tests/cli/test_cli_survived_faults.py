@@ -44,7 +44,7 @@ def test_plan_and_bound_survive_a_fault_of_the_solver_library(plan, failing_high
     with pytest.warns(FaultWarning):
         done = plan("solve", *PROBLEM, "--json")
     assert done.exit_code == 0
-    assert done.stderr == "Error: internal fault: RuntimeError: no more; run it again with -v to see where\n"
+    assert done.stderr == "Error: internal fault: RuntimeError: no more; run again with -v for the traceback\n"
     answer = json.loads(done.stdout)
     assert (answer["status"], answer["stopped_by"]) == ("feasible", "internal fault")
     assert answer["fault"] == "RuntimeError: no more"
@@ -118,7 +118,7 @@ def test_comparison_goes_on_with_the_other_solvers(plan, failing_highs):
     with pytest.warns(FaultWarning):
         done = plan("compare", *PROBLEM, "--solvers", "milp,greedy", "--json")
     assert done.exit_code == 0
-    assert done.stderr == "Error: internal fault: milp: RuntimeError: no more; run it again with -v to see where\n"
+    assert done.stderr == "Error: internal fault: milp: RuntimeError: no more; run again with -v for the traceback\n"
     faults = {row["solver"]: row["fault"] for row in json.loads(done.stdout)["results"]}
     assert faults == {"milp": "RuntimeError: no more", "greedy": None}
 

@@ -17,8 +17,8 @@ from stagecut.executor.play.reference import reference_step
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.team import Team
 from stagecut.models import build_cluster, build_model
-from stagecut.planner.cli.prediction import plan_file_of
-from stagecut.planner.cli.prediction import play as simulated
+from stagecut.planner.analysis.prediction import plan_file_of
+from stagecut.planner.analysis.prediction import play as simulated
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.precision import Precision

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.best_known import FOLDER, improve, read_entries, replay
 from benchmarks.measuring import measured_here
 from benchmarks.problems.registry import QUALITY, SMOKE
-from stagecut.planner.cli.recheck import recheck
+from stagecut.planner.analysis.recheck import recheck
 from stagecut.planner.io.files.plan_file import read_plan_file
 from stagecut.planner.solvers.search.options import SolveOptions
 

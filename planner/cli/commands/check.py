@@ -1,29 +1,27 @@
-"""`plan check`: derive every number of a plan file again."""
+"""`plan check`: recompute every number of a plan file."""
 
-import math
 import sys
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from stagecut.planner.cli.certificate_checks import BOUND, Unchecked
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.files import InputFile
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.outputs import print_json
-from stagecut.planner.cli.options.types import time_limit
+from stagecut.planner.analysis.certificate_checks import BOUND, Unchecked
+from stagecut.planner.analysis.recheck import Recheck, Value, recheck
+from stagecut.planner.analysis.reproof import Outcome, Proof, prove_again
+from stagecut.planner.cli.parameters.files import InputFile
+from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
+from stagecut.planner.cli.parameters.types import time_limit
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
-from stagecut.planner.cli.recheck import Recheck, Value, recheck
-from stagecut.planner.cli.reproof import Outcome, Proof, prove_again
+from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.summary import SCHEMA, values_of
 
 PROOF_CODES = {
     Outcome.PROVEN: 0,
@@ -35,28 +33,31 @@ PROOF_CODES = {
 
 @click.command("check", epilog=example("plan check plan.json", "plan check plan.json --prove --time-limit 300"))
 @click.argument("path", metavar="PLAN", type=InputFile())
-@click.option("--prove", is_flag=True, help="Prove the bound again, or find a plan that refutes it.")
+@click.option("--prove", is_flag=True, help="Prove the bound again, or refute it with a faster plan.")
 @click.option(
     "--time-limit",
     "limit_s",
     type=time_limit,
     default="60",
     metavar="SECONDS",
-    help="For the proof; none or 0: no limit.  [default: 60]",
+    show_default=True,
+    help="Time limit of the proof in seconds; none or 0 for no limit.",
 )
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@quiet_option
 @general_options
 @click.pass_context
-def command(context: click.Context, path: Path, *, prove: bool, limit_s: float, quiet: bool, as_json: bool) -> None:
-    """Derive every number of a plan file again.
+def command(
+    context: click.Context, path: Path, *, prove: bool, limit_s: float | None, quiet: bool, as_json: bool
+) -> None:
+    """Recompute every number of a plan file.
 
     From the inputs in the file: their hashes, the times and memory of every stage, the simulated
-    iteration time, the gap; whether the plan is one of the search space; whether solver, options and
-    status can be as stated. Exit code 6 and a list of what differs unless all agree. The bound is
-    the word of the solver, unless --prove proves it again: exit code 5 where time is too short.
+    iteration time and the gap. Also checks that the plan lies in the search space, and that solver,
+    options and status are consistent. Exit code 6 and a list of differences unless everything agrees.
+    The bound is taken on trust unless --prove proves it again: exit code 5 if time runs out.
     """
     if not prove and context.get_parameter_source("limit_s") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--time-limit is for the proof; give --prove too")
+        raise click.UsageError("--time-limit limits the proof; give --prove too")
     plan_file = read_plan_file(path)
     outcome = recheck(plan_file)
     proof = _prove(plan_file, outcome, limit_s, quiet=quiet) if prove else None
@@ -68,7 +69,7 @@ def command(context: click.Context, path: Path, *, prove: bool, limit_s: float, 
     context.exit(proven if outcome.agrees or proven == INTERRUPTED else DIFFERS)
 
 
-def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float, *, quiet: bool) -> Proof | None:
+def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> Proof | None:
     """None where the file has no bound."""
     bound_s = plan_file.certificate.bound_s
     if bound_s is None:
@@ -79,7 +80,7 @@ def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float, *, quiet: bool
                 plan_file,
                 bound_s,
                 iteration_s=outcome.iteration_s,
-                time_limit_s=None if math.isinf(limit_s) else limit_s,
+                time_limit_s=limit_s,
                 observer=observer,
                 cancelled=cancelled,
             ),
@@ -93,33 +94,26 @@ def _summary(path: Path, outcome: Recheck, proof: Proof | None) -> dict[str, obj
         "plan": str(path),
         "agrees": outcome.agrees and (proof is None or proof.outcome is not Outcome.REFUTED),
         "num_checks": len(outcome.checks),
-        "differences": [
-            {"where": check.where, "stated": check.stated, "derived": check.derived} for check in outcome.differences
-        ],
+        "differences": [values_of(check, "where", "stated", "derived") for check in outcome.differences],
         "faults": list(outcome.faults),
-        "unchecked": [{"where": trusted.where, "why": trusted.why} for trusted in _trusted(outcome, proof)],
+        "unchecked": [values_of(trusted, "where", "why") for trusted in _trusted(outcome, proof)],
         "proof": None if proof is None else _proof_summary(proof),
     }
 
 
 def _proof_summary(proof: Proof) -> dict[str, object]:
-    result = proof.result
     return {
         "outcome": str(proof.outcome),
         "claimed_s": proof.claim.bound_s,
-        "bound_s": result.bound_s,
-        "objective_s": result.objective_s,
-        "solver": result.solver,
+        **values_of(proof.result, "bound_s", "objective_s", "solver", "stopped_by"),
         "seconds": proof.seconds,
-        "stopped_by": result.stopped_by,
     }
 
 
 def _print(path: str, outcome: Recheck, proof: Proof | None) -> None:
     for check in outcome.differences:
-        click.echo(
-            f"{path}: {check.where}: the file says {_shown(check.stated)}, its inputs give {_shown(check.derived)}"
-        )
+        stated, derived = _shown(check.stated), _shown(check.derived)
+        click.echo(f"{path}: {check.where}: the file says {stated}, but its inputs give {derived}")
     for fault in outcome.faults:
         click.echo(f"{path}: {visible(fault)}")
     if outcome.agrees:
@@ -134,7 +128,7 @@ def _print(path: str, outcome: Recheck, proof: Proof | None) -> None:
 
 
 def _trusted(outcome: Recheck, proof: Proof | None) -> list[Unchecked]:
-    """What is left unchecked."""
+    """What the check and the proof leave unchecked."""
     is_settled = proof is not None and proof.outcome in {Outcome.PROVEN, Outcome.REFUTED}
     return [trusted for trusted in outcome.unchecked if not (is_settled and trusted.where == BOUND)]
 
@@ -147,12 +141,12 @@ def _proof_sentence(proof: Proof) -> str:
     if proof.outcome is Outcome.REFUTED:
         return f"{claim} is refuted: {result.solver} found a plan of {_exactly(result.objective_s)} in {seconds}"
     reached = "nothing" if result.bound_s is None else f"a bound of {_exactly(result.bound_s)}"
-    end = f"before the {result.stopped_by}" if result.stopped_by else "and has no more to prove it with"
+    end = f"until the {result.stopped_by}" if result.stopped_by else "and cannot prove more"
     return f"{claim} is not proven again: {result.solver} proved {reached} in {seconds}, {end}"
 
 
 def _exactly(seconds: float | None) -> str:
-    """So many digits as tell what differs by more than rounding."""
+    """Enough digits to show any difference beyond rounding."""
     return f"{seconds:.10g} s"
 
 

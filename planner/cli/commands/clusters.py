@@ -1,16 +1,14 @@
-"""`plan clusters`: list the clusters of the catalogue, or show one."""
+"""`plan clusters`: list the clusters of the catalogue or show one."""
 
-import sys
 from collections.abc import Iterator
 
 import click
 
 from stagecut.models import build_cluster, cluster_names, describe_cluster
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.files import NameOrFile
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.inputs import is_file_name, load_cluster
-from stagecut.planner.cli.options.outputs import print_json, print_text
+from stagecut.planner.cli.parameters.catalogue import is_file_name, load_cluster
+from stagecut.planner.cli.parameters.files import NameOrFile
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.cluster import AllReduceTable, Cluster, Link
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
@@ -26,14 +24,14 @@ from stagecut.planner.report.text_table import print_table
 @general_options
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
-    """List the clusters of the catalogue, or show one."""
+    """List the clusters of the catalogue or show one."""
     if context.invoked_subcommand is not None:
         return
     clusters = [build_cluster(name) for name in cluster_names()]
     if as_json:
         print_json({"schema": SCHEMA, "clusters": [_summary(cluster) for cluster in clusters]})
     else:
-        print_table(cluster_table(clusters), sys.stdout)
+        print_table(cluster_table(clusters))
 
 
 @command.command(
@@ -44,7 +42,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 def show(name: str, *, as_json: bool) -> None:
     """Show the figures of one cluster, each with its source.
 
-    With --json as a cluster file, ready to be changed by hand.
+    --json prints a cluster file, ready to edit.
     """
     cluster = load_cluster(name)
     if as_json:
@@ -52,9 +50,9 @@ def show(name: str, *, as_json: bool) -> None:
         return
     if not is_file_name(name):
         click.echo(f"{describe_cluster(name)}\n")
-    print_table(cluster_table([cluster]), sys.stdout)
+    print_table(cluster_table([cluster]))
     click.echo()
-    print_table(device_type_table(cluster), sys.stdout)
+    print_table(device_type_table(cluster))
     click.echo()
     for what, link in _links(cluster):
         click.echo(f"{what}: {_figures(link)}{f' ({visible(link.source)})' if link.source else ''}")

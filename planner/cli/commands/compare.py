@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import click
 
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.outputs import print_json
+from stagecut.planner.analysis.prediction import provenance_tree
+from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.options.problem import ProblemChoices, problem_options
-from stagecut.planner.cli.options.search import option_values, search_options
-from stagecut.planner.cli.options.types import words_of
-from stagecut.planner.cli.prediction import provenance_tree
+from stagecut.planner.cli.options.search import search_options
+from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
+from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_shortages, tell_fault
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
@@ -24,7 +24,7 @@ from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.report.labels import own_objective_label
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import comparison_row, comparison_summary, own_objective_tree
+from stagecut.planner.report.summary import SCHEMA, comparison_row, own_objective_tree
 from stagecut.planner.report.tables import comparison_table
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import time_ratio
@@ -40,9 +40,6 @@ class Refusal:
     reason: str
 
 
-Outcome = Result | Refusal
-
-
 @click.command(
     "compare",
     epilog=example(
@@ -56,21 +53,21 @@ Outcome = Result | Refusal
     default="milp,dp,greedy,even",
     show_default=True,
     metavar="LIST|all",
-    help=f"Any of {', '.join(SOLVERS)}.",
+    help=f"Solvers to run: {', '.join(SOLVERS)}.",
 )
 @search_options()
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@quiet_option
 @general_options
 def command(
     choices: ProblemChoices, solvers: tuple[str, ...], options: SolveOptions, *, quiet: bool, as_json: bool
 ) -> None:
     """Run several solvers on one problem, one after another.
 
-    Exit code 0 if one of them found a plan; 6 if they contradict each other: one proves that no
-    plan is faster than some time, and another has such a plan.
+    Exit code 0 if one of them found a plan; 6 if they contradict each other: one claims that no plan
+    is faster than some time, and another has such a plan.
     """
     problem = choices.problem()
-    # Every solver has the same time, and all together as long as the limits say, reading included.
+    # Reading the inputs counts too, in equal parts, so that the command as a whole keeps to the limits.
     spent_s = seconds_since_start(click.get_current_context()) / len(solvers)
     with stop_requests() as cancelled:
         outcomes = run_cancellable(
@@ -95,9 +92,9 @@ def _run_all(
     *,
     spent_s: float,
     quiet: bool,
-) -> list[Outcome]:
-    """Outcomes in the order of the names, as far as there was no Ctrl-C."""
-    outcomes: list[Outcome] = []
+) -> list[Result | Refusal]:
+    """Outcomes in the order of the names, up to an interruption."""
+    outcomes: list[Result | Refusal] = []
     for name in solvers:
         if cancelled.is_set():
             break
@@ -111,22 +108,22 @@ def _run_all(
 
 def contradiction(results: Sequence[Result]) -> str:
     """How two results exclude each other; empty where none do."""
-    bound = max(results, key=lambda result: result.bound_s or 0.0, default=None)
-    planned = [result for result in results if result.objective_s is not None]
-    if bound is None or not planned:
+    planned = [(result.objective_s, result.solver) for result in results if result.objective_s is not None]
+    if not planned:
         return ""
-    best = min(planned, key=lambda result: result.objective_s or 0.0)
+    best_s, best = min(planned)
     empty = next((result for result in results if result.status is Status.INFEASIBLE), None)
     if empty is not None:
-        return f"{empty.solver} claims that no plan fits, {best.solver} has one"
-    bound_s, best_s = bound.bound_s or 0.0, best.objective_s or 0.0
+        return f"{empty.solver} claims that no plan fits, but {best} has one"
+    bound = max(results, key=lambda result: result.bound_s or 0.0)
+    bound_s = bound.bound_s or 0.0
     if bound_s <= best_s * (1 + EQUAL_TIMES):
         return ""
-    return f"{bound.solver} claims that no plan takes less than {bound_s!r} s, {best.solver} has one of {best_s!r} s"
+    return f"{bound.solver} claims that no plan takes less than {bound_s!r} s, but {best} has one of {best_s!r} s"
 
 
 def _exit_code(results: Sequence[Result]) -> int:
-    """0 with a plan; without one, whether that is known to be so."""
+    """0 with a plan; otherwise whether it is known that there is none."""
     statuses = {result.status for result in results}
     if Status.INTERRUPTED in statuses:
         return EXIT_CODES[Status.INTERRUPTED]
@@ -135,15 +132,15 @@ def _exit_code(results: Sequence[Result]) -> int:
     return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
 
 
-def _print_for_people(problem: Problem, outcomes: Sequence[Outcome], conflict: str) -> None:
+def _print_for_people(problem: Problem, outcomes: Sequence[Result | Refusal], conflict: str) -> None:
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
-    print_table(comparison_table(results), sys.stdout)
+    print_table(comparison_table(results))
     for result in results:
         if result.own_objective is not None:
             click.echo(f"{result.solver}: own objective {own_objective_label(result.own_objective)}")
-    for refusal in refusals:
-        click.echo(f"{refusal.solver}: cannot be used here: {refusal.reason}")
+    for outcome in outcomes:
+        if isinstance(outcome, Refusal):
+            click.echo(f"{outcome.solver}: not applicable: {outcome.reason}")
     if not any(result.plan is not None for result in results):
         for result in results:
             print_shortages(problem, result)
@@ -151,21 +148,23 @@ def _print_for_people(problem: Problem, outcomes: Sequence[Outcome], conflict: s
         click.echo(f"Error: {conflict}", err=True)
 
 
-def _print_as_json(problem: Problem, outcomes: Sequence[Outcome], options: SolveOptions, conflict: str) -> None:
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+def _print_as_json(
+    problem: Problem, outcomes: Sequence[Result | Refusal], options: SolveOptions, conflict: str
+) -> None:
     names = ",".join(outcome.solver for outcome in outcomes)
     provenance = provenance_of(problem, option_values(options, solver=names), seed=options.seed)
-    best_s = min((result.objective_s for result in results if result.objective_s is not None), default=None)
+    times_s = [each.objective_s for each in outcomes if isinstance(each, Result) and each.objective_s is not None]
     print_json(
         {
-            **comparison_summary(results, provenance=provenance_tree(provenance)),
-            "results": [_row(outcome, best_s) for outcome in outcomes],
+            "schema": SCHEMA,
+            "results": [_row(outcome, min(times_s, default=None)) for outcome in outcomes],
             "contradiction": conflict or None,
+            "provenance": provenance_tree(provenance),
         }
     )
 
 
-def _row(outcome: Outcome, best_s: float | None) -> dict[str, object]:
+def _row(outcome: Result | Refusal, best_s: float | None) -> dict[str, object]:
     if isinstance(outcome, Refusal):
         numbers = ("objective_s", "bound_s", "gap", "seconds", "row_bound_s", "own_objective", "times_best")
         unknown = dict.fromkeys(("stopped_by", "fault", *numbers))

@@ -1,4 +1,4 @@
-"""`plan doctor`: print versions and processor cores, and devices if asked."""
+"""`plan doctor`: print versions, processor cores and, if asked, devices."""
 
 import dataclasses
 import os
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stagecut import __version__
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.outputs import print_json
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.report.summary import SCHEMA
 
@@ -27,12 +26,12 @@ OPTIONAL = {
 
 
 @click.command("doctor", epilog=example("plan doctor", "plan doctor --devices"))
-@click.option("--devices", is_flag=True, help="List what torch finds to train on, and what connects it.")
+@click.option("--devices", is_flag=True, help="List the devices that torch can train on, and the network interfaces.")
 @general_options
 def command(*, devices: bool, as_json: bool) -> None:
-    """Print versions and processor cores, to go with a question or a report of a fault.
+    """Print versions and processor cores, to include in a bug report.
 
-    Exit code 1 if a library is missing that stagecut cannot do without.
+    Exit code 1 if a required library is missing.
     """
     machine = _machine() if devices else None
     versions = {name: _version(name) for name in (*NEEDED, *OPTIONAL)}
@@ -60,7 +59,7 @@ def command(*, devices: bool, as_json: bool) -> None:
 def _print(versions: dict[str, str | None], cores: dict[str, int | None]) -> None:
     click.echo(f"stagecut    {__version__}")
     click.echo(f"python      {platform.python_version()} on {platform.platform()}")
-    click.echo(f"cores       {cores['machine']}, of which {cores['usable']} may be used")
+    click.echo(f"cores       {cores['machine']}, of which {cores['usable']} are usable")
     for name, version in versions.items():
         use = f" (optional: {OPTIONAL[name]})" if name in OPTIONAL else ""
         click.echo(f"{name:<11} {version or 'not installed' + use}")
@@ -77,7 +76,7 @@ def _machine() -> "Machine | None":
 
 def _print_machine(machine: "Machine | None") -> None:
     if machine is None:
-        click.echo("devices     unknown: torch, which would find them, is not installed; pip install 'stagecut[run]'")
+        click.echo("devices     unknown: finding them needs torch, which is not installed; pip install 'stagecut[run]'")
         return
     click.echo(
         f"cpu         {machine.cores} cores, {machine.threads} torch threads, {format_bytes(machine.memory_bytes)}"
@@ -88,7 +87,7 @@ def _print_machine(machine: "Machine | None") -> None:
         click.echo("cuda        no device")
     click.echo(f"backends    {', '.join(machine.backends) or 'none: torch was built without torch.distributed'}")
     interfaces = ", ".join(f"{each.name} ({each.state})" for each in machine.interfaces)
-    click.echo(f"interfaces  {interfaces or 'none'}; choose one for gloo by GLOO_SOCKET_IFNAME")
+    click.echo(f"interfaces  {interfaces or 'none'}; set GLOO_SOCKET_IFNAME to choose one for gloo")
 
 
 def _cuda_label(device: "CudaDevice") -> str:

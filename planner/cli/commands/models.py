@@ -1,16 +1,13 @@
-"""`plan models`: list the models of the catalogue, or show one."""
-
-import sys
+"""`plan models`: list the models of the catalogue or show one."""
 
 import click
 
 from stagecut.models import build_model, describe_model, measured_names, model_names
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.files import NameOrFile
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.inputs import catalogue_model, is_file_name, is_profile, load_profile
-from stagecut.planner.cli.options.outputs import print_json, print_text
-from stagecut.planner.cli.options.types import MAX_COUNT
+from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_file_name, is_profile, load_profile
+from stagecut.planner.cli.parameters.files import NameOrFile
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.parameters.types import MAX_COUNT
+from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
@@ -26,14 +23,14 @@ from stagecut.planner.report.text_table import print_table
 @general_options
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
-    """List the models of the catalogue, or show one."""
+    """List the models of the catalogue or show one."""
     if context.invoked_subcommand is not None:
         return
     models = [build_model(name) for name in (*model_names(), *measured_names())]
     if as_json:
         print_json({"schema": SCHEMA, "models": [_summary(model) for model in models]})
     else:
-        print_table(model_table(models), sys.stdout)
+        print_table(model_table(models))
 
 
 @command.command("show", epilog=example("plan models show gpt2-xl", "plan models show gpt2-xl --json > my-model.json"))
@@ -41,19 +38,24 @@ def command(context: click.Context, *, as_json: bool) -> None:
 @click.option(
     "--precision",
     type=click.Choice([str(precision) for precision in Precision]),
-    help="In which bytes are counted.  [default: fp16]",
+    help="Precision in which to count bytes.  [default: fp16]",
 )
-@click.option("--sequence-length", type=click.IntRange(1, MAX_COUNT), metavar="TOKENS", help="Tokens of one sample.")
+@click.option(
+    "--sequence-length",
+    type=click.IntRange(1, MAX_COUNT),
+    metavar="TOKENS",
+    help="Tokens per sample.  [default: the model's]",
+)
 @general_options
 def show(name: str, precision: str | None, sequence_length: int | None, *, as_json: bool) -> None:
     """Show the layers of one model.
 
-    With --json as a profile file, ready to be changed by hand.
+    --json prints a profile file, ready to edit.
     """
     if is_profile(name):
         model = load_profile(name, sequence_length=sequence_length)
         if precision not in (None, model.precision):
-            raise BadInputError(f"{name}: counts its bytes in {model.precision}; leave --precision out")
+            raise BadInputError(f"{name}: is a profile in {model.precision}; leave out --precision")
     else:
         model = catalogue_model(name, precision=Precision(precision or Precision.FP16), sequence_length=sequence_length)
     if as_json:
@@ -65,7 +67,7 @@ def show(name: str, precision: str | None, sequence_length: int | None, *, as_js
     if not is_file_name(name):
         click.echo(describe_model(name))
     click.echo()
-    print_table(layer_table(model), sys.stdout)
+    print_table(layer_table(model))
 
 
 def _summary(model: ModelProfile) -> dict[str, object]:

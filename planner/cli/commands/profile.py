@@ -1,19 +1,18 @@
 """`plan profile`: measure a model, or devices and links."""
 
+import math
 import os
 from typing import TYPE_CHECKING
 
 import click
 
-from stagecut.planner.cli.options.devices import DeviceChoices, device_options
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.inputs import load_profile
-from stagecut.planner.cli.options.outputs import print_json
-from stagecut.planner.cli.options.profile import MeasurementFile, ModelChoices, model_options, output_options
-from stagecut.planner.cli.options.types import MAX_COUNT, memory_size
-from stagecut.planner.cli.options.types import name as option_name
+from stagecut.planner.cli.options.outputs import MeasurementFile, measurement_options
+from stagecut.planner.cli.options.profile import DeviceChoices, ModelChoices, device_options, model_options
+from stagecut.planner.cli.parameters.catalogue import load_profile
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.parameters.types import MAX_COUNT, memory_size, plain_name
 from stagecut.planner.cli.process.cancellable import unwound
+from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.profile import links_answer, model_answer, print_links, print_model
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 SMALLEST_MESSAGE_BYTES, LARGEST_MESSAGE_BYTES = 1024, 2**32
 MATRIX_SIDE = {"cpu": 1024, "cuda": 8192}
-"""Of the square matrices whose product gives the peak rate."""
+"""Side of the square matrices whose product gives the peak rate."""
 
 
 @click.group(
@@ -36,7 +35,7 @@ MATRIX_SIDE = {"cpu": 1024, "cuda": 8192}
 def command(*, as_json: bool) -> None:
     """Measure a model, or devices and links, for `plan solve`.
 
-    Needs torch. Nothing else should run meanwhile: what others disturb is measured again, or marked.
+    Needs torch. Leave the machine otherwise idle: disturbed measurements are repeated, or marked.
     """
 
 
@@ -46,17 +45,17 @@ def command(*, as_json: bool) -> None:
 @click.argument("name", required=False)
 @model_options
 @device_options(processes=1)
-@output_options(content="The profile to write.")
+@measurement_options
 @general_options
 def model(
     name: str | None, choices: ModelChoices, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
 ) -> None:
-    """Measure times and bytes of every layer of a model, into a profile.
+    """Measure every layer of a model into a profile.
 
-    NAME is a model of the catalogue; for layers of your own give --layers in its place.
+    Measures time and memory. NAME is a model of the catalogue; use --layers instead for layers of your own.
     """
     if (name is None) == (choices.layers is None):
-        raise click.UsageError("give the NAME of a model of the catalogue, or --layers, and not both")
+        raise click.UsageError("give either the NAME of a catalogue model or --layers")
     outputs.check()
     what = _profile_choices(name, choices, devices, tell=not outputs.quiet)
     from stagecut.executor.measure.measured_profile import measured_profile, with_times
@@ -70,7 +69,7 @@ def model(
         profile = measured_profile(measurement, precision=what.precision, analytic=analytic)
     else:
         profile = with_times(others, measurement)
-    outputs.write(profile_files.to_tree(profile), profile_files.profile_of)
+    outputs.write_tree(profile_files.to_tree(profile), profile_files.profile_of)
     if measurement.left_out and not outputs.quiet:
         sizes = ", ".join(map(str, measurement.left_out))
         click.echo(f"note: --time-limit left out micro-batches of {sizes}", err=True)
@@ -82,7 +81,12 @@ def model(
 
 @command.command("links", epilog=example("plan profile links --processes 2 -o cluster.json"))
 @click.option(
-    "--largest", type=memory_size, default="64MiB", show_default=True, metavar="SIZE", help="Of the messages."
+    "--largest",
+    type=memory_size,
+    default="64MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Size of the largest message, as 64MiB or 64MB.",
 )
 @click.option(
     "--params",
@@ -90,23 +94,24 @@ def model(
     default=10_000_000,
     show_default=True,
     metavar="N",
-    help="Parameters in the optimizer step that memory bandwidth is derived from.",
+    help="Parameters in the optimizer step from which memory bandwidth is derived.",
 )
 @click.option(
-    "--name", type=option_name, metavar="NAME", default="measured", show_default=True, help="What to call the cluster."
+    "--name", type=plain_name, metavar="NAME", default="measured", show_default=True, help="Name of the cluster."
 )
 @device_options(processes=2)
-@output_options(content="The cluster file to write.")
+@measurement_options
 @general_options
 def links(
-    largest: float, params: int, name: str, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
+    largest: float | None, params: int, name: str, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
 ) -> None:
-    """Measure devices and the links between them, into a cluster file.
+    """Measure devices and links into a cluster file.
 
-    Between processes of this machine; started by torchrun, between all of its ranks.
+    Measures links between processes of this machine or, started by torchrun, between all of its ranks.
     """
-    if not SMALLEST_MESSAGE_BYTES < largest <= LARGEST_MESSAGE_BYTES:
-        raise BadInputError(f"--largest: must be above {SMALLEST_MESSAGE_BYTES} B and at most 4GiB, got {largest:g} B")
+    if largest is None or not SMALLEST_MESSAGE_BYTES < largest <= LARGEST_MESSAGE_BYTES:
+        got = "none" if largest is None else f"{largest:g} B"
+        raise BadInputError(f"--largest: must be above {SMALLEST_MESSAGE_BYTES} B and at most 4GiB, got {got}")
     if os.environ.get("RANK", "0") == "0":  # other hosts need not have the folder
         outputs.check()
     device, threads = devices.resolved()
@@ -129,7 +134,7 @@ def links(
     if found is None:  # not the first rank of torchrun
         return
     cluster = measured_cluster(found, what, name=name)
-    outputs.write(cluster_files.to_tree(cluster), cluster_files.cluster_of)
+    outputs.write_tree(cluster_files.to_tree(cluster), cluster_files.cluster_of)
     if as_json:
         print_json(links_answer(found, cluster))
     else:
@@ -156,13 +161,13 @@ def _profile_choices(
         in_flight=choices.in_flight,
         repetitions=devices.repetitions,
         warmup=choices.warmup,
-        time_limit_s=choices.time_limit,
+        time_limit_s=math.inf if choices.time_limit is None else choices.time_limit,
         tell=tell,
     )
 
 
 def _profile_to_add_to(choices: ModelChoices, what: "ProfileChoices") -> ModelProfile | None:
-    """The profile of --add-to, if there is one; all of this after a look at the layers."""
+    """The profile of --add-to, if there is one; checks the layers first."""
     from stagecut.executor.measure.measured_profile import check_same_layers
     from stagecut.executor.measure.profile_model import check_choices
 

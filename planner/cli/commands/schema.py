@@ -2,9 +2,8 @@
 
 import click
 
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.outputs import print_text
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.process.writing import print_text
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.schema import KINDS, json_schema
 
@@ -13,7 +12,7 @@ from stagecut.planner.io.files.schema import KINDS, json_schema
 @click.argument("kind", type=click.Choice(KINDS))
 @general_options
 def command(kind: str, *, as_json: bool) -> None:
-    """Print the JSON Schema of a kind of file: every key, its unit, range and default.
+    """Print the JSON Schema of a kind of file: every key with its unit, range and default.
 
     The answer is JSON with or without --json.
     """

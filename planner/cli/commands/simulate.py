@@ -1,15 +1,14 @@
 """`plan simulate`: play one iteration of a plan file."""
 
-import sys
 from pathlib import Path
 
 import click
 
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.files import InputFile
-from stagecut.planner.cli.options.groups import general_options
-from stagecut.planner.cli.options.outputs import Pictures, announce, picture_options, print_json
-from stagecut.planner.cli.prediction import play
+from stagecut.planner.analysis.prediction import play
+from stagecut.planner.cli.options.outputs import Pictures, picture_options
+from stagecut.planner.cli.parameters.files import InputFile
+from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.io.files.plan_file import read_plan_file
 from stagecut.planner.report.summary import simulation_summary
@@ -22,16 +21,16 @@ from stagecut.planner.report.text_table import print_table
 @picture_options
 @general_options
 def command(path: Path, pictures: Pictures, *, as_json: bool) -> None:
-    """Play one iteration of a plan file.
+    """Simulate one iteration of a plan file.
 
-    Shows what each stage runs and how long, its memory, how busy it is, and what the iteration
-    time is spent on along the critical path.
+    Shows what each stage runs and for how long, its memory, how busy it is, and what takes up the
+    iteration time along the critical path.
     """
     plan_file = read_plan_file(path)
     pictures.check()
     played = play(plan_file.problem, plan_file.plan)
     try:
-        written = pictures.write(played.plan, played.timeline, title=played.problem.model.name)
+        pictures.draw(played)
     finally:
         if as_json:
             summary = simulation_summary(played.plan, costs=played.costs, timeline=played.timeline)
@@ -40,5 +39,5 @@ def command(path: Path, pictures: Pictures, *, as_json: bool) -> None:
             print_plan(played)
             print_numbers(played)
             click.echo()
-            print_table(critical_path_table(played.timeline), sys.stdout)
-    announce(written)
+            print_table(critical_path_table(played.timeline))
+    announce(pictures.paths)

@@ -1,30 +1,21 @@
-"""`plan solve`: find a plan, and prove how good it is."""
+"""`plan solve`: find a plan and prove how good it is."""
 
 import math
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
-from stagecut.planner.cli.options.example import example
-from stagecut.planner.cli.options.files import OutputFile
-from stagecut.planner.cli.options.groups import general_options, is_verbose
-from stagecut.planner.cli.options.outputs import (
-    Pictures,
-    announce,
-    picture_options,
-    print_json,
-    write_convergence,
-    write_plan_file,
-)
+from stagecut.planner.analysis.prediction import Played, plan_file_of, play, provenance_tree
+from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.options.problem import ProblemChoices, problem_options
-from stagecut.planner.cli.options.search import option_values, search_options, solver_option
-from stagecut.planner.cli.options.time_budget import TimeBudget
-from stagecut.planner.cli.prediction import Played, plan_file_of, play, provenance_tree
+from stagecut.planner.cli.options.search import search_options, solver_option
+from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget, solve_output_options
+from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
+from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_shortages, tell_fault
 from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
@@ -47,42 +38,35 @@ EVEN = "even"
 @problem_options
 @solver_option
 @search_options()
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the plan file.")
-@picture_options
-@click.option(
-    "--convergence",
-    type=OutputFile(),
-    metavar="FILE",
-    help="Write a chart of best time and bound over the search as .png or .svg.",
-)
-@click.option("--dry-run", is_flag=True, help="Check inputs and outputs, show the problem, search nothing.")
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@solve_output_options
+@click.option("--dry-run", is_flag=True, help="Check inputs and outputs and show the problem, but do not search.")
+@quiet_option
 @general_options
 def command(
     choices: ProblemChoices,
     solver: str,
     options: SolveOptions,
-    output: Path | None,
-    pictures: Pictures,
-    convergence: Path | None,
+    outputs: SolveOutputs,
     *,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Find a plan, and prove how good it is.
+    """Find a plan and prove how good it is.
 
-    Progress goes to stderr, the plan to stdout. Ctrl-C keeps the best plan so far.
+    Progress goes to stderr, the plan to stdout. Ctrl-C stops the search and keeps the best plan so far.
     """
     problem = choices.problem()
-    pictures.check(output, convergence=convergence)
+    outputs.check()
     if dry_run:
-        _show_problem(problem, as_json=as_json)
+        if as_json:
+            print_json({"schema": SCHEMA, "dry_run": True, "problem": problem_summary(problem)})
+        else:
+            print_problem(problem)
         return
     context = click.get_current_context()
     name = solver_for(solver, problem, rows=options.rows)
-    budget = TimeBudget(context, options.time_limit_s, pictures, compares=name != EVEN)
-    provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
+    budget = TimeBudget(context, options.time_limit_s, outputs, compares=name != EVEN)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet) as observer:
             result = run_cancellable(
@@ -102,11 +86,11 @@ def command(
             result=result,
             played=None if result.plan is None else play(problem, result.plan),
             even_split_s=_even_split_s(problem, result, budget, cancelled),
-            provenance=provenance,
+            provenance=provenance_of(problem, option_values(options, solver=name), seed=options.seed),
         )
         tell_fault(result)
         try:
-            written = answer.write(output, pictures, convergence)
+            written = outputs.write_all(problem, result, played=answer.played, plan_file=answer.plan_file)
         finally:
             answer.print_as_json() if as_json else answer.print_for_people()
     if not quiet:
@@ -116,34 +100,20 @@ def command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a search found, ready to be told."""
+    """What a search found, ready to be printed."""
 
     problem: Problem
     result: Result
     played: Played | None
     """None without a plan."""
     even_split_s: float | None
-    """Iteration time of equal layer counts; infinite where they do not fit, None where it was not asked."""
+    """Iteration time of equal layer counts; infinite where they do not fit, None where not compared."""
     provenance: Provenance
 
     @property
     def plan_file(self) -> PlanFile | None:
         """What `-o` writes; None without a plan."""
         return None if self.played is None else plan_file_of(self.played, self.result, self.provenance)
-
-    def write(self, output: Path | None, pictures: Pictures, convergence: Path | None) -> tuple[Path, ...]:
-        """Write all files that were asked for; without a plan only the chart of the search."""
-        written: tuple[Path, ...] = ()
-        if self.played is not None and self.plan_file is not None:
-            if output is not None:
-                write_plan_file(output, self.plan_file, force=pictures.force)
-                written = (output,)
-            written += pictures.write(self.played.plan, self.played.timeline, title=self.problem.model.name)
-        if convergence is not None:
-            title = f"{self.problem.model.name} on {self.problem.cluster.name}"
-            write_convergence(convergence, self.result, title=title, force=pictures.force)
-            written += (convergence,)
-        return written
 
     def print_for_people(self) -> None:
         """The plan, its numbers, and the verdict."""
@@ -176,7 +146,7 @@ class Answer:
 
 
 def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:
-    """Time of what people do by hand, for comparison; None where there is nothing to compare, or no time to do so."""
+    """Iteration time of the even split; None where there is nothing to compare, or no time to do so."""
     if result.plan is None or not budget.compares or cancelled.is_set():
         return None
     seconds = budget.even_split_s(result.plan)
@@ -186,10 +156,3 @@ def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelle
     if even.stopped_by is not None:
         return None
     return math.inf if even.objective_s is None else even.objective_s
-
-
-def _show_problem(problem: Problem, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"schema": SCHEMA, "dry_run": True, "problem": problem_summary(problem)})
-    else:
-        print_problem(problem)

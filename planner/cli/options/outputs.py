@@ -1,135 +1,123 @@
-"""What a command writes: JSON on stdout, plan files, traces and charts."""
+"""Files that commands write, and the options that name them."""
 
-import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+# ruff: noqa: RUF009 (option() declares a dataclass field)
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-import click
-
-from stagecut.planner.cli.options.files import OutputFile
-from stagecut.planner.cli.options.groups import Command, option_group
-from stagecut.planner.cli.process.cancellable import held
+from stagecut.planner.analysis.prediction import Played
+from stagecut.planner.cli.parameters.files import OutputFile
+from stagecut.planner.cli.parameters.groups import flag, option, option_group
+from stagecut.planner.cli.process.writing import announce, compact_json, write_file
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.result import Result
-from stagecut.planner.core.visible import visible
-from stagecut.planner.io.documents.canonical import format_json
-from stagecut.planner.io.documents.write import check_writable, write_bytes
-from stagecut.planner.io.files.plan_file import PlanFile, to_tree
-from stagecut.planner.report.convergence import convergence_bytes
+from stagecut.planner.io.documents.canonical import Tree
+from stagecut.planner.io.documents.readable import readable_text
+from stagecut.planner.io.documents.tree import Document
+from stagecut.planner.io.documents.write import check_writable
 from stagecut.planner.report.gantt import gantt_bytes
 from stagecut.planner.report.images import image_format
 from stagecut.planner.report.labels import stage_labels
 from stagecut.planner.report.perfetto import trace
-from stagecut.planner.simulator.timeline import Timeline
 
-GANTT, CONVERGENCE = "a Gantt chart", "a convergence chart"
+GANTT = "a Gantt chart"
 CHART_S = 1.0
-"""Seconds for any chart, matplotlib loaded."""
+"""Seconds to draw any chart, loading matplotlib included."""
 PLAY_TASK_S, TRACE_TASK_S = 1e-5, 5e-5
 GANTT_TASK_S = {".png": 1e-4, ".svg": 4e-5}
-"""Seconds for each forward, backward and transfer, measured with 16,000 to 780,000 of them."""
+"""Seconds per forward, backward and transfer, measured with 16,000 to 780,000 of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pictures:
-    """Files to draw one iteration into."""
+class Outputs:
+    """Files to write: every field of a subclass that holds a path."""
 
-    trace: Path | None
-    gantt: Path | None
-    force: bool
+    force: bool = flag("--force", "Overwrite existing files.")
 
-    def check(self, *others: Path | None, convergence: Path | None = None) -> None:
-        """Complain now of what could not be written later.
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that were asked for."""
+        values = (getattr(self, each.name) for each in fields(self))
+        return tuple(value for value in values if isinstance(value, Path))
 
-        Parameters
-        ----------
-        others
-            Further files that the command is to write.
-        convergence
-            A chart of the search that it is to write.
+    def check(self) -> None:
+        """Refuse outputs now that could not be written later.
 
         Raises
         ------
         BadInputError
             If a file cannot be written.
         """
+        for path in self.paths:
+            check_writable(path, force=self.force)
+
+    def write(self, path: Path, content: str | bytes) -> None:
+        """Write one of the files."""
+        write_file(path, content, force=self.force)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedOutputs(Outputs):
+    """Files that are announced on stderr as soon as they are written."""
+
+    quiet: bool = flag("--quiet", "Print nothing but errors to stderr.")
+
+    def write(self, path: Path, content: str | bytes) -> None:
+        """Write one of the files and say so."""
+        write_file(path, content, force=self.force)
+        if not self.quiet:
+            announce([path])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementFile(AnnouncedOutputs):
+    """The file that a measurement is written to."""
+
+    output: Path = option(
+        "-o", "--output", type=OutputFile(), required=True, metavar="FILE", help="Write the measurements to this file."
+    )
+
+    def write_tree(self, tree: Tree, read: Callable[[Document], object]) -> None:
+        """Write the tree in a form that `read` accepts."""
+        self.write(self.output, readable_text(tree, read, path=self.output))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures(Outputs):
+    """Files that show one iteration."""
+
+    trace: Path | None = option(
+        "--trace", type=OutputFile(), metavar="FILE", help="Write a trace of one iteration for ui.perfetto.dev."
+    )
+    gantt: Path | None = option(
+        "--gantt", type=OutputFile(), metavar="FILE", help="Write a Gantt chart (.png or .svg)."
+    )
+
+    def check(self) -> None:
+        """Refuse outputs now that could not be written later; see :meth:`Outputs.check`."""
         if self.gantt is not None:
             image_format(self.gantt, what=GANTT)
-        if convergence is not None:
-            image_format(convergence, what=CONVERGENCE)
-        for path in (*others, self.trace, self.gantt, convergence):
-            if path is not None:
-                check_writable(path, force=self.force)
+        Outputs.check(self)
 
     def seconds(self, plan: Plan) -> float:
-        """About how long it takes to play a plan and to draw it, for a time limit to be kept."""
+        """About how long it takes to simulate and draw a plan, which a time limit has to cover."""
         num_tasks = 4 * len(plan.stages) * plan.num_microbatches
-        chart = GANTT_TASK_S.get(self.gantt.suffix.lower(), 0.0) if self.gantt is not None else 0.0
-        first = CHART_S if self.gantt is not None else 0.0
-        return first + num_tasks * (PLAY_TASK_S + chart + (TRACE_TASK_S if self.trace is not None else 0.0))
+        task_s = PLAY_TASK_S + (TRACE_TASK_S if self.trace is not None else 0.0)
+        if self.gantt is None:
+            return num_tasks * task_s
+        return CHART_S + num_tasks * (task_s + GANTT_TASK_S.get(self.gantt.suffix.lower(), 0.0))
 
-    def write(self, plan: Plan, timeline: Timeline, *, title: str) -> tuple[Path, ...]:
-        """Draw the iteration; return the files written."""
-        labels = stage_labels(plan)
+    def draw(self, played: Played) -> None:
+        """Write the files that were asked for."""
+        labels, title = stage_labels(played.plan), played.problem.model.name
         if self.trace is not None:
-            text = json.dumps(trace(timeline, stage_labels=labels), separators=(",", ":"), allow_nan=False)
-            write_file(self.trace, text + "\n", force=self.force)
+            self.write(self.trace, compact_json(trace(played.timeline, stage_labels=labels)))
         if self.gantt is not None:
-            chart = gantt_bytes(timeline, image_format(self.gantt, what=GANTT), stage_labels=labels, title=title)
-            write_file(self.gantt, chart, force=self.force)
-        return tuple(path for path in (self.trace, self.gantt) if path is not None)
+            image = image_format(self.gantt, what=GANTT)
+            self.write(self.gantt, gantt_bytes(played.timeline, image, stage_labels=labels, title=title))
 
 
-def picture_options(command: Command) -> Command:
-    """Give a command --trace, --gantt and --force, as its argument `pictures`."""
-    path = OutputFile()
-    options = (
-        click.option("--trace", type=path, metavar="FILE", help="Write a trace of one iteration for ui.perfetto.dev."),
-        click.option("--gantt", type=path, metavar="FILE", help="Write a Gantt chart as .png or .svg."),
-        click.option("--force", is_flag=True, help="Overwrite files that exist."),
-    )
-    return option_group(command, options, argument="pictures", build=Pictures)
-
-
-def write_plan_file(path: Path, content: PlanFile, *, force: bool) -> None:
-    """Write a plan file: nothing in it depends on the clock."""
-    write_file(path, format_json(to_tree(content)), force=force)
-
-
-def write_convergence(path: Path, result: Result, *, title: str, force: bool) -> None:
-    """Write the chart of a search."""
-    chart = convergence_bytes(result, image_format(path, what=CONVERGENCE), title=title)
-    write_file(path, chart, force=force)
-
-
-def write_file(path: Path, content: str | bytes, *, force: bool) -> None:
-    """Write a file whole, whatever signals come meanwhile; see :func:`planner.io.documents.write.write_bytes`."""
-    with held():
-        write_bytes(path, content.encode() if isinstance(content, str) else content, force=force)
-
-
-def announce(paths: Sequence[Path]) -> None:
-    """Say on stderr what was written."""
-    for path in paths:
-        click.echo(f"wrote {visible(path)}", err=True)
-
-
-def print_json(tree: Mapping[str, object]) -> None:
-    """Print one JSON object; what is unknown or unlimited becomes null, as JSON has no other numbers."""
-    print_text(json.dumps(_finite(tree), indent=2, sort_keys=True, allow_nan=False) + "\n")
-
-
-def print_text(text: str) -> None:
-    """Print an answer that is of no use in parts, whole whatever signals come meanwhile."""
-    with held():
-        click.echo(text, nl=False)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+picture_options = option_group(Pictures, argument="pictures")
+"""Give a command --trace, --gantt and --force, as its argument `pictures`."""
+measurement_options = option_group(MeasurementFile, argument="outputs")
+"""Give a command -o, --force and --quiet, as its argument `outputs`."""

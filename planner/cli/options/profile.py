@@ -1,143 +1,136 @@
-"""What to measure of a model, and where to write it: options of `plan profile`."""
+"""Options of `plan profile`: which layers and devices to measure, and how."""
 
-import functools
-from collections.abc import Callable
+# ruff: noqa: RUF009 (option() declares a dataclass field)
+
+import os
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.util import find_spec
 
 import click
 
-from stagecut.planner.cli.options.files import ModuleFunction, NameOrFile, OutputFile
-from stagecut.planner.cli.options.groups import Command, option_group
-from stagecut.planner.cli.options.outputs import announce, write_file
-from stagecut.planner.cli.options.types import MAX_COUNT, counts, time_limit
+from stagecut.planner.cli.parameters.files import ModuleFunction, NameOrFile
+from stagecut.planner.cli.parameters.groups import Decorator, member_option, option, option_group
+from stagecut.planner.cli.parameters.types import MAX_COUNT, counts, layer_range, plain_name, shape, time_limit
+from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.io.documents.canonical import Tree
-from stagecut.planner.io.documents.readable import readable_text
-from stagecut.planner.io.documents.tree import Document
-from stagecut.planner.io.documents.write import check_writable
+
+MAX_PROCESSES = 1024
+AT_LEAST_ONE = click.IntRange(1, MAX_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementFile:
-    """The file that a measurement is written to."""
+class DeviceChoices:
+    """Devices to measure on; options of both commands."""
 
-    output: Path
-    force: bool
-    quiet: bool
+    processes: int = option(
+        "--processes",
+        type=click.IntRange(1, MAX_PROCESSES),
+        default=1,
+        metavar="N",
+        help="Processes that measure at the same time, like the ranks of a training run on this machine.",
+    )
+    threads: int | None = option(
+        "--threads", type=AT_LEAST_ONE, metavar="N", help="CPU threads per process.  [default: cores / processes]"
+    )
+    device: str = option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        help="Where to measure; auto: on GPUs if there is one per process, else on the CPU.",
+    )
+    device_type: str | None = option(
+        "--device-type",
+        type=plain_name,
+        metavar="NAME",
+        help="What to call these devices in the file.  [default: the device's own name]",
+    )
+    repetitions: int = option(
+        "--repetitions", type=AT_LEAST_ONE, default=10, metavar="N", help="Minimum number of timings per measurement."
+    )
 
-    def check(self) -> None:
-        """Complain now if it cannot be written later.
+    def resolved(self) -> tuple[str, int]:
+        """The device, `cpu` or `cuda`, and the threads of each process.
 
         Raises
         ------
-        OutputError
-            If so.
+        BadInputError
+            If torch is missing, or there are too few GPUs.
         """
-        check_writable(self.output, force=self.force)
+        require_torch("plan profile")
+        from stagecut.executor.measure.devices import choose_device, threads_each
 
-    def write(self, tree: Tree, read: Callable[[Document], object]) -> None:
-        """Write it such that `read` takes it, and say so."""
-        write_file(self.output, readable_text(tree, read, path=self.output), force=self.force)
-        if not self.quiet:
-            announce([self.output])
+        processes = int(os.environ.get("LOCAL_WORLD_SIZE", self.processes))
+        return choose_device(self.device, processes), self.threads or threads_each(processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoices:
-    """Layers and how to time them, as asked for."""
+    """Layers to measure and how to time them; options of `plan profile model`."""
 
-    layers: str | None
-    sample_shape: tuple[int, ...] | None
-    sequence_length: int | None
-    micro_batch: tuple[int, ...]
-    layer_range: tuple[int, int] | None
-    precision: Precision | None
-    in_flight: int
-    warmup: int
-    add_to: str | None
-    time_limit: float
-
-
-def output_options(*, content: str) -> Callable[[Command], Command]:
-    """Give a command -o, --force and --quiet, as its argument `outputs`."""
-    options = (
-        click.option("-o", "--output", type=OutputFile(), required=True, metavar="FILE", help=content),
-        click.option("--force", is_flag=True, help="Overwrite a file that exists."),
-        click.option("--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    layers: str | None = option(
+        "--layers",
+        type=ModuleFunction(),
+        metavar="MODULE:FUNCTION",
+        help="Function that returns a ModuleChain or a list of modules.",
     )
-    return functools.partial(option_group, options=options, argument="outputs", build=MeasurementFile)
-
-
-def model_options(command: Command) -> Command:
-    """Give a command these options, as its argument `choices`."""
-    at_least_one = click.IntRange(1, MAX_COUNT)
-    options = (
-        click.option(
-            "--layers",
-            type=ModuleFunction(),
-            metavar="MODULE:FUNCTION",
-            help="Function that gives a ModuleChain or a list of modules.",
-        ),
-        click.option("--sample-shape", type=_shape, metavar="3,32,32", help="Of one input of a list of modules."),
-        click.option("--sequence-length", type=at_least_one, metavar="TOKENS", help="Tokens of one sample."),
-        click.option(
-            "--micro-batch", type=counts, default="1,2,4,8", show_default=True, metavar="LIST", help="Sizes in samples."
-        ),
-        click.option("--layer-range", type=_range, metavar="FIRST-LAST", help="Time these only, as one stage."),
-        click.option(
-            "--precision",
-            type=click.Choice([str(precision) for precision in Precision]),
-            callback=_precision,
-            help="fp16 and bf16 by autocast.  [default: fp32 on a CPU, bf16 on a GPU]",
-        ),
-        click.option(
-            "--in-flight",
-            type=at_least_one,
-            default=3,
-            show_default=True,
-            metavar="N",
-            help="Micro-batches between forward and backward at any time.",
-        ),
-        click.option(
-            "--warmup",
-            type=click.IntRange(0, MAX_COUNT),
-            default=3,
-            show_default=True,
-            metavar="N",
-            help="Rounds that do not count.",
-        ),
-        click.option(
-            "--time-limit",
-            type=time_limit,
-            default="none",
-            show_default=True,
-            metavar="SECONDS",
-            help="Leave out the sizes that are not measured by then.",
-        ),
-        click.option(
-            "--add-to", type=NameOrFile(), metavar="FILE", help="A profile of these layers to add the times to."
-        ),
+    sample_shape: tuple[int, ...] | None = option(
+        "--sample-shape", type=shape, metavar="3,32,32", help="Input shape of one sample, for a list of modules."
     )
-    return option_group(command, options, argument="choices", build=ModelChoices)
+    sequence_length: int | None = option(
+        "--sequence-length",
+        type=AT_LEAST_ONE,
+        metavar="TOKENS",
+        help="Tokens per sample.  [default: the model's]",
+    )
+    micro_batch: tuple[int, ...] = option(
+        "--micro-batch", type=counts, default="1,2,4,8", metavar="LIST", help="Micro-batch sizes to time, in samples."
+    )
+    layer_range: tuple[int, int] | None = option(
+        "--layer-range", type=layer_range, metavar="FIRST-LAST", help="Time only these layers, as one stage."
+    )
+    precision: Precision | None = member_option(
+        "--precision",
+        members=Precision,
+        help="Number format; fp16 and bf16 through autocast.  [default: fp32 on CPUs, bf16 on GPUs]",
+    )
+    in_flight: int = option(
+        "--in-flight",
+        type=AT_LEAST_ONE,
+        default=3,
+        metavar="N",
+        help="Micro-batches whose forward is done and whose backward is pending at any time.",
+    )
+    warmup: int = option(
+        "--warmup", type=click.IntRange(0, MAX_COUNT), default=3, metavar="N", help="Unmeasured warm-up rounds."
+    )
+    time_limit: float | None = option(
+        "--time-limit",
+        type=time_limit,
+        default="none",
+        metavar="SECONDS",
+        help="Leave out micro-batch sizes not reached within this many seconds; none for no limit.",
+    )
+    add_to: str | None = option(
+        "--add-to", type=NameOrFile(), metavar="FILE", help="Existing profile of these layers to add the times to."
+    )
 
 
-def _shape(text: str) -> tuple[int, ...]:
-    """Sizes with commas between: `3,32,32`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 0 < int(part) <= MAX_COUNT for part in parts):
-        raise click.BadParameter(f"{text!r} is no shape; write 3,32,32")
-    return tuple(map(int, parts))
+def require_torch(command: str) -> None:
+    """Say how to install torch where it is missing.
+
+    Raises
+    ------
+    BadInputError
+        If it is.
+    """
+    if find_spec("torch") is None:
+        raise BadInputError(f"{command} needs torch: pip install 'stagecut[run]'")
 
 
-def _range(text: str) -> tuple[int, int]:
-    """First layer and one past the last, of `3-7` or `3`."""
-    first, _, last = text.partition("-")
-    last = last or first
-    if not (first.isdecimal() and last.isdecimal()) or int(last) < int(first):
-        raise click.BadParameter(f"{text!r} is no range of layers; write 3-7, counting from 0")
-    return int(first), int(last) + 1
+def device_options(*, processes: int) -> Decorator:
+    """Give a command the options of :class:`DeviceChoices`, as its argument `devices`, with this default."""
+    return option_group(DeviceChoices, argument="devices", processes=processes)
 
 
-def _precision(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Precision | None:
-    return None if value is None else Precision(value)
+model_options = option_group(ModelChoices, argument="choices")
+"""Give a command the options of :class:`ModelChoices`, as its argument `choices`."""

@@ -1,38 +1,96 @@
-"""Options that say how to run a plan."""
+"""Options of `plan run`: how to run a plan, and which files to write."""
+
+# ruff: noqa: RUF009 (option() declares a dataclass field)
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stagecut.planner.cli.options.files import ModuleFunction
-from stagecut.planner.cli.options.groups import Command, option_group
-from stagecut.planner.cli.options.search import LARGEST_SEED
-from stagecut.planner.cli.options.types import time_scale
+from stagecut.planner.analysis.stated_options import LARGEST_SEED
+from stagecut.planner.cli.options.outputs import Outputs
+from stagecut.planner.cli.parameters.files import ModuleFunction, OutputFile
+from stagecut.planner.cli.parameters.groups import flag, member_option, option, option_group
+from stagecut.planner.cli.parameters.types import MAX_COUNT, time_limit, time_scale
 from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, check_appendable
 
 if TYPE_CHECKING:
     from stagecut.executor.run.options import RunOptions
 
+LONGEST_TIMEOUT_S = 1e6
+"""Timeout where no limit is asked for: eleven days."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoices:
-    """What the options say of the run itself."""
+    """What to run, and how."""
 
-    steps: int
-    warmup: int
-    mode: str
-    device: str
-    check: bool
-    layers: str | None
-    seed: int
-    learning_rate: float
-    autocast: str | None
-    real_layers: bool
-    time_scale: float | None
+    steps: int = option("--steps", type=click.IntRange(1, MAX_COUNT), default=10, help="Training steps to measure.")
+    warmup: int = option(
+        "--warmup", type=click.IntRange(0, MAX_COUNT), default=2, help="Unmeasured warm-up steps before them."
+    )
+    mode: RunMode = member_option(
+        "--mode",
+        members=RunMode,
+        default=str(RunMode.REAL),
+        help="real: train at full speed; dilated: hold actions and messages to the planned times.",
+    )
+    device: str = option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        help="Where to run; auto: on GPUs if there is one per device of the plan, else on the CPU.",
+    )
+    check: bool = flag("--check", "Compare one step with a single process, in float64.")
+    layers: str | None = option(
+        "--layers",
+        type=ModuleFunction(),
+        metavar="MODULE:FUNCTION",
+        help="Function that returns the model's layers, for models outside the catalogue.",
+    )
+    seed: int = option(
+        "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, help="Random seed of weights and samples."
+    )
+    learning_rate: float = option(
+        "--learning-rate", type=float, default=1e-3, help="Learning rate of the job's optimizer."
+    )
+    autocast: str | None = option(
+        "--autocast", type=click.Choice(["bf16", "fp16"]), help="Compute in this precision through autocast."
+    )
+    real_layers: bool = flag("--real-layers", "dilated: run the model's own layers instead of small stand-ins.")
+    time_scale: float | None = option(
+        "--time-scale",
+        type=time_scale,
+        metavar="X|auto",
+        default="auto",
+        help="dilated: take X times as long as planned; auto: the smallest factor that this machine keeps up with.",
+    )
+    timeout: float | None = option(
+        "--timeout",
+        type=time_limit,
+        metavar="SECONDS",
+        default="120",
+        help="How long a rank waits for another, in seconds; none or 0 for no limit.",
+    )
+    max_restarts: int = option(
+        "--max-restarts",
+        type=click.IntRange(0, 1000),
+        default=0,
+        help="How many times to restart all ranks after one of them failed.",
+    )
+    one_process: bool | None = option(
+        "--one-process/--own-processes",
+        default=None,
+        show_default=False,
+        help="Run all ranks as threads of one process on one device, or each rank in a process of its own.  "
+        "[default: own processes; in dilated mode one process]",
+    )
 
-    def refuse_idle(self) -> None:
-        """Complain of options that the mode has no use for.
+    def check_mode(self) -> None:
+        """Refuse options that have no effect in this mode.
 
         Raises
         ------
@@ -40,76 +98,63 @@ class RunChoices:
             With what to do about it.
         """
         for name, given in (("--time-scale", self.time_scale is not None), ("--real-layers", self.real_layers)):
-            if given and self.mode != RunMode.DILATED:
+            if given and self.mode is not RunMode.DILATED:
                 raise click.UsageError(f"{name} is for --mode dilated")
 
     @property
-    def stand_ins(self) -> bool:
-        """Whether small layers take the place of the model's."""
-        return self.mode == RunMode.DILATED and self.layers is None and not self.real_layers
+    def timeout_s(self) -> float:
+        """How long a rank waits for another."""
+        return LONGEST_TIMEOUT_S if self.timeout is None else min(self.timeout, LONGEST_TIMEOUT_S)
 
-    def options(self, timeout_s: float) -> "RunOptions":
+    def options(self) -> "RunOptions":
         """The same for the executor, which needs torch."""
         from stagecut.executor.run.options import RunOptions
 
+        is_dilated = self.mode is RunMode.DILATED
         return RunOptions(
             num_steps=self.steps,
             warmup=self.warmup,
-            mode=RunMode(self.mode),
-            timeout_s=timeout_s,
-            device="cpu" if self.mode == RunMode.DILATED and self.device == "auto" else self.device,
+            mode=self.mode,
+            timeout_s=self.timeout_s,
+            device="cpu" if is_dilated and self.device == "auto" else self.device,
             check=self.check,
             layers=self.layers,
             seed=self.seed,
             learning_rate=self.learning_rate,
             autocast=self.autocast,
-            stand_ins=self.stand_ins,
+            stand_ins=is_dilated and self.layers is None and not self.real_layers,
             time_scale=self.time_scale,
         )
 
 
-def run_options(command: Command) -> Command:
-    """Give a command the options of a run, as its argument `choices`."""
-    steps, seed = click.IntRange(1, 10**9), click.IntRange(0, LARGEST_SEED)
-    options = (
-        click.option("--steps", type=steps, default=10, show_default=True, help="Training steps to measure."),
-        click.option(
-            "--warmup", type=click.IntRange(0, 10**9), default=2, show_default=True, help="Steps before them."
-        ),
-        click.option(
-            "--mode",
-            type=click.Choice([str(mode) for mode in RunMode]),
-            default=str(RunMode.REAL),
-            show_default=True,
-            help="dilated: hold actions and messages to the times of the plan.",
-        ),
-        click.option(
-            "--device",
-            type=click.Choice(["auto", "cpu", "cuda"]),
-            default="auto",
-            show_default=True,
-            help="auto: GPUs where there is one for each device of the plan.",
-        ),
-        click.option("--check", is_flag=True, help="Compare a step with a single process, in float64."),
-        click.option(
-            "--layers",
-            type=ModuleFunction(),
-            metavar="MODULE:FUNCTION",
-            help="The model's layers, where it is not of the catalogue.",
-        ),
-        click.option("--seed", type=seed, default=0, show_default=True, help="Of weights and samples."),
-        click.option("--learning-rate", type=float, default=1e-3, show_default=True, help="Of the job's optimizer."),
-        click.option("--autocast", type=click.Choice(["bf16", "fp16"]), help="Compute in this precision."),
-        click.option(
-            "--real-layers", is_flag=True, help="dilated: the model's own layers, not small ones in their place."
-        ),
-        click.option(
-            "--time-scale",
-            type=time_scale,
-            metavar="X|auto",
-            default="auto",
-            show_default=True,
-            help="dilated: everything takes X times as long as planned; auto: as long as this machine needs.",
-        ),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutputs(Outputs):
+    """Files that a run is written to."""
+
+    output: Path | None = option(
+        "-o", "--output", type=OutputFile(), metavar="FILE", help="Write the record of the run."
     )
-    return option_group(command, options, argument="choices", build=RunChoices)
+    trace: Path | None = option(
+        "--trace", type=OutputFile(), metavar="FILE", help="Write predicted and measured lanes for ui.perfetto.dev."
+    )
+    history: Path = option(
+        "--history",
+        type=OutputFile(),
+        metavar="FILE",
+        default=DEFAULT_HISTORY,
+        help="Append the record of the run to this file.",
+    )
+
+    def check(self) -> None:
+        """Refuse outputs now that could not be written later."""
+        for path in self.paths:
+            if path == self.history:
+                check_appendable(path)
+            else:
+                check_writable(path, force=self.force)
+
+
+run_options = option_group(RunChoices, argument="choices")
+"""Give a command the options of :class:`RunChoices`, as its argument `choices`."""
+run_output_options = option_group(RunOutputs, argument="outputs")
+"""Give a command -o, --trace, --history and --force, as its argument `outputs`."""

@@ -1,4 +1,4 @@
-"""Parts of the program that a signal does not end where they stand; see :mod:`planner.cli.process.interruptions`."""
+"""Parts of the program that a signal does not end on the spot; see :mod:`planner.cli.process.interruptions`."""
 
 import signal
 import threading
@@ -13,15 +13,17 @@ from stagecut.planner.cli.process.interruptions import INTERRUPTIONS, SIGNALS
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.1
-"""A thread that waits without end would not hear of signals on every system."""
+STOPPING = "interrupted: stopping; keeping the best result so far. Press Ctrl-C again to abort"
+
+POLL_EVERY_S = 0.1
+"""On some systems a thread that waits without a timeout does not receive signals."""
 
 
 @contextmanager
 def stop_requests() -> Iterator[threading.Event]:
     """An event that the first signal sets while the context is open; the second one ends the program.
 
-    What looks at the event may stop early; what does not, such as the writing of a file, is left in peace.
+    Code that checks the event may stop early; code that does not, such as the writing of a file, carries on.
     """
     requested = threading.Event()
     with _instead(requested.set):
@@ -32,7 +34,7 @@ def stop_requests() -> Iterator[threading.Event]:
 def unwound() -> Iterator[None]:
     """The first signal raises KeyboardInterrupt while the context is open: there are processes to end.
 
-    Further ones are passed over then, for some seconds.
+    Further signals are ignored for some seconds after that.
     """
 
     def unwind() -> None:
@@ -45,7 +47,7 @@ def unwound() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Signals wait for the end of the context, for some seconds: an answer or a file is written whole."""
+    """Signals wait for the end of the context, though not for long: an answer or a file is written whole."""
     INTERRUPTIONS.num_holds += 1
     try:
         yield
@@ -57,7 +59,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def held_silently() -> Iterator[None]:
-    """As :func:`held`, in a process that dies of signals otherwise; the one that started it tells of them."""
+    """Like :func:`held`, in a process that signals would otherwise kill; its launcher reports them."""
     with _heard():
         INTERRUPTIONS.claim()
         with held():
@@ -65,14 +67,14 @@ def held_silently() -> Iterator[None]:
 
 
 def run_cancellable(work: Callable[[], T], requested: threading.Event) -> T:
-    """Do the work on a thread of its own, so that signals are heard meanwhile.
+    """Do the work on a thread of its own, so that this one receives signals.
 
     Parameters
     ----------
     work
-        Has to look at the event, and to return what it has once that is set.
+        Must check the event, and return what it has once that is set.
     requested
-        Of :func:`stop_requests`.
+        The event of :func:`stop_requests`.
     """
     outcome: Future[T] = Future()
 
@@ -83,24 +85,20 @@ def run_cancellable(work: Callable[[], T], requested: threading.Event) -> T:
             outcome.set_exception(fault)
 
     threading.Thread(target=do, daemon=True).start()
-    while not outcome.done() and not requested.is_set():
-        wait([outcome], timeout=LOOK_EVERY_S)
-    if not outcome.done():
-        _say_that_it_stops()
+    is_told = False
     while not outcome.done():
-        wait([outcome], timeout=LOOK_EVERY_S)
+        if requested.is_set() and not is_told:
+            is_told = True
+            with held():
+                if INTERRUPTIONS.claim():
+                    click.echo(STOPPING, err=True)
+        wait([outcome], timeout=POLL_EVERY_S)
     return outcome.result()
-
-
-def _say_that_it_stops() -> None:
-    with held():
-        if INTERRUPTIONS.claim():
-            click.echo("interrupted: stopping with what there is so far; again to abort at once", err=True)
 
 
 @contextmanager
 def _instead(action: Callable[[], None]) -> Iterator[None]:
-    """The first signal does this; only the main thread may ask for it, elsewhere nothing changes."""
+    """The first signal does this; only the main thread can ask for it, on others nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -114,7 +112,7 @@ def _instead(action: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _heard() -> Iterator[None]:
-    """Hear signals for as long as the context is open where the program as a whole does not."""
+    """Handle signals while the context is open, if the program as a whole does not."""
     if INTERRUPTIONS.are_heard:
         yield
         return

@@ -1,4 +1,4 @@
-"""What goes wrong, as lines on stderr and an exit code: the one place for it."""
+"""Errors as lines on stderr and an exit code: the one place for it."""
 
 import traceback
 
@@ -11,21 +11,21 @@ from stagecut.planner.core.visible import visible
 
 INTERNAL_FAULT = 1
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"""Wrong usage whose message is the whole help; older versions of click have no such fault."""
+"""Wrong usage whose message is the whole help; older versions of click have no such exception."""
 
 
 def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
-    """Tell the user about a fault; return the exit code that goes with it.
+    """Report a fault to the user and return its exit code.
 
     Parameters
     ----------
     verbose
-        Whether to print the traceback of faults that are our own.
+        Whether to print the traceback of internal faults.
 
     Raises
     ------
     BaseException
-        The fault itself where click knows better: wrong usage, or an exit.
+        The fault itself where click handles it: wrong usage, or an exit.
     """
     if isinstance(fault, click.ClickException) and not isinstance(fault, _HELP):
         fault.message = visible(fault.message)  # type: ignore[misc]
@@ -45,19 +45,19 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
 
 
 def tell_internal_fault(reason: str, where: str, *, verbose: bool) -> None:
-    """Tell the user of a fault that is our own.
+    """Report an internal fault to the user.
 
     Parameters
     ----------
     where
-        The traceback, shown only if verbose.
+        The traceback, printed only if verbose.
     """
     if verbose:
         click.echo(where, err=True, nl=False)
-    hint = "" if verbose else "; run it again with -v to see where"
+    hint = "" if verbose else "; run again with -v for the traceback"
     click.echo(f"Error: internal fault: {reason}{hint}", err=True)
 
 
 def _is_of_the_interruption(fault: BaseException) -> bool:
-    """Whether a fault is no news: there was a signal, and it is not the answer that cannot be written."""
+    """Whether a fault is a consequence of a signal, and not of an answer that cannot be written."""
     return INTERRUPTIONS.first_s is not None and not isinstance(fault, OutputError)

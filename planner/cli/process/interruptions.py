@@ -1,8 +1,8 @@
-"""Ctrl-C and its like, at any moment: one line on stderr, and exit code 130.
+"""Ctrl-C and other signals at any moment: one line on stderr, and exit code 130.
 
-They are handled from before anything else is imported to the very end. Unless a part of the program asks
-for something else, a signal ends it where it stands: an exception raised by a handler would be lost in a
-destructor, or in an import that takes it for its own failure.
+They are handled from before anything else is imported to the very end. Unless a part of the program asks for
+something else, a signal ends it on the spot: an exception raised by a handler could get lost in a destructor, or in
+an import that takes it for its own failure.
 """
 
 import os
@@ -13,41 +13,41 @@ from contextlib import suppress
 from types import FrameType
 
 INTERRUPTED = 130
-"""Exit code."""
+"""Exit code of an interrupted program."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_S = 5.0
-"""For so long after the first signal, further ones wait for a part that should not be cut short."""
+"""For this long after the first signal, further ones wait for a part that should not be cut short."""
 LINE = "Error: interrupted"
 _SHOW_CURSOR = b"\x1b[?25h"
-"""A live line hides it."""
+"""A live progress line hides it."""
 
 
 class Interruptions:
-    """What signals there were, and what the next one does."""
+    """Signals so far, and what the next one does."""
 
     def __init__(self) -> None:
         self.are_heard = False
-        """Whether :meth:`listen` was called; not where the command line is called as a function."""
+        """Whether :meth:`listen` was called; not so where the command line is called as a function."""
         self.first_s: float | None = None
-        """When the first one came, by the monotonic clock."""
+        """When the first signal came, by the monotonic clock."""
         self.instead: Callable[[], None] | None = None
-        """What the first one does, instead of ending the program."""
+        """What the first signal does instead of ending the program."""
         self.num_holds = 0
-        """Parts on their way that should not be cut short."""
+        """Number of parts in progress that should not be cut short."""
         self.is_due = False
-        """Whether one waits for the end of such a part."""
+        """Whether a signal waits for the end of such a part."""
         self.is_told = False
         self.is_leaving = False
 
     def listen(self) -> None:
-        """Handle signals from now on, but for a SIGHUP that is ignored as under nohup."""
+        """Handle signals from now on, except a SIGHUP that is ignored, as under nohup."""
         self.are_heard = True
         for number in SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.hear)
 
     def forget(self) -> None:
-        """Begin anew, once others handle signals again."""
+        """Start over, once others handle signals again."""
         self.are_heard = self.is_due = self.is_told = False
         self.first_s, self.num_holds = None, 0
 
@@ -65,7 +65,7 @@ class Interruptions:
             self.leave()
 
     def leave(self) -> None:
-        """End the program, whatever its threads are at: HiGHS does not survive the end of the interpreter."""
+        """End the program, whatever its threads are doing: HiGHS does not survive the shutdown of the interpreter."""
         self.is_leaving = True
         if self.instead is not None and os.isatty(2):
             self._write(_SHOW_CURSOR)
@@ -74,15 +74,15 @@ class Interruptions:
         os._exit(INTERRUPTED)
 
     def claim(self) -> bool:
-        """Whether the caller is to write the line: the first one is, once the program listens."""
+        """Whether the caller is to print the line: only the first one, once the program listens."""
         is_first = not (self.are_heard and self.is_told)
         self.is_told = True
         return is_first
 
     def _write(self, content: bytes) -> None:
-        with suppress(OSError):  # nobody is there to read it
+        with suppress(OSError):  # nobody reads it
             os.write(2, content)
 
 
 INTERRUPTIONS = Interruptions()
-"""Of this process."""
+"""The signals of this process."""

@@ -1,6 +1,5 @@
 """A group of commands that imports a command only when it is used."""
 
-import difflib
 import importlib
 import sys
 import time
@@ -12,11 +11,12 @@ import click
 
 from stagecut.planner.cli.process.faults import exit_code_of
 from stagecut.planner.core.errors import FaultWarning, StagecutError
+from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.report.visible_stream import visible_streams
 
 
 class LazyGroup(click.Group):
-    """Commands by name; whatever one of them raises becomes a message and an exit code here."""
+    """Commands by name; whatever they raise becomes a message and an exit code here."""
 
     def __init__(self, *, package: str, summaries: Mapping[str, str], **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -28,7 +28,7 @@ class LazyGroup(click.Group):
         return list(self._summaries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; None if there is none of that name."""
+        """Import one command; None if there is no such command."""
         if cmd_name not in self._summaries:
             return None
         command = importlib.import_module(f"{self._package}.{cmd_name}").command
@@ -38,19 +38,18 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; suggest the nearest name where there is none."""
-        near = difflib.get_close_matches(args[0], self._summaries, n=1)
-        if args[0] not in self._summaries and near:
-            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        """Find a command; suggest the closest name if there is none."""
+        if args[0] not in self._summaries and (hint := nearest(args[0], self._summaries)):
+            ctx.fail(f"No such command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List names and summaries, importing nothing."""
+        """List names and summaries without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([*self._summaries.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """See :meth:`click.Command.main`; whatever is printed hides nothing, and a help is always written."""
+        """See :meth:`click.Command.main`; nothing printed is hidden, and a failure to print the help is reported."""
         with visible_streams():
             try:
                 return super().main(*args, **kwargs)
@@ -60,7 +59,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see :mod:`planner.cli.process.faults`."""
         ctx.meta[STARTED_S] = time.perf_counter()
-        # The commands tell it in their own words; python's -W goes before this.
+        # commands report it in their own words; python's -W takes precedence
         warnings.simplefilter("ignore", FaultWarning, append=True)
         try:
             return super().invoke(ctx)
@@ -71,11 +70,11 @@ class LazyGroup(click.Group):
 VERBOSE = "stagecut.planner.cli.verbose"
 """Key of the context under which the option -v is kept."""
 STARTED_S = "stagecut.planner.cli.started_s"
-"""Key of the context under which the clock is kept as it stood when the command began."""
+"""Key of the context under which the time is kept when the command began."""
 
 
 def seconds_since_start(context: click.Context) -> float:
-    """How long the command has been running."""
+    """Seconds for which the command has been running."""
     started_s = context.meta[STARTED_S]
     assert isinstance(started_s, float)
     return time.perf_counter() - started_s

@@ -1,10 +1,8 @@
-"""How a search ended, for whatever started the program."""
-
-import sys
+"""How a search ended: exit codes, internal faults, and why nothing fits."""
 
 import click
 
-from stagecut.planner.cli.options.groups import is_verbose
+from stagecut.planner.cli.parameters.groups import is_verbose
 from stagecut.planner.cli.process.faults import tell_internal_fault
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.views.problem import num_groups
@@ -24,12 +22,12 @@ EXIT_CODES = {
 
 
 def tell_fault(result: Result, *, of: str = "") -> None:
-    """Say on stderr what went wrong inside a search, which has its plan and bound all the same.
+    """Report an internal fault inside a search on stderr; its plan and bound stand all the same.
 
     Parameters
     ----------
     of
-        Which search it was, where there are several.
+        Name of the search, where there are several.
     """
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason
@@ -39,14 +37,10 @@ def tell_fault(result: Result, *, of: str = "") -> None:
 def print_shortages(problem: Problem, result: Result) -> None:
     """Why nothing fits: which stages lack how much memory, or that no device group is allowed at all."""
     if result.shortages:
-        print_table(shortage_table(problem.model, result.shortages), sys.stdout)
+        print_table(shortage_table(problem.model, result.shortages))
         click.echo()
-    elif result.status is Status.INFEASIBLE and not _has_groups(problem):
-        click.echo("no group of devices may hold a stage: its replicas have to be allowed, to divide the micro-batch,")
+    elif result.status is Status.INFEASIBLE and not any(num_groups(problem, each) for each in problem.variants):
         click.echo(
-            "and to find devices in one island; allow others with --replicas, --tensor-parallel or --micro-batch\n"
+            "no device group can hold a stage: no allowed replica count divides the micro-batch and fits in one "
+            "island; allow others with --replicas, --tensor-parallel or --micro-batch\n"
         )
-
-
-def _has_groups(problem: Problem) -> bool:
-    return any(num_groups(problem, variant) > 0 for variant in problem.variants)

@@ -1,4 +1,4 @@
-"""What `plan convert` says of a profile that it read."""
+"""The profile that `plan convert` read, for people and as JSON."""
 
 from pathlib import Path
 
@@ -18,10 +18,14 @@ def print_conversion(conversion: Converted, kind: Format) -> None:
     nodes = f"{conversion.num_nodes} {'layers of a profile' if kind is Format.PROFILE else f'nodes of {kind}'}"
     edges = f", {len(profile.skip_edges)} skip edges" if profile.skip_edges else ""
     click.echo(f"{profile.name}: {profile.num_layers} layers from {nodes}{edges}")
-    parameters = f"{count_label(profile.num_params)} parameters in {profile.precision}"
     inner = profile.boundary_bytes()[1:-1]
-    crossing = "" if len(inner) == 0 else f", {format_bytes(inner.min())} to {format_bytes(inner.max())}"
-    click.echo(f"{parameters}{crossing} per sample across a boundary" if crossing else parameters)
+    sizes = (
+        f", {format_bytes(inner.min())} to {format_bytes(inner.max())} per sample across a boundary"
+        if len(inner)
+        else ""
+    )
+    parameters = f"{count_label(profile.num_params)} parameters in {profile.precision}"
+    click.echo(f"{parameters}{sizes}")
     for device_type, (samples, forward_s, backward_s) in _times(profile).items():
         times = f"{format_seconds(forward_s)} forward, {format_seconds(backward_s)} backward"
         click.echo(f"{device_type}: {times} for {samples} {'sample' if samples == 1 else 'samples'}")
@@ -52,7 +56,7 @@ def answer(conversion: Converted, kind: Format, *, output: Path) -> dict[str, ob
 
 
 def _times(profile: ModelProfile) -> dict[str, tuple[int, float, float]]:
-    """Of the whole model on one device, at the smallest size of each device type."""
+    """By device type: its smallest size, and forward and backward of the whole model on one device."""
     totals: dict[str, tuple[int, float, float]] = {}
     for table in (table for layer in profile.layers for table in layer.times if table.tensor_parallel == 1):
         _, forward_s, backward_s = totals.get(table.device_type, (0, 0.0, 0.0))

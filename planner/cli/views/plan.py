@@ -1,24 +1,27 @@
 """A plan as people read it: the stages, then the numbers of one iteration."""
 
-import sys
-
 import click
 
-from stagecut.planner.cli.prediction import Played
+from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.core.result import Result
 from stagecut.planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.text_table import print_table
 
 
+def headline(played: Played) -> str:
+    """Model, cluster, and the choices that hold for the whole plan."""
+    problem = played.problem
+    return f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan, zero1=problem.job.zero1)}"
+
+
 def print_plan(played: Played) -> None:
     """The choices that hold for the whole plan, and a table of its stages."""
-    problem = played.problem
-    click.echo(f"{problem.model.name} on {problem.cluster.name}: {plan_label(played.plan, zero1=problem.job.zero1)}\n")
-    table, *narrower = stage_tables(problem, played.plan, costs=played.costs, timeline=played.timeline)
-    print_table(table, sys.stdout, narrower=narrower)
-    if len(played.plan.pipelines) > 1:
-        click.echo(f"the first of {len(played.plan.pipelines)} pipelines; the others run the same on their own devices")
+    click.echo(f"{headline(played)}\n")
+    tables = stage_tables(played.problem, played.plan, costs=played.costs, timeline=played.timeline)
+    print_table(*tables)
+    if (num_pipelines := len(played.plan.pipelines)) > 1:
+        click.echo(f"the first of {num_pipelines} pipelines; the others are the same on other devices")
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:

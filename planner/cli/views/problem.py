@@ -2,7 +2,6 @@
 
 import click
 
-from stagecut.planner.core.job import Job
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.share import cluster_share
 from stagecut.planner.network.host_states import build_host_states
@@ -10,7 +9,7 @@ from stagecut.planner.report.labels import count_label, share_label
 
 
 def num_groups(problem: Problem, variant: Variant) -> int:
-    """Device groups that a stage may have, alike ones counted once."""
+    """Number of device groups that may hold a stage, alike ones counted once."""
     own = cluster_share(problem.cluster, variant.share)
     places = build_host_states(problem, own, micro_batch=variant.micro_batch)
     return len({option.placement for option in places.options})
@@ -47,29 +46,21 @@ def print_problem(problem: Problem) -> None:
     """The same for people."""
     model, cluster, job = problem.model, problem.cluster, problem.job
     kinds = ", ".join(dict.fromkeys(device.device_type for device in cluster.devices()))
+    optimizer = f"{job.optimizer.name} with ZeRO-1" if job.zero1 else job.optimizer.name
+    schedules = ", ".join(dict.fromkeys(map(_schedule_label, problem.variants)))
     rows = [
         ("model", f"{model.name}: {model.num_layers} layers, {count_label(model.num_params)} parameters"),
         ("cluster", f"{cluster.name}: {cluster.num_devices} devices ({kinds})"),
-        (
-            "job",
-            f"global batch {job.global_batch}, {job.precision}, {_optimizer_label(job)}, recompute {job.recompute}",
-        ),
-        ("stages", f"up to {problem.max_stages}, each one of {_num_intervals(problem)} runs of layers"),
-        (
-            "variants",
-            f"{len(problem.variants)}: {', '.join(dict.fromkeys(map(_schedule_label, problem.variants)))}, each in",
-        ),
+        ("job", f"global batch {job.global_batch}, {job.precision}, {optimizer}, recompute {job.recompute}"),
+        ("stages", f"up to {problem.max_stages}, each one of {_num_intervals(problem)} ranges of layers"),
+        ("variants", f"{len(problem.variants)}: {schedules}, each with these micro-batches"),
     ]
     for variant in _one_schedule(problem):
         batches = f"{variant.num_microbatches} x {variant.micro_batch}"
-        places = f"{num_groups(problem, variant)} kinds of device groups"
-        rows.append(("", f"{batches:<10} {places}{_share_suffix(variant)}"))
+        share = f" in each of {share_label(variant.share)}" if variant.share.num_pipelines > 1 else ""
+        rows.append(("", f"{batches:<10} {num_groups(problem, variant)} kinds of device groups{share}"))
     for name, value in rows:
         click.echo(f"{name:<10} {value}")
-
-
-def _optimizer_label(job: Job) -> str:
-    return f"{job.optimizer.name} with ZeRO-1" if job.zero1 else job.optimizer.name
 
 
 def _one_schedule(problem: Problem) -> list[Variant]:
@@ -80,10 +71,6 @@ def _one_schedule(problem: Problem) -> list[Variant]:
 
 def _schedule_label(variant: Variant) -> str:
     return f"{variant.schedule} x{variant.chunks}" if variant.chunks > 1 else str(variant.schedule)
-
-
-def _share_suffix(variant: Variant) -> str:
-    return f" in each of {share_label(variant.share)}" if variant.share.num_pipelines > 1 else ""
 
 
 def _num_intervals(problem: Problem) -> int:

@@ -1,6 +1,5 @@
 """Measurements, for people and as JSON."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,37 +9,38 @@ from rich.table import Table
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.report.labels import bandwidth_label, count_label
-from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.tables import device_type_table
-from stagecut.planner.report.text_table import add_row, print_table, text_table
+from stagecut.planner.report.text_table import print_table, text_table
 
 if TYPE_CHECKING:
     from stagecut.executor.measure.curves import Curve
     from stagecut.executor.measure.profile_links import RankMeasurement
     from stagecut.executor.measure.profile_model import ModelMeasurement, ProfileChoices, SizeTimes
 
-CONTAMINATED = "contaminated: other work held the processors in every repetition; measure again on a quiet machine"
+CONTAMINATED = "contaminated: other programs used the processors in every repetition; measure again on an idle machine"
 
 
 def print_model(measurement: "ModelMeasurement", choices: "ProfileChoices") -> None:
-    """Layers at the largest size, then the stage at every size."""
+    """Layers at the largest micro-batch size, then the stage at every size."""
     times = measurement.times[-1]
     processes = "1 process" if choices.processes == 1 else f"{choices.processes} processes at once"
     click.echo(f"{measurement.name} in {choices.precision} on {measurement.device_title}, {processes}")
     click.echo(f"device type {measurement.device_type}; layers with micro-batches of {times.samples}:\n")
-    print_table(_layer_table(measurement, times), sys.stdout)
+    print_table(_layer_table(measurement, times))
     click.echo("\nthe timed layers as one stage:\n")
-    print_table(_stage_table(measurement), sys.stdout)
+    print_table(_stage_table(measurement))
     if measurement.update is not None:
         bandwidth = bandwidth_label(measurement.update_bandwidth_bytes_per_s or 0.0)
         params = f"{count_label(measurement.num_updated_params)} parameters"
-        click.echo(f"\nupdate of {params}: {format_seconds(measurement.update.total_s)}, as if memory did {bandwidth}")
+        seconds = format_seconds(measurement.update.total_s)
+        click.echo(f"\noptimizer step of {params}: {seconds}, equivalent to a memory bandwidth of {bandwidth}")
     if measurement.contaminated:
         click.echo(f"\n{CONTAMINATED}")
 
 
 def model_answer(measurement: "ModelMeasurement", choices: "ProfileChoices", *, profile_name: str) -> dict[str, object]:
-    """All that was measured."""
+    """All measurements as JSON."""
     update = measurement.update
     return {
         "schema": SCHEMA,
@@ -48,9 +48,7 @@ def model_answer(measurement: "ModelMeasurement", choices: "ProfileChoices", *, 
         "device": measurement.device_title,
         "device_type": measurement.device_type,
         "precision": str(choices.precision),
-        "processes": choices.processes,
-        "threads": choices.threads,
-        "in_flight": choices.in_flight,
+        **values_of(choices, "processes", "threads", "in_flight"),
         "left_out": list(measurement.left_out),
         "contaminated": measurement.contaminated,
         "stage": [_stage_answer(times) for times in measurement.times],
@@ -69,19 +67,20 @@ def model_answer(measurement: "ModelMeasurement", choices: "ProfileChoices", *, 
 
 def print_links(found: Sequence["RankMeasurement"], cluster: Cluster) -> None:
     """Devices, then seconds by message size."""
-    print_table(device_type_table(cluster), sys.stdout)
-    click.echo("\nseconds of one message:\n")
+    print_table(device_type_table(cluster))
+    click.echo("\ntime per message:\n")
     curves = dict(_curves(cluster))
-    table = text_table(right=("bytes", *curves))
-    for points in zip(*curves.values(), strict=True):
-        add_row(table, f"{points[0][0]:.0f}", *(format_seconds(seconds) for _, seconds in points))
-    print_table(table, sys.stdout)
+    rows = (
+        (f"{points[0][0]:.0f}", *(format_seconds(seconds) for _, seconds in points))
+        for points in zip(*curves.values(), strict=True)
+    )
+    print_table(text_table(rows, right=("bytes", *curves)))
     if _contaminated(found):
         click.echo(f"\n{CONTAMINATED}")
 
 
 def links_answer(found: Sequence["RankMeasurement"], cluster: Cluster) -> dict[str, object]:
-    """All that was measured, curves as they were before they were made to rise."""
+    """All measurements as JSON, the curves before they were made monotone."""
     return {
         "schema": SCHEMA,
         "cluster": cluster.name,
@@ -91,8 +90,7 @@ def links_answer(found: Sequence["RankMeasurement"], cluster: Cluster) -> dict[s
                 "rank": rank,
                 "host": each.host_name,
                 "device": each.device_title,
-                "device_type": each.device_type,
-                "memory_bytes": each.memory_bytes,
+                **values_of(each, "device_type", "memory_bytes"),
                 "one_way": _by_partner("to_rank", each.one_way),
                 "streaming": _by_partner("to_rank", each.streaming),
                 "all_reduce": _by_partner("num_ranks", each.all_reduce),
@@ -112,24 +110,29 @@ def links_answer(found: Sequence["RankMeasurement"], cluster: Cluster) -> dict[s
 
 def _layer_table(measurement: "ModelMeasurement", times: "SizeTimes") -> Table:
     right = ("parameters", "saved", "working", "forward", "+-", "backward", "+-", "recomputed")
-    table = text_table("layer", "kind", right=right)
     seconds = list(zip(*_layer_seconds(times).values(), strict=True))
+    rows = []
     for index, layer in enumerate(measurement.facts.layers):
         place = index - measurement.first_layer
         timed = map(format_seconds, seconds[place]) if 0 <= place < len(seconds) else ("-",) * 5
         sizes = (format_bytes(layer.saved_bytes), format_bytes(layer.working_bytes))
-        add_row(table, layer.name, layer.kind, count_label(layer.num_params), *sizes, *timed)
-    return table
+        rows.append((layer.name, layer.kind, count_label(layer.num_params), *sizes, *timed))
+    return text_table(rows, "layer", "kind", right=right)
 
 
 def _stage_table(measurement: "ModelMeasurement") -> Table:
     right = ("samples", "forward", "+-", "backward", "+-", "recomputed", "kept", "rejected")
-    table = text_table(right=right, last=("",))
-    for times in measurement.times:
-        seconds = map(format_seconds, _stage_seconds(times).values())
-        counts = (str(times.num_kept), str(times.num_rejected))
-        add_row(table, str(times.samples), *seconds, *counts, "contaminated" if times.contaminated else "")
-    return table
+    rows = (
+        (
+            str(times.samples),
+            *map(format_seconds, _stage_seconds(times).values()),
+            str(times.num_kept),
+            str(times.num_rejected),
+            "contaminated" if times.contaminated else "",
+        )
+        for times in measurement.times
+    )
+    return text_table(rows, right=right, last=("",))
 
 
 def _stage_seconds(times: "SizeTimes") -> dict[str, float]:
@@ -144,13 +147,12 @@ def _stage_seconds(times: "SizeTimes") -> dict[str, float]:
 
 def _stage_answer(times: "SizeTimes") -> dict[str, object]:
     return {
-        "samples": times.samples,
+        **values_of(times, "samples", "contaminated"),
         **_stage_seconds(times),
         "forward_cuts_factor": times.cuts_factor(is_forward=True),
         "backward_cuts_factor": times.cuts_factor(is_forward=False),
         "kept": times.num_kept,
         "rejected": times.num_rejected,
-        "contaminated": times.contaminated,
     }
 
 
@@ -169,14 +171,9 @@ def _layer_answers(measurement: "ModelMeasurement") -> Iterator[dict[str, object
     for index, layer in enumerate(measurement.facts.layers):
         place = index - measurement.first_layer
         yield {
-            "name": layer.name,
-            "kind": layer.kind,
+            **values_of(layer, "name", "kind", "forward_flops", "saved_bytes", "output_bytes", "working_bytes"),
             "params": layer.num_params,
             "shared_params": layer.num_shared_params,
-            "forward_flops": layer.forward_flops,
-            "saved_bytes": layer.saved_bytes,
-            "output_bytes": layer.output_bytes,
-            "working_bytes": layer.working_bytes,
             "allocated_bytes": layer.allocated_bytes or None,
             "times": [
                 {"samples": samples, **{key: each[place] for key, each in seconds.items()}}
@@ -187,7 +184,7 @@ def _layer_answers(measurement: "ModelMeasurement") -> Iterator[dict[str, object
 
 
 def _curves(cluster: Cluster) -> Iterator[tuple[str, "Curve"]]:
-    """What the cluster file holds, with what it is of."""
+    """Every measured table of the cluster, with its title."""
     for server in cluster.servers:
         for island in server.islands:
             if island.fabric.table:
@@ -203,5 +200,5 @@ def _by_partner(key: str, curves: Mapping[int, "Curve"]) -> list[dict[str, objec
 
 
 def _contaminated(found: Sequence["RankMeasurement"]) -> bool:
-    """Whether products or updates have no clean repetition; messages are not looked at so."""
+    """Whether some product or update has no clean repetition; messages are not checked for that."""
     return any(not any(reading.is_clean for reading in readings) for each in found for readings in each.computed)

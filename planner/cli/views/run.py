@@ -1,24 +1,25 @@
-"""A run as people read it: its stages, then the iteration as a whole."""
+"""Recorded runs as people and programs read them."""
 
-import sys
+from pathlib import Path
 
 import click
 
 from stagecut.planner.core.run_record import ErrorSpread, RunMode, RunRecord
+from stagecut.planner.core.visible import visible
+from stagecut.planner.io.files.run_history import History, read_runs
 from stagecut.planner.report.run_tables import Lines, behind_label, contamination_label, run_lines, run_stage_tables
 from stagecut.planner.report.text_table import print_table
 
 NOTES = {
-    RunMode.DILATED: "dilated: actions and messages were held to the times of the plan; "
-    "this checks schedule, order and runtime, not how fast the devices are; memory is measured in real mode only",
+    RunMode.DILATED: "dilated: actions and messages were held to the planned times; this checks schedule, order and "
+    "runtime, not the speed of the devices; memory is only measured in real mode",
 }
 
 
 def print_run(run: RunRecord) -> None:
-    """Measured beside predicted; says plainly where the measurement tells nothing."""
+    """Measured beside predicted, with a note where the measurement tells nothing."""
     click.echo(f"{run.model} on {run.cluster}, {run.mode} on {run.device}\n")
-    table, *narrower = run_stage_tables(run)
-    print_table(table, sys.stdout, narrower=narrower)
+    print_table(*run_stage_tables(run))
     click.echo()
     print_lines(run_lines(run))
     for note in (NOTES.get(run.mode, ""), behind_label(run), contamination_label(run)):
@@ -33,6 +34,16 @@ def print_lines(lines: Lines) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
-def spread_tree(spread: ErrorSpread) -> dict[str, object]:
+def read_history(path: Path) -> History:
+    """The recorded runs of a file, with a warning for each line that cannot be read."""
+    history = read_runs(path)
+    for fault in history.skipped:
+        click.echo(f"Warning: {visible(fault)}", err=True)
+    return history
+
+
+def spread_tree(spread: ErrorSpread | None) -> dict[str, object] | None:
     """Errors as JSON."""
+    if spread is None:
+        return None
     return {"count": spread.count, "median_error": spread.median, "worst_error": spread.worst}

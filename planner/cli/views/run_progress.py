@@ -1,4 +1,4 @@
-"""How a run fares, on stderr while it runs."""
+"""Progress of a run, on stderr."""
 
 import math
 import threading
@@ -14,48 +14,47 @@ if TYPE_CHECKING:
     from stagecut.executor.play.trace import StepTrace
 
 LINE_EVERY_S = 1.0
-"""Steps that follow each other faster than this are not all told of."""
+"""Of steps that follow each other faster than this, not all are reported."""
 NEWS_EVERY_S = 10.0
-"""So often something is said within a step of a dilated run, the length of which is known."""
+"""Interval of reports within a step of a dilated run, whose duration is known."""
 
 
 class RunProgress:
-    """Lines of rank 0 alone: the first step, the last, and others no faster than they can be read.
+    """Lines of rank 0 alone: the first step, the last, and others no faster than one can read.
 
     Parameters
     ----------
     num_steps
-        Those of the warm-up included.
+        Number of steps, warm-up included.
     iteration_s
-        As predicted.
+        Predicted iteration time.
     quiet
-        Say nothing.
+        Print nothing.
     """
 
     def __init__(self, num_steps: int, *, iteration_s: float, quiet: bool) -> None:
         self._num_steps, self._iteration_s, self._quiet = num_steps, iteration_s, quiet
         self._last_s = -math.inf
         self._step_s: float | None = None
-        """Expected of a step; None where it is not known."""
+        """Expected duration of a step; None where unknown."""
         self._done, self._began_s = 0, 0.0
 
     def scaled(self, rank: int, time_scale: float) -> None:
-        """The time scale of a dilated run is known, and with it how long it takes."""
+        """Report the time scale of a dilated run, once known, and how long the run will take."""
         if self._quiet or rank != 0:
             return
         self._step_s = time_scale * self._iteration_s
         self._began_s = time.monotonic()
         steps = "1 step takes" if self._num_steps == 1 else f"{self._num_steps} steps take"
         click.echo(
-            f"time scale {time_scale:g}: an iteration, planned to take {seconds_label(self._iteration_s)}, takes "
-            f"{duration_label(self._step_s)} here; {steps} about "
-            f"{duration_label(self._num_steps * self._step_s)}",
+            f"time scale {time_scale:g}: an iteration planned to take {seconds_label(self._iteration_s)} takes "
+            f"{duration_label(self._step_s)} here; {steps} about {duration_label(self._num_steps * self._step_s)}",
             err=True,
         )
         threading.Thread(target=self._tell_news, daemon=True).start()
 
     def step(self, step: int, trace: "StepTrace") -> None:
-        """A step is done."""
+        """Report a finished step."""
         if self._quiet or trace.rank != 0:
             return
         now_s = time.monotonic()
@@ -66,7 +65,7 @@ class RunProgress:
             self._say(f"step {step + 1} of {self._num_steps}: loss {trace.loss:.6g}, {seconds}")
 
     def _tell_news(self) -> None:
-        """Within long steps, until the last one."""
+        """Report progress within long steps, until the last one is done."""
         while self._done < self._num_steps:
             time.sleep(NEWS_EVERY_S)
             now_s = time.monotonic()

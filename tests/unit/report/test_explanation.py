@@ -5,11 +5,12 @@ import json
 
 import pytest
 
+from stagecut.planner.analysis.what_if import WhatIfOutcome
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.report.explanation import (
-    WhatIfOutcome,
     binding_summary,
     binding_table,
+    what_if_label,
     what_if_summary,
     what_if_table,
 )
@@ -25,7 +26,7 @@ def outcome(objective_s, bound_s, *, unit="nic", planned_s=2.0):
 
 def lines_of(table):
     stream = io.StringIO()
-    print_table(table, stream)
+    print_table(table, stream=stream)
     return stream.getvalue().splitlines()
 
 
@@ -36,21 +37,21 @@ def lines_of(table):
         (1.5, None, "saves 25.00 %"),
         (2.0, 1.4, "nothing found, 30.00 % at most"),
         (2.0, None, "nothing found"),
-        (2.0, 1.999, "brings nothing, proven, 0.05 % at most"),
-        (2.0, 1.99998, "brings nothing, proven, 0.01 % at most"),
-        (2.0, 2.0, "brings nothing, proven, 0.00 % at most"),
-        (2.5, 1.4, "nothing as fast found: the cluster is divided in another way"),
+        (2.0, 1.999, "saves nothing, proven, 0.05 % at most"),
+        (2.0, 1.99998, "saves nothing, proven, 0.01 % at most"),
+        (2.0, 2.0, "saves nothing, proven, 0.00 % at most"),
+        (2.5, 1.4, "nothing as fast found: the cluster is divided differently"),
         (None, None, "no plan found"),
     ],
 )
 def test_what_a_unit_brings_is_put_into_words(objective_s, bound_s, words):
     """Shares of the 2 s that the plan takes; limits are rounded up."""
-    assert outcome(objective_s, bound_s).in_words == words
+    assert what_if_label(outcome(objective_s, bound_s)) == words
 
 
 def test_row_without_a_unit_tells_of_a_longer_search_only():
-    assert outcome(2.0, 1.9, unit="").in_words == ""
-    assert outcome(1.9, 1.9, unit="").in_words == "a longer search saves 5.00 %"
+    assert what_if_label(outcome(2.0, 1.9, unit="")) == ""
+    assert what_if_label(outcome(1.9, 1.9, unit="")) == "a longer search saves 5.00 %"
 
 
 def test_row_has_time_speed_up_bound_and_gap():
@@ -70,7 +71,7 @@ def test_every_resource_has_a_row(plan, costs, timeline):
     rows = {line.split()[0]: line for line in lines_of(binding_table(plan, what_binds(costs, timeline)))[2:]}
     assert list(rows) == ["device", "bound", "link", "communication", "memory", "bubbles"]
     assert "a-1/0 (stage 1)" in rows["device"]
-    assert "computes 75.00 %" in rows["device"]
+    assert "computes for 75.00 %" in rows["device"]
     assert "43.75 %" in rows["bubbles"]
 
 

@@ -17,7 +17,7 @@ def test_format_follows_the_suffix():
 
 @pytest.mark.parametrize("name", ["plan.pdf", "plan", "png"])
 def test_other_suffixes_are_refused(name):
-    with pytest.raises(BadInputError, match=r"a chart is written as \.png or \.svg"):
+    with pytest.raises(BadInputError, match=r"a chart must be a \.png or \.svg file"):
         image_format(Path(name), what="a chart")
 
 

@@ -133,7 +133,7 @@ def test_plan_shows_what_holds_for_all_of_it():
 
 def test_halved_micro_batches_are_told():
     sliced = dataclasses.replace(plan_on("a"), num_sliced=1)
-    assert plan_label(sliced) == "1f1b, 2 stages, 4 micro-batches of 2 samples, 1 of them halved in warm-up"
+    assert plan_label(sliced) == "1f1b, 2 stages, 4 micro-batches of 2 samples, 1 of them halved during warm-up"
 
 
 def test_status_names_the_limit_that_ended_the_search():

@@ -5,7 +5,7 @@ from matplotlib.collections import PolyCollection
 
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.report.gantt import BAR, draw_gantt
-from stagecut.planner.report.lanes import lane_labels
+from stagecut.planner.report.labels import lane_labels
 from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 

@@ -66,7 +66,7 @@ def test_stage_table_is_whole_on_terminals_of_every_width(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     table, *narrower = run_stage_tables(RUN)
     stream = _Terminal()
-    print_table(table, stream, narrower=narrower)
+    print_table(table, *narrower, stream=stream)
     drawn = re.sub(r"\x1b\[\d*m", "", stream.getvalue())
     assert max(map(len, drawn.splitlines())) <= width
     for figure in ("0-1", "+10.00 %", "-5.00 %", "60.00 %", "30.00 %", "4 GB"):
@@ -77,7 +77,7 @@ def test_iteration_is_told_with_its_error_rates_and_losses():
     """8 s predicted, 10 s measured; one of the two measured steps is clean."""
     lines = dict(run_lines(RUN))
     assert lines["iteration time"] == "predicted 8 s, measured 10 s, error +25.00 %"
-    assert lines["steps"] == "2 after 1 of warm-up, 1 clean"
+    assert lines["steps"] == "2 after 1 warm-up step, 1 clean"
     assert lines["spread"] == "10 s to 10 s"
     assert (lines["samples per second"], lines["tokens per second"]) == ("0.4", "3.2")
     assert lines["loss"] == "3 in the first step, 1.5 in the last"
@@ -111,7 +111,7 @@ def test_history_has_a_row_per_run():
 
 def test_accuracy_is_a_line_per_mode():
     lines = dict(accuracy_lines(accuracy([RUN, DILATED])))
-    assert lines["real runs"] == "median error 25.00 %, worst 25.00 % over 1 that are not contaminated"
+    assert lines["real runs"] == "median error 25.00 %, worst 25.00 % over 1 uncontaminated run"
     assert "1.00 %" in lines["dilated runs"]
 
 

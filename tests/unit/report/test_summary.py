@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from stagecut.planner.core.result import HistoryPoint, Result, Shortage, Status
-from stagecut.planner.report.summary import comparison_summary, result_summary, simulation_summary
+from stagecut.planner.report.summary import comparison_row, result_summary, simulation_summary
 
 RESULT = Result(
     status=Status.FEASIBLE,
@@ -47,12 +47,10 @@ def test_infeasible_summary_carries_the_shortages():
     assert tree["shortages"][0]["layers"] == [0, 3]
 
 
-def test_comparison_lists_every_solver_in_order():
-    other = Result(status=Status.NO_PLAN, solver="dp", seconds=0.1)
-    tree = comparison_summary([RESULT, other], provenance={})
-    rows = tree["results"]
-    assert [row["solver"] for row in rows] == ["milp", "dp"]
-    assert rows[0].keys() == {"solver", "status", "stopped_by", "fault", "objective_s", "bound_s", "gap", "seconds"}
+def test_a_row_of_a_comparison_leaves_out_the_plan():
+    row = comparison_row(RESULT)
+    assert row["solver"] == "milp"
+    assert row.keys() == {"solver", "status", "stopped_by", "fault", "objective_s", "bound_s", "gap", "seconds"}
 
 
 def test_simulation_summary_repeats_the_timeline(plan, costs, timeline):

@@ -87,13 +87,13 @@ def test_shortage_names_layers_and_missing_memory():
 def test_layer_table_shows_what_crosses_behind_each_layer():
     """Behind layer 0 its output of 1 kB and the skip edge of 0.5 kB cross; nothing leaves the last layer."""
     table = layer_table(MODEL)
-    assert _column(table, "crosses behind it") == ["1.5 kB", "0 B"]
+    assert _column(table, "passed on") == ["1.5 kB", "0 B"]
     assert _column(table, "parameters") == ["2 M", "0"]
 
 
 def test_names_from_files_are_not_read_as_markup():
     stream = io.StringIO()
-    print_table(layer_table(MODEL), stream)
+    print_table(layer_table(MODEL), stream=stream)
     assert "[red]head" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
 
@@ -101,7 +101,7 @@ def test_names_from_files_are_not_read_as_markup():
 def test_lines_are_not_cut_where_the_output_is_no_terminal():
     stream = io.StringIO()
     wide = ModelProfile(name="wide", layers=(Layer(name="x" * 300),))
-    print_table(layer_table(wide), stream)
+    print_table(layer_table(wide), stream=stream)
     assert "x" * 300 in stream.getvalue()
 
 
@@ -171,7 +171,7 @@ def test_stage_table_is_whole_on_terminals_of_every_width(problem, plan, costs, 
     monkeypatch.setenv("COLUMNS", str(width))
     table, *narrower = stage_tables(problem, plan, costs=costs, timeline=timeline)
     stream = _Terminal()
-    print_table(table, stream, narrower=narrower)
+    print_table(table, *narrower, stream=stream)
     drawn = re.sub(r"\x1b\[\d*m", "", stream.getvalue())
     assert max(map(len, drawn.splitlines())) <= width
     for figure in ("a-0/0", "a-1/0", "1 s", "4 s", "75.00 %"):
@@ -202,5 +202,5 @@ def test_devices_that_share_a_replica_get_a_column(problem, plan, costs, timelin
 
 def test_lines_of_a_file_end_without_spaces():
     stream = io.StringIO()
-    print_table(layer_table(MODEL), stream)
+    print_table(layer_table(MODEL), stream=stream)
     assert all(line == line.rstrip() for line in stream.getvalue().splitlines())

@@ -51,7 +51,7 @@ def test_speed_against_an_even_split_is_added():
 
 
 def test_plan_without_bound_says_so():
-    assert verdict(_found(Status.FEASIBLE, bound_s=None)).endswith("with no proof of how good that is")
+    assert verdict(_found(Status.FEASIBLE, bound_s=None)).endswith("without a proof of how good that is")
 
 
 def test_interrupted_search_keeps_its_plan():
@@ -77,8 +77,8 @@ def test_infeasible_names_the_largest_shortage():
     """9 - 6 = 3 GB on the first type, 1.5 GB on the second."""
     result = Result(status=Status.INFEASIBLE, solver="dp", seconds=0.1, shortages=SHORTAGES)
     sentence = verdict(result)
-    assert "layers 3-4 on small lack 3 GB (1 more of its stages lack memory too)" in sentence
-    assert sentence.endswith("Would help: recompute")
+    assert "layers 3-4 on small lack 3 GB (1 other stage lacks memory too)" in sentence
+    assert sentence.endswith("Suggested fix: recompute")
 
 
 @pytest.mark.parametrize("status", [Status.INFEASIBLE, Status.NO_PLAN, Status.INTERRUPTED])

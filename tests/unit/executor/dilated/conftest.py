@@ -4,7 +4,7 @@ import pytest
 
 from stagecut.executor.dilated.dilation import dilation_for
 from stagecut.models import build_cluster, build_model
-from stagecut.planner.cli.prediction import plan_file_of, play
+from stagecut.planner.analysis.prediction import plan_file_of, play
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem

@@ -5,45 +5,43 @@ import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from stagecut.planner.cli.certificate_checks import TOLERANCE
-from stagecut.planner.cli.options.stated import stated_options
+from stagecut.planner.analysis.stated_options import stated_options
 from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
+from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.solvers.registry import choose, run
 from stagecut.planner.solvers.search.options import Observer, SolveOptions
 
 SHORTEST_S = 1e-3
-"""A search has to have some time."""
+"""Time limits must be positive, even where nothing is left of them."""
 
 
 class Outcome(StrEnum):
-    """What came of a bound."""
+    """What became of a claimed bound."""
 
     PROVEN = "proven"
     """No plan of the search space is faster."""
     REFUTED = "refuted"
-    """A plan is faster."""
+    """Some plan is faster."""
     OPEN = "open"
-    """Neither was shown before the search ended."""
+    """The search ended before either was shown."""
     INTERRUPTED = "interrupted"
-    """By the user, before either was shown."""
+    """The user stopped the search before either was shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A bound, as a plan file states it."""
+    """A bound as a plan file states it."""
 
     bound_s: float
     slack_s: float
-    """Up to which times count as equal."""
+    """Times that differ by no more than this count as equal."""
 
-    def refuted_by(self, objective_s: float | None) -> bool:
-        """Whether there is a plan that is faster."""
-        return objective_s is not None and objective_s < self.bound_s - self.slack_s
-
-    def proven_by(self, bound_s: float | None) -> bool:
-        """Whether nothing below is left."""
-        return (bound_s or 0.0) >= self.bound_s - self.slack_s
+    def settled_by(self, objective_s: float | None, bound_s: float | None) -> Outcome | None:
+        """Whether the time of a plan refutes the claim, or a bound proves it; None for neither."""
+        if objective_s is not None and objective_s < self.bound_s - self.slack_s:
+            return Outcome.REFUTED
+        return Outcome.PROVEN if (bound_s or 0.0) >= self.bound_s - self.slack_s else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +50,15 @@ class Proof:
 
     claim: Claim
     result: Result
-    """Of the last run, with the solver that tried."""
+    """Result of the last run."""
     seconds: float
+    """Duration of all runs."""
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it."""
-        if self.claim.refuted_by(self.result.objective_s):
-            return Outcome.REFUTED
-        if self.claim.proven_by(self.result.bound_s):
-            return Outcome.PROVEN
-        return Outcome.INTERRUPTED if self.result.status is Status.INTERRUPTED else Outcome.OPEN
+        """What became of the claim."""
+        unsettled = Outcome.INTERRUPTED if self.result.status is Status.INTERRUPTED else Outcome.OPEN
+        return self.claim.settled_by(self.result.objective_s, self.result.bound_s) or unsettled
 
 
 def prove_again(
@@ -74,41 +70,39 @@ def prove_again(
     observer: Observer,
     cancelled: threading.Event,
 ) -> Proof:
-    """Look for a proof of the bound, or for a plan that is faster; ends as soon as there is one of them.
+    """Search for a proof of the bound, or for a faster plan; stop at the first of the two.
 
-    The search has the options of the file, the solver that `auto` stands for, and begins from the plan.
+    The search uses the options of the file and the solver that `auto` stands for, and starts from the plan.
 
     Parameters
     ----------
     bound_s
-        Of the certificate.
+        The bound that the certificate claims.
     iteration_s
-        Of the plan, as simulated.
+        Simulated time of the plan.
     cancelled
         Set from any thread to stop.
 
     Raises
     ------
     UnsupportedError
-        If the options ask for what this system does not have.
+        If the options ask for something that this system lacks.
     """
-    claim, settled = Claim(bound_s=bound_s, slack_s=TOLERANCE * iteration_s), _Either(cancelled)
+    claim, settled = Claim(bound_s=bound_s, slack_s=RECOMPUTED * iteration_s), _Either(cancelled)
 
     def observe(point: HistoryPoint) -> None:
         observer(point)
-        if claim.refuted_by(point.objective_s) or claim.proven_by(point.bound_s):
+        if claim.settled_by(point.objective_s, point.bound_s):
             settled.set()
 
-    problem = plan_file.problem
+    problem, plan = plan_file.problem, plan_file.plan
     options, _ = stated_options(plan_file.provenance)
     solver = choose(problem, options.rows)
-    plan, options = plan_file.plan, _closing_at(claim, iteration_s, options)
+    options = _closing_at(claim, iteration_s, options)
     started = time.perf_counter()
     while True:
-        seconds = time.perf_counter() - started
-        options = replace(
-            options, time_limit_s=None if time_limit_s is None else max(time_limit_s - seconds, SHORTEST_S)
-        )
+        left_s = None if time_limit_s is None else max(time_limit_s - (time.perf_counter() - started), SHORTEST_S)
+        options = replace(options, time_limit_s=left_s)
         result = run(problem, solver, options, observer=observe, cancelled=settled, start=plan)
         proof = Proof(claim=claim, result=result, seconds=time.perf_counter() - started)
         closer = _closing_at(claim, result.objective_s, options)
@@ -118,18 +112,18 @@ def prove_again(
 
 
 def _closing_at(claim: Claim, objective_s: float | None, options: SolveOptions) -> SolveOptions:
-    """Options such that a search that finds nothing better closes its gap only where it reaches the bound."""
+    """Options under which a search that finds nothing better closes its gap only at the claimed bound."""
     gap = relative_gap(objective_s, claim.bound_s) or 0.0
     return replace(options, gap=min(gap, options.gap))
 
 
 class _Either(threading.Event):
-    """Set by itself, or with another event."""
+    """An event that is set by itself, or by another one."""
 
     def __init__(self, other: threading.Event) -> None:
         super().__init__()
         self._other = other
 
     def is_set(self) -> bool:
-        """Whether one of them is."""
+        """Whether either of them is set."""
         return super().is_set() or self._other.is_set()

@@ -1,6 +1,8 @@
-"""Models and clusters by their name in the catalogue or from a file."""
+"""Models and clusters by catalogue name or from a file."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from stagecut.models import (
     build_cluster,
@@ -18,24 +20,26 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.profile import read_profile
 
+T = TypeVar("T")
+
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 
 
 def is_file_name(argument: str) -> bool:
-    """Whether the argument means a file: it has a folder or the suffix of one, or there is such a file."""
+    """Whether the argument means a file: it contains a folder or has a file's suffix, or such a file exists."""
     try:
         return "/" in argument or Path(argument).suffix.lower() in FILE_SUFFIXES or Path(argument).is_file()
-    except (OSError, ValueError):  # no name a file can have
+    except (OSError, ValueError):  # not a valid file name
         return False
 
 
 def is_profile(argument: str) -> bool:
-    """Whether the argument means a profile that counts in a precision of its own: a file, or a measured one."""
+    """Whether the argument means a profile with a precision of its own: a file, or a measured catalogue model."""
     return is_file_name(argument) or is_measured(argument)
 
 
 def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
-    """A model profile as the file holds it, or a measured one of the catalogue.
+    """A model profile from a file, or a measured one of the catalogue.
 
     Parameters
     ----------
@@ -47,11 +51,14 @@ def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = Fals
     BadInputError
         If there is none, the file has faults, or it states another sequence length than the one asked for.
     """
-    file = _measured(path) if is_measured(path) and not is_file_name(path) else path
-    model = read_profile(file, to_plan=to_plan)
+    in_catalogue = is_measured(path) and not is_file_name(path)
+    model = read_profile(
+        _found(path, measured_names(), measured_path) if in_catalogue else path,
+        to_plan=to_plan,
+    )
     if sequence_length not in (None, model.sequence_length):
         stated = "no number of" if model.sequence_length is None else str(model.sequence_length)
-        rule = f"states {stated} tokens per sample, --sequence-length asks for {sequence_length}"
+        rule = f"states {stated} tokens per sample, but --sequence-length asks for {sequence_length}"
         raise BadInputError(f"{path}: {rule}; leave the option out, or make a profile for that length")
     return model
 
@@ -64,17 +71,11 @@ def catalogue_model(name: str, *, precision: Precision, sequence_length: int | N
     BadInputError
         If there is none of that name, or it cannot have that sequence length.
     """
-    try:
+
+    def build(name: str) -> ModelProfile:
         return build_model(name, precision=precision, sequence_length=sequence_length)
-    except BadInputError as fault:
-        raise _also_no_file(fault, name, model_names()) from None
 
-
-def _measured(name: str) -> Path:
-    try:
-        return measured_path(name)
-    except BadInputError as fault:
-        raise _also_no_file(fault, name, measured_names()) from None
+    return _found(name, model_names(), build)
 
 
 def load_cluster(argument: str) -> Cluster:
@@ -85,16 +86,14 @@ def load_cluster(argument: str) -> Cluster:
     BadInputError
         If there is neither, or the file has faults.
     """
-    if is_file_name(argument):
-        return read_cluster(argument)
+    return read_cluster(argument) if is_file_name(argument) else _found(argument, cluster_names(), build_cluster)
+
+
+def _found(name: str, known: tuple[str, ...], find: Callable[[str], T]) -> T:
+    """What the catalogue holds; for an unknown name the message adds that there is no such file either."""
     try:
-        return build_cluster(argument)
+        return find(name)
     except BadInputError as fault:
-        raise _also_no_file(fault, argument, cluster_names()) from None
-
-
-def _also_no_file(fault: BadInputError, name: str, known: tuple[str, ...]) -> BadInputError:
-    """The fault, saying for a name that the catalogue does not have that it is no file either."""
-    if name.partition(":")[0] in known:
-        return fault
-    return BadInputError(f"{fault} (and there is no such file)")
+        if name.partition(":")[0] in known:
+            raise
+        raise BadInputError(f"{fault} (and there is no such file)") from None

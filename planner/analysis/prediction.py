@@ -1,7 +1,9 @@
-"""Plan files as the planner writes them: every number from the costs and the simulator."""
+"""What the planner expects of a plan, and the plan file that records it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
@@ -28,52 +30,50 @@ class Played:
 
 
 def play(problem: Problem, plan: Plan) -> Played:
-    """Derive the costs of a plan, and simulate it."""
+    """Derive the costs of a plan and simulate one iteration."""
     costs = CostModel(problem).plan(plan)
     return Played(problem=problem, plan=plan, costs=costs, timeline=simulate(costs))
 
 
 def predict(played: Played) -> Prediction:
-    """Times and memory as a plan file has them."""
+    """Times and memory as a plan file records them."""
     costs = played.costs
-    transfers_s = [*costs.transfer_s.tolist(), 0.0]
-    return Prediction(
-        iteration_s=played.timeline.iteration_s,
-        stages=tuple(
-            StagePrediction(
-                forward_s=float(costs.forward_s[index]),
-                backward_s=float(costs.backward_s[index]),
-                transfer_s=transfers_s[index],
-                sync_s=float(costs.sync_s[index]),
-                update_s=float(costs.update_s[index]),
-                memory_bytes=float(costs.memory_bytes[index]),
-                limit_bytes=float(costs.limit_bytes[index]),
-            )
-            for index in range(costs.num_stages)
-        ),
+    columns: dict[str, Sequence[float] | Floats] = {
+        "forward_s": costs.forward_s,
+        "backward_s": costs.backward_s,
+        "transfer_s": [*costs.transfer_s, 0.0],
+        "sync_s": costs.sync_s,
+        "update_s": costs.update_s,
+        "memory_bytes": costs.memory_bytes,
+        "limit_bytes": costs.limit_bytes,
+    }
+    stages = (
+        StagePrediction(**{name: float(column[index]) for name, column in columns.items()})
+        for index in range(costs.num_stages)
     )
+    return Prediction(iteration_s=played.timeline.iteration_s, stages=tuple(stages))
 
 
 def plan_file_of(played: Played, result: Result, provenance: Provenance) -> PlanFile:
-    """The plan file of a result; the seconds of the search stay out, so that equal searches give equal files."""
-    objective_s = played.timeline.iteration_s
+    """The plan file of a result, without the duration of the search: equal searches give equal files."""
+    certificate = Certificate(
+        status=result.status,
+        solver=result.solver,
+        objective_s=played.timeline.iteration_s,
+        bound_s=result.bound_s,
+        gap=result.gap,
+    )
     return PlanFile(
         problem=played.problem,
         plan=played.plan,
         predicted=predict(played),
-        certificate=Certificate(
-            status=result.status,
-            solver=result.solver,
-            objective_s=objective_s,
-            bound_s=result.bound_s,
-            gap=result.gap,
-        ),
+        certificate=certificate,
         provenance=provenance,
     )
 
 
 def provenance_tree(provenance: Provenance) -> dict[str, object]:
-    """Where an answer comes from, as the plan file has it."""
+    """Where an answer comes from, as the plan file records it."""
     return {
         "versions": dict(provenance.versions),
         "options": dict(provenance.options),

@@ -1,12 +1,13 @@
-"""Every number of a plan file derived again from the inputs that it holds."""
+"""Every number of a plan file derived again from the inputs inside it."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from stagecut.planner.cli.certificate_checks import TOLERANCE, Unchecked, certificate_faults, unchecked
-from stagecut.planner.cli.prediction import play, predict
+from stagecut.planner.analysis.certificate_checks import Unchecked, certificate_faults, unchecked
+from stagecut.planner.analysis.prediction import play, predict
 from stagecut.planner.core.result import relative_gap
+from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.files.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
@@ -17,10 +18,10 @@ Value = float | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One number of a plan file, or one rule it has to keep."""
+    """One number or hash of a plan file, as stated and as derived."""
 
     where: str
-    """Its place in the file."""
+    """Its place in the file, for example `predicted.iteration_s`."""
     stated: Value
     derived: Value
 
@@ -28,19 +29,19 @@ class Check:
     def agrees(self) -> bool:
         """Whether both are the same; numbers up to rounding."""
         if isinstance(self.stated, float) and isinstance(self.derived, float):
-            return self.stated == self.derived or math.isclose(self.stated, self.derived, rel_tol=TOLERANCE)
+            return math.isclose(self.stated, self.derived, rel_tol=RECOMPUTED)
         return self.stated == self.derived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """What came of it."""
+    """The outcome of checking a plan file."""
 
     checks: tuple[Check, ...]
     faults: tuple[str, ...]
-    """Ways in which the plan leaves the search space, or the certificate claims what no search can have ended with."""
+    """Rules of the search space that the plan breaks, and claims of the certificate that no search could make."""
     iteration_s: float
-    """Derived."""
+    """Iteration time as simulated now."""
     unchecked: tuple[Unchecked, ...]
 
     @property
@@ -50,7 +51,7 @@ class Recheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether there is nothing to complain of."""
+        """Whether no number differs and no rule is broken."""
         return not self.differences and not self.faults
 
 
@@ -93,6 +94,6 @@ def _certificate(plan_file: PlanFile, iteration_s: float) -> Iterator[Check]:
         yield Check(where="certificate.solver", stated=certificate.solver, derived=solver)
     yield Check(where="certificate.objective_s", stated=certificate.objective_s, derived=iteration_s)
     gap = relative_gap(certificate.objective_s, certificate.bound_s)
-    if gap is not None and certificate.gap is not None and abs(gap - certificate.gap) <= TOLERANCE:
-        gap = certificate.gap  # a difference of two nearly equal times: compared absolutely
+    if gap is not None and certificate.gap is not None and abs(gap - certificate.gap) <= RECOMPUTED:
+        gap = certificate.gap  # the difference of two nearly equal times: compared absolutely
     yield Check(where="certificate.gap", stated=certificate.gap, derived=gap)

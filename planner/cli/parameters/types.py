@@ -1,6 +1,5 @@
-"""Values of options read from text; each function says what it accepts."""
+"""Option values read from text; each function says what it accepts."""
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -8,21 +7,21 @@ from collections.abc import Callable, Sequence
 import click
 
 from stagecut.planner.core.job import AUTO, SliceChoice
-from stagecut.planner.io.documents.complaints import shorten
+from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_NUMBER, is_name
 
 MAX_COUNT = 1_000_000_000
 MAX_LISTED = 1000
-"""As in a job file, which is part of a plan file."""
+"""The limit of a job file, which is part of every plan file."""
 SMALLEST_SCALE = 1e-9
-"""Of time; the largest one is its inverse."""
+"""Smallest time scale; the largest one is its inverse."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas and ranges between, `1,2,4` or `1-4`: in ascending order, each once."""
+    """Whole numbers and ranges separated by commas, `1,2,4` or `1-4`: in ascending order, each once."""
     ranges = [_range(part.strip()) for part in text.split(",")]
     if sum(map(len, ranges)) > MAX_LISTED:
         raise click.BadParameter(f"{text!r} lists more than {MAX_LISTED} numbers")
@@ -30,7 +29,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def counts_or_auto(text: str) -> tuple[int, ...]:
-    """As :func:`counts`; empty for the word `auto`."""
+    """Like :func:`counts`; empty for the word `auto`."""
     return () if text.strip() == "auto" else counts(text)
 
 
@@ -40,12 +39,12 @@ def slices(text: str) -> SliceChoice:
     if word == AUTO:
         return AUTO
     if word != "never" and not (word.isascii() and word.isdigit() and int(word) <= MAX_COUNT):
-        raise click.BadParameter(f"{text!r} is no number of micro-batches; write auto, never or a number such as 2")
+        raise click.BadParameter(f"{text!r} is not a number of micro-batches; write auto, never or a number such as 2")
     return 0 if word == "never" else int(word)
 
 
 def words_of(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """A reader of words with commas between, each one of the choices, or the word `all`."""
+    """A reader of comma-separated words, each one of the choices, or the word `all`."""
 
     def words(text: str) -> tuple[str, ...]:
         if text.strip() == "all":
@@ -53,33 +52,33 @@ def words_of(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
         found = [word.strip() for word in text.split(",")]
         for word in found:
             if word not in choices:
-                raise click.BadParameter(f"{word!r} is not one of {', '.join(choices)}{_nearest(word, choices)}")
+                raise click.BadParameter(f"{word!r} is not one of {', '.join(choices)}{nearest(word, choices)}")
         return tuple(dict.fromkeys(found))
 
     return words
 
 
 def share(text: str) -> float:
-    """A share as a number or in percent: `0.005` or `0.5%`."""
+    """A fraction as a number or in percent: `0.005` or `0.5%`."""
     number = _number(text.strip().removesuffix("%"))
     if number is None:
-        raise click.BadParameter(f"{text!r} is no share; write 0.005 or 0.5%")
+        raise click.BadParameter(f"{text!r} is not a fraction; write 0.005 or 0.5%")
     return number / 100 if text.strip().endswith("%") else number
 
 
-def name(text: str) -> str:
-    """What something may be called in a file."""
+def plain_name(text: str) -> str:
+    """A name as files may contain it."""
     if not is_name(text):
-        raise click.BadParameter(f"{shorten(text)} is no name; write 1 to 100 printable characters")
+        raise click.BadParameter(f"{shorten(text)} is not a valid name; write 1 to 100 printable characters")
     return text
 
 
-def time_limit(text: str) -> float:
-    """Seconds; infinite for `none` and 0."""
+def time_limit(text: str) -> float | None:
+    """Seconds; None, meaning no limit, for `none` and 0."""
     number = math.inf if text.strip() == "none" else _number(text)
     if number is None:
-        raise click.BadParameter(f"{text!r} is no number of seconds; write 60, or none for no limit")
-    return math.inf if number == 0 or number > MAX_NUMBER else number
+        raise click.BadParameter(f"{text!r} is not a number of seconds; write 60, or none for no limit")
+    return None if number == 0 or number > MAX_NUMBER else number
 
 
 def time_scale(text: str) -> float | None:
@@ -88,25 +87,43 @@ def time_scale(text: str) -> float | None:
     if text.strip() == AUTO:
         return None
     if number is None or not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:
-        raise click.BadParameter(f"{text!r} is no factor from {SMALLEST_SCALE:g} to {1 / SMALLEST_SCALE:g}, nor auto")
+        limits = f"from {SMALLEST_SCALE:g} to {1 / SMALLEST_SCALE:g}"
+        raise click.BadParameter(f"{text!r} is neither auto nor a factor {limits}")
     return number
 
 
-def memory_size(text: str) -> float:
-    """Bytes with a unit, `4GiB` or `512MB`; infinite for `none`."""
+def memory_size(text: str) -> float | None:
+    """Bytes with a unit, `4GiB` or `512MB`; None, meaning no limit, for `none`."""
     if text.strip() == "none":
-        return math.inf
+        return None
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no size; write 4GiB or 512MB, or none for no limit")
+        raise click.BadParameter(f"{text!r} is not a size; write 4GiB or 512MB, or none for no limit")
     size = float(match[1]) * (1024.0 if match[3] else 1000.0) ** _POWERS[match[2] or ""]
-    return size if size <= MAX_NUMBER else math.inf
+    return size if size <= MAX_NUMBER else None
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Sizes separated by commas: `3,32,32`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) <= MAX_COUNT for part in parts):
+        raise click.BadParameter(f"{text!r} is not a shape; write 3,32,32")
+    return tuple(map(int, parts))
+
+
+def layer_range(text: str) -> tuple[int, int]:
+    """First layer and one past the last, of `3-7` or `3`."""
+    first, _, last = text.partition("-")
+    last = last or first
+    if not (first.isdecimal() and last.isdecimal()) or int(last) < int(first):
+        raise click.BadParameter(f"{text!r} is not a range of layers; write 3-7, counting from 0")
+    return int(first), int(last) + 1
 
 
 def _range(part: str) -> range:
     match = _RANGE.fullmatch(part)
     if match is None:
-        raise click.BadParameter(f"{part!r} is no whole number; write 1,2,4 or 1-4")
+        raise click.BadParameter(f"{part!r} is not a whole number; write 1,2,4 or 1-4")
     first, last = int(match[1]), int(match[2] or match[1])
     if first > last:
         raise click.BadParameter(f"{part!r} ends before it begins; write {last}-{first}")
@@ -118,8 +135,3 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _nearest(word: str, choices: Sequence[str]) -> str:
-    found = difflib.get_close_matches(word, choices, n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,82 @@
+"""How much faster the best plan would be with one more unit of something."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result, Status, relative_gap
+from stagecut.planner.io.files.plan_file import PlanFile
+from stagecut.planner.solvers.diagnosis.what_if import Unit, plan_in, what_ifs
+
+UNCHANGED = "nothing more"
+"""Name of the first row: the cluster as it is."""
+Solve = Callable[[str, Problem, Plan | None], Result]
+"""Search for a plan: name of the search, problem, plan to start from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOutcome:
+    """The best plan found with one more unit, next to the plan without."""
+
+    what: str
+    unit: str
+    """Empty for the cluster as it is."""
+    planned_s: float
+    """Iteration time of the plan that is explained."""
+    result: Result
+
+    @property
+    def saved(self) -> float | None:
+        """Share of the iteration time that the best plan found saves; negative where it is slower, None without one."""
+        found_s = self.result.objective_s
+        if found_s is None:
+            return None
+        return (self.planned_s - found_s) / self.planned_s if self.planned_s > 0 else 0.0
+
+    @property
+    def saved_at_most(self) -> float | None:
+        """Largest share that any plan could save; None where nothing is proven."""
+        return relative_gap(self.planned_s, self.result.bound_s)
+
+
+def what_if_outcomes(
+    plan_file: PlanFile, iteration_s: float, units: Sequence[Unit], solve: Solve
+) -> Iterator[WhatIfOutcome]:
+    """The plan itself, then the best plan found with one more of each unit.
+
+    A plan that was not proven optimal is first searched for again on the cluster as it is, so that what a
+    longer search finds is not credited to a unit. Ends early at the first search that is interrupted.
+
+    Parameters
+    ----------
+    iteration_s
+        Simulated time of the plan.
+    """
+    problem, plan = plan_file.problem, plan_file.plan
+    if plan_file.certificate.status is Status.OPTIMAL:
+        result = certified_result(plan_file, iteration_s)
+    else:
+        result = solve(UNCHANGED, problem, plan)
+    if result.status is Status.INTERRUPTED:
+        return
+    yield WhatIfOutcome(what=UNCHANGED, unit="", planned_s=iteration_s, result=result)
+    best = result.plan or plan
+    for what_if in what_ifs(problem, tuple(units)):
+        result = solve(what_if.name, what_if.problem, plan_in(what_if.problem, problem, best))
+        if result.status is Status.INTERRUPTED:
+            return
+        yield WhatIfOutcome(what=what_if.name, unit=str(what_if.unit), planned_s=iteration_s, result=result)
+
+
+def certified_result(plan_file: PlanFile, iteration_s: float) -> Result:
+    """The result that a plan file claims, without a search."""
+    certificate = plan_file.certificate
+    return Result(
+        status=certificate.status,
+        solver=certificate.solver,
+        seconds=0.0,
+        plan=plan_file.plan,
+        objective_s=iteration_s,
+        bound_s=certificate.bound_s,
+    )

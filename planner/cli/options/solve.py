@@ -1,0 +1,97 @@
+"""What `plan solve` writes, and how its time limit covers everything up to the last output."""
+
+# ruff: noqa: RUF009 (option() declares a dataclass field)
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from stagecut.planner.analysis.prediction import Played
+from stagecut.planner.cli.options.outputs import Pictures
+from stagecut.planner.cli.parameters.files import OutputFile
+from stagecut.planner.cli.parameters.groups import option, option_group
+from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result
+from stagecut.planner.io.documents.canonical import format_json
+from stagecut.planner.io.files.plan_file import PlanFile, to_tree
+from stagecut.planner.report.convergence import convergence_bytes
+from stagecut.planner.report.images import image_format
+
+CONVERGENCE = "a convergence chart"
+EVEN_SHARE, EVEN_TIME_LIMIT_S = 0.1, 10.0
+"""Share of the time limit kept for the even split, and the most seconds that it may take."""
+LEAST_SEARCH_S = 0.25
+"""Time for a search even where reading the files used up the whole limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveOutputs(Pictures):
+    """Files to write."""
+
+    output: Path | None = option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the plan file.")
+    convergence: Path | None = option(
+        "--convergence",
+        type=OutputFile(),
+        metavar="FILE",
+        help="Write a chart of best time and bound over the search (.png or .svg).",
+    )
+
+    def check(self) -> None:
+        """Refuse outputs now that could not be written later; see :meth:`Outputs.check`."""
+        if self.convergence is not None:
+            image_format(self.convergence, what=CONVERGENCE)
+        Pictures.check(self)
+
+    def write_all(
+        self, problem: Problem, result: Result, *, played: Played | None, plan_file: PlanFile | None
+    ) -> tuple[Path, ...]:
+        """Write all files that were asked for, without a plan only the convergence chart; return those written."""
+        if plan_file is not None and self.output is not None:
+            self.write(self.output, format_json(to_tree(plan_file)))
+        if played is not None:
+            self.draw(played)
+        if self.convergence is not None:
+            title = f"{problem.model.name} on {problem.cluster.name}"
+            image = image_format(self.convergence, what=CONVERGENCE)
+            self.write(self.convergence, convergence_bytes(result, image, title=title))
+        return tuple(path for path in self.paths if played is not None or path == self.convergence)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBudget:
+    """How the time limit is divided among reading, search, even split and pictures."""
+
+    context: click.Context
+    limit_s: float | None
+    """None: no limit."""
+    pictures: Pictures
+    compares: bool
+    """Whether the plan is compared with an even split."""
+
+    @property
+    def spent_s(self) -> float:
+        """Part of the limit that is gone before the search begins."""
+        spent_s = seconds_since_start(self.context)
+        return spent_s if self.limit_s is None else min(spent_s, max(0.0, self.limit_s - LEAST_SEARCH_S))
+
+    def answer_s(self, plan: Plan) -> float:
+        """Part of the limit to keep for everything after the search."""
+        even_s = min(EVEN_SHARE * self._limit_s, EVEN_TIME_LIMIT_S) if self.compares else 0.0
+        return even_s + self.pictures.seconds(plan)
+
+    def even_split_s(self, plan: Plan) -> float:
+        """Time for the even split; not positive if none is left."""
+        left_s = self._limit_s - seconds_since_start(self.context) - self.pictures.seconds(plan)
+        return min(left_s, EVEN_TIME_LIMIT_S)
+
+    @property
+    def _limit_s(self) -> float:
+        return math.inf if self.limit_s is None else self.limit_s
+
+
+solve_output_options = option_group(SolveOutputs, argument="outputs")
+"""Give a command -o, --convergence, --trace, --gantt and --force, as its argument `outputs`."""
