@@ -53,4 +53,4 @@ def unchecked(plan_file: PlanFile) -> Iterator[Unchecked]:
         yield Unchecked(where="certificate.status", why="whether the search was interrupted or hit a limit")
     if certificate.seconds is not None:
         yield Unchecked(where="certificate.seconds", why="how long the search took")
-    yield Unchecked(where="provenance", why="versions, seed and options are valid, but may not be those of the search")
+    yield Unchecked(where="provenance", why="whether versions, seed and options are those of the search")

@@ -16,7 +16,7 @@ SHORTAGE_KEYS = ("device_type", "layers", "needed_bytes", "limit_bytes", "short_
 Tree = Mapping[str, object]
 
 
-def result_summary(result: Result, *, plan: Tree | None, provenance: Tree) -> dict[str, object]:
+def result_summary(result: Result, *, plan: object, provenance: Tree) -> dict[str, object]:
     """The answer of one solver.
 
     Parameters

@@ -140,4 +140,4 @@ def test_explanation_keeps_the_rows_that_are_finished(plan_file):
     assert "how much" in done.stdout
     assert "nothing more" in done.stdout
     assert "twice as fast" not in done.stdout
-    assert "interrupted: the other rows are missing" in done.stdout
+    assert "interrupted: the remaining rows are missing" in done.stdout

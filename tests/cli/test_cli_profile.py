@@ -156,7 +156,7 @@ def test_wrong_usage_is_told(plan, arguments):
 
 @pytest.mark.parametrize("what", [("model", "gpt-mini"), ("links",)])
 def test_without_torch_it_says_how_to_install_it(plan, tmp_path, monkeypatch, what):
-    monkeypatch.setattr("stagecut.planner.cli.options.devices.find_spec", lambda name: None)
+    monkeypatch.setattr("stagecut.planner.cli.options.profile.find_spec", lambda name: None)
     done = plan("profile", *what, "-o", tmp_path / "out.json")
     assert done.exit_code == 3
     assert done.stderr == "Error: plan profile needs torch: pip install 'stagecut[run]'\n"

@@ -63,7 +63,7 @@ def refused(plan, two_stages, monkeypatch, tmp_path):
 
 
 def test_without_torch_it_says_how_to_install_it(refused, monkeypatch):
-    monkeypatch.setattr("stagecut.planner.cli.commands.run.find_spec", lambda _name: None)
+    monkeypatch.setattr("stagecut.planner.cli.options.profile.find_spec", lambda _name: None)
     assert refused() == "Error: plan run needs torch: pip install 'stagecut[run]'\n"
 
 

@@ -1,7 +1,7 @@
 """`plan explain`: say what limits a plan, and what one more unit would bring."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -33,7 +33,7 @@ from stagecut.planner.report.explanation import (
     what_if_table,
 )
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import quality
 from stagecut.planner.simulator.binding import what_binds
@@ -80,60 +80,36 @@ def command(
 
         tried, iteration_s = tuple(map(Unit, units)), played.timeline.iteration_s
         outcomes = run_cancellable(lambda: [*what_if_outcomes(plan_file, iteration_s, tried, solve)], cancelled)
-        explanation = Explanation(
-            path=path,
-            plan_file=plan_file,
-            played=played,
-            outcomes=outcomes,
-            complete=len(outcomes) == 1 + len([*what_ifs(plan_file.problem, tried)]),
-        )
+        is_complete = len(outcomes) == 1 + len([*what_ifs(plan_file.problem, tried)])
         for outcome in outcomes:
             tell_fault(outcome.result, of=outcome.what)
         if as_json:
-            explanation.print_as_json(solver, options)
+            name = solver_for(solver, plan_file.problem, rows=options.rows)
+            provenance = provenance_of(plan_file.problem, option_values(options, solver=name), seed=options.seed)
+            answer = {"plan": str(path), "complete": is_complete, "provenance": provenance_tree(provenance)}
+            print_json({**_summary(played, outcomes), **answer})
         else:
-            explanation.print_for_people()
-    click.get_current_context().exit(0 if explanation.complete else INTERRUPTED)
+            _print_for_people(plan_file, played, outcomes)
+            if not is_complete:
+                click.echo("\ninterrupted: the remaining rows are missing")
+    click.get_current_context().exit(0 if is_complete else INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What there is to say about a plan."""
+def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[WhatIfOutcome]) -> None:
+    """What limits the plan, and what one more unit would bring, as two tables."""
+    iteration_s = played.timeline.iteration_s
+    click.echo(headline(played))
+    proven = quality(certified_result(plan_file, iteration_s))
+    click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}\n")
+    print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
+    click.echo()
+    print_table(what_if_table(outcomes))
 
-    path: Path
-    plan_file: PlanFile
-    played: Played
-    outcomes: list[WhatIfOutcome]
-    complete: bool
-    """Whether there is an outcome for every unit."""
 
-    def print_for_people(self) -> None:
-        """What limits the plan, and what more of something would bring, as two tables."""
-        played = self.played
-        iteration_s = played.timeline.iteration_s
-        proven = quality(certified_result(self.plan_file, iteration_s))
-        click.echo(headline(played))
-        click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}\n")
-        print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
-        click.echo()
-        print_table(what_if_table(self.outcomes))
-        if not self.complete:
-            click.echo("\ninterrupted: the remaining rows are missing")
-
-    def print_as_json(self, solver: str, options: SolveOptions) -> None:
-        """Everything that is known."""
-        played, problem = self.played, self.played.problem
-        name = solver_for(solver, problem, rows=options.rows)
-        provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
-        print_json(
-            {
-                "schema": SCHEMA,
-                "plan": str(self.path),
-                "iteration_s": played.timeline.iteration_s,
-                "bubble_fraction": played.timeline.bubble_fraction,
-                "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
-                "what_if": [what_if_summary(outcome) for outcome in self.outcomes],
-                "complete": self.complete,
-                "provenance": provenance_tree(provenance),
-            }
-        )
+def _summary(played: Played, outcomes: Sequence[WhatIfOutcome]) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        **values_of(played.timeline, "iteration_s", "bubble_fraction"),
+        "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
+        "what_if": [what_if_summary(outcome) for outcome in outcomes],
+    }

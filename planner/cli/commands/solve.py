@@ -3,8 +3,6 @@
 import math
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import click
 
@@ -21,7 +19,7 @@ from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
-from stagecut.planner.io.files.plan_file import PlanFile, Provenance, provenance_of, to_tree
+from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, result_summary
 from stagecut.planner.report.verdict import verdict
@@ -81,72 +79,51 @@ def command(
                 ),
                 cancelled,
             )
-        answer = Answer(
-            problem=problem,
-            result=result,
-            played=None if result.plan is None else play(problem, result.plan),
-            even_split_s=_even_split_s(problem, result, budget, cancelled),
-            provenance=provenance_of(problem, option_values(options, solver=name), seed=options.seed),
-        )
+        played = None if result.plan is None else play(problem, result.plan)
+        provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
+        plan_file = None if played is None else plan_file_of(played, result, provenance)
+        even_split_s = _even_split_s(problem, result, budget, cancelled)
         tell_fault(result)
         try:
-            written = outputs.write_all(problem, result, played=answer.played, plan_file=answer.plan_file)
+            written = outputs.write_all(problem, result, played=played, plan_file=plan_file)
         finally:
-            answer.print_as_json() if as_json else answer.print_for_people()
+            if as_json:
+                plan = None if plan_file is None else to_tree(plan_file)["plan"]
+                summary = result_summary(result, plan=plan, provenance=provenance_tree(provenance))
+                more = {**_numbers(result, played, even_split_s), "problem": problem_summary(problem)}
+                print_json({**summary, **more})
+            else:
+                _print_for_people(problem, result, played, even_split_s)
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a search found, ready to be printed."""
+def _print_for_people(problem: Problem, result: Result, played: Played | None, even_split_s: float | None) -> None:
+    """The plan, its numbers, and the verdict."""
+    if played is None:
+        print_shortages(problem, result)
+    else:
+        print_plan(played)
+        print_numbers(played, result)
+        click.echo()
+    click.echo(verdict(result, even_split_s=even_split_s))
+    if is_verbose():
+        for what, how_many in result.counts:
+            click.echo(f"{what}: {how_many}", err=True)
 
-    problem: Problem
-    result: Result
-    played: Played | None
-    """None without a plan."""
-    even_split_s: float | None
-    """Iteration time of equal layer counts; infinite where they do not fit, None where not compared."""
-    provenance: Provenance
 
-    @property
-    def plan_file(self) -> PlanFile | None:
-        """What `-o` writes; None without a plan."""
-        return None if self.played is None else plan_file_of(self.played, self.result, self.provenance)
-
-    def print_for_people(self) -> None:
-        """The plan, its numbers, and the verdict."""
-        if self.played is None:
-            print_shortages(self.problem, self.result)
-        else:
-            print_plan(self.played)
-            print_numbers(self.played, self.result)
-            click.echo()
-        click.echo(verdict(self.result, even_split_s=self.even_split_s))
-        if is_verbose():
-            for what, how_many in self.result.counts:
-                click.echo(f"{what}: {how_many}", err=True)
-
-    def print_as_json(self) -> None:
-        """Everything that is known."""
-        played, content = self.played, self.plan_file
-        plan = None if content is None else to_tree(content)["plan"]
-        assert plan is None or isinstance(plan, Mapping)
-        print_json(
-            {
-                **result_summary(self.result, plan=plan, provenance=provenance_tree(self.provenance)),
-                "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
-                "samples_per_s": None if played is None else played.samples_per_s,
-                "even_split_s": self.even_split_s,
-                "verdict": verdict(self.result, even_split_s=self.even_split_s),
-                "problem": problem_summary(self.problem),
-            }
-        )
+def _numbers(result: Result, played: Played | None, even_split_s: float | None) -> dict[str, object]:
+    return {
+        "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
+        "samples_per_s": None if played is None else played.samples_per_s,
+        "even_split_s": even_split_s,
+        "verdict": verdict(result, even_split_s=even_split_s),
+    }
 
 
 def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:
-    """Iteration time of the even split; None where there is nothing to compare, or no time to do so."""
+    """Iteration time of the even split, infinite where it does not fit; None if not compared, or no time was left."""
     if result.plan is None or not budget.compares or cancelled.is_set():
         return None
     seconds = budget.even_split_s(result.plan)

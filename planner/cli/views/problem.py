@@ -6,6 +6,7 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.share import cluster_share
 from stagecut.planner.network.host_states import build_host_states
 from stagecut.planner.report.labels import count_label, share_label
+from stagecut.planner.report.summary import values_of
 
 
 def num_groups(problem: Problem, variant: Variant) -> int:
@@ -29,12 +30,9 @@ def problem_summary(problem: Problem) -> dict[str, object]:
         "stage_intervals": _num_intervals(problem),
         "variants": [
             {
-                "schedule": str(variant.schedule),
-                "micro_batch": variant.micro_batch,
-                "num_microbatches": variant.num_microbatches,
+                **values_of(variant, "schedule", "micro_batch", "num_microbatches", "chunks"),
                 "pipelines": variant.share.num_pipelines,
-                "host_splits": list(variant.share.host_splits),
-                "chunks": variant.chunks,
+                "host_splits": variant.share.host_splits,
                 "device_groups": num_groups(problem, variant),
             }
             for variant in problem.variants
