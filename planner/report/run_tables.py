@@ -108,8 +108,8 @@ def contamination_label(run: RunRecord) -> str:
     share, slowdown = max(step.run_queue_share for step in steps), max(step.memory_slowdown for step in steps)
     return (
         f"contaminated: no step was clean; ranks waited for a processor for up to {percent_label(share)} of a step "
-        f"(limit {percent_label(MAX_RUN_QUEUE_SHARE)}), and memory was up to {slowdown:.2f} times slower than at its "
-        f"best (limit {MAX_MEMORY_SLOWDOWN}). The measured times are meaningless"
+        f"(limit {percent_label(MAX_RUN_QUEUE_SHARE)}), and memory took up to {slowdown:.2f} times as long as at "
+        f"its best (limit {MAX_MEMORY_SLOWDOWN}). The measured times are meaningless"
     )
 
 

@@ -157,7 +157,7 @@ def test_dilated_run_plays_a_plan_of_the_catalogue_with_stand_ins(plan, catalogu
     assert answer["steps"][-1]["loss"] < answer["steps"][0]["loss"]
     first, second, *steps = done.stderr.splitlines()
     assert first.startswith("dilated: 16 ranks as threads of one process")
-    assert second.startswith(f"time scale {how['time_scale']:g}: an iteration, planned to take ")
+    assert second.startswith(f"time scale {how['time_scale']:g}: an iteration planned to take ")
     assert "2 steps take about" in second
     assert [line.partition(":")[0] for line in steps[:1]] == ["step 1 of 2"]
     assert " left" in steps[0]
@@ -169,7 +169,7 @@ def test_dilated_run_takes_the_time_scale_that_is_asked_for(plan, catalogue_plan
     done = plan("run", catalogue_plan, "--mode", "dilated", *options)
     assert done.exit_code == 0, done.stderr
     assert "this machine fell behind: actions began or ended late for up to" in done.stdout
-    assert "--time-scale, here 0.001" in done.stdout
+    assert "--time-scale (now 0.001)" in done.stdout
 
 
 def test_dilated_run_of_real_layers_that_do_not_fit_is_refused(plan, tmp_path):

@@ -10,7 +10,7 @@ import click
 
 from stagecut.planner.cli.options.outputs import AnnouncedOutputs
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_profile
-from stagecut.planner.cli.parameters.files import NameOrFile, OutputFile
+from stagecut.planner.cli.parameters.files import NameOrFile, output_option
 from stagecut.planner.cli.parameters.groups import flag, member_option, option, option_group
 from stagecut.planner.cli.parameters.types import MAX_COUNT, plain_name
 from stagecut.planner.core.errors import BadInputError
@@ -123,19 +123,10 @@ class Reading:
 class ConversionOutputs(AnnouncedOutputs):
     """Files to write."""
 
-    schedule_csv: Path | None = option(
-        "--schedule-csv",
-        type=OutputFile(),
-        metavar="FILE",
-        help="torchtitan: also write the order of the actions to this file, and refer to it.",
+    schedule_csv: Path | None = output_option(
+        "--schedule-csv", text="torchtitan: also write the order of the actions to this file, and refer to it."
     )
-    output: Path | None = option(
-        "-o",
-        "--output",
-        type=OutputFile(),
-        metavar="FILE",
-        help="File to write.  [default with --to: stdout]",
-    )
+    output: Path | None = output_option("-o", "--output", text="File to write.  [default with --to: stdout]")
 
 
 reading_options = option_group(Reading, argument="reading")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stagecut.planner.analysis.prediction import Played
-from stagecut.planner.cli.parameters.files import OutputFile
-from stagecut.planner.cli.parameters.groups import flag, option, option_group
+from stagecut.planner.cli.parameters.files import output_option
+from stagecut.planner.cli.parameters.groups import flag, option_group
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import Tree
@@ -73,9 +73,7 @@ class AnnouncedOutputs(Outputs):
 class MeasurementFile(AnnouncedOutputs):
     """The file that a measurement is written to."""
 
-    output: Path = option(
-        "-o", "--output", type=OutputFile(), required=True, metavar="FILE", help="Write the measurements to this file."
-    )
+    output: Path = output_option("-o", "--output", required=True, text="Write the measurements to this file.")
 
     def write_tree(self, tree: Tree, read: Callable[[Document], object]) -> None:
         """Write the tree in a form that `read` accepts."""
@@ -86,12 +84,8 @@ class MeasurementFile(AnnouncedOutputs):
 class Pictures(Outputs):
     """Files that show one iteration."""
 
-    trace: Path | None = option(
-        "--trace", type=OutputFile(), metavar="FILE", help="Write a trace of one iteration for ui.perfetto.dev."
-    )
-    gantt: Path | None = option(
-        "--gantt", type=OutputFile(), metavar="FILE", help="Write a Gantt chart (.png or .svg)."
-    )
+    trace: Path | None = output_option("--trace", text="Write a trace of one iteration for ui.perfetto.dev.")
+    gantt: Path | None = output_option("--gantt", text="Write a Gantt chart (.png or .svg).")
 
     def check(self) -> None:
         """Refuse outputs now that could not be written later; see :meth:`Outputs.check`."""

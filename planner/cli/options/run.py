@@ -10,7 +10,7 @@ import click
 
 from stagecut.planner.analysis.stated_options import LARGEST_SEED
 from stagecut.planner.cli.options.outputs import Outputs
-from stagecut.planner.cli.parameters.files import ModuleFunction, OutputFile
+from stagecut.planner.cli.parameters.files import ModuleFunction, output_option
 from stagecut.planner.cli.parameters.groups import flag, member_option, option, option_group
 from stagecut.planner.cli.parameters.types import MAX_COUNT, time_limit, time_scale
 from stagecut.planner.core.run_record import RunMode
@@ -131,18 +131,10 @@ class RunChoices:
 class RunOutputs(Outputs):
     """Files that a run is written to."""
 
-    output: Path | None = option(
-        "-o", "--output", type=OutputFile(), metavar="FILE", help="Write the record of the run."
-    )
-    trace: Path | None = option(
-        "--trace", type=OutputFile(), metavar="FILE", help="Write predicted and measured lanes for ui.perfetto.dev."
-    )
-    history: Path = option(
-        "--history",
-        type=OutputFile(),
-        metavar="FILE",
-        default=DEFAULT_HISTORY,
-        help="Append the record of the run to this file.",
+    output: Path | None = output_option("-o", "--output", text="Write the record of the run.")
+    trace: Path | None = output_option("--trace", text="Write predicted and measured lanes for ui.perfetto.dev.")
+    history: Path = output_option(
+        "--history", default=DEFAULT_HISTORY, text="Append the record of the run to this file."
     )
 
     def check(self) -> None:

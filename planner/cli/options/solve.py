@@ -10,8 +10,8 @@ import click
 
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.cli.options.outputs import Pictures
-from stagecut.planner.cli.parameters.files import OutputFile
-from stagecut.planner.cli.parameters.groups import option, option_group
+from stagecut.planner.cli.parameters.files import output_option
+from stagecut.planner.cli.parameters.groups import option_group
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -32,12 +32,9 @@ LEAST_SEARCH_S = 0.25
 class SolveOutputs(Pictures):
     """Files to write."""
 
-    output: Path | None = option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the plan file.")
-    convergence: Path | None = option(
-        "--convergence",
-        type=OutputFile(),
-        metavar="FILE",
-        help="Write a chart of best time and bound over the search (.png or .svg).",
+    output: Path | None = output_option("-o", "--output", text="Write the plan file.")
+    convergence: Path | None = output_option(
+        "--convergence", text="Write a chart of best time and bound over the search (.png or .svg)."
     )
 
     def check(self) -> None:

@@ -10,6 +10,7 @@ import click
 from click.types import StringParamType
 
 from stagecut.planner.cli.parameters.catalogue import is_file_name
+from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.core.errors import OutputError
 
 GIVEN = "stagecut.planner.cli.files"
@@ -58,6 +59,11 @@ class ModuleFunction(StringParamType):
         module = Path(*value.partition(":")[0].split("."))
         _note((module.with_suffix(".py"), module / "__init__.py"), ctx)
         return value
+
+
+def output_option(*flags: str, text: str, **attributes: Any) -> Any:
+    """Declare a field of a dataclass as an option that names a file to write."""
+    return option(*flags, type=OutputFile(), metavar="FILE", help=text, **attributes)
 
 
 def _note(paths: Iterable[Path], ctx: click.Context | None, *, is_output: bool = False) -> None:
