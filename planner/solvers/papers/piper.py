@@ -230,9 +230,11 @@ class Option:
         fits = excess_bytes <= 0
         if policy is not Recompute.AUTO or fits.all():
             return np.where(fits, first_s, np.inf)
-        lost_s = self._recomputing.seconds - first.seconds
-        swaps = Swaps(lost_s, first.bytes(kept) - self._recomputing.bytes(kept))
-        return np.where(fits, first_s, first_s + swaps.lost_s(excess_bytes))
+        lost_s, freed_bytes = (
+            self._recomputing.seconds - first.seconds,
+            first.bytes(kept) - self._recomputing.bytes(kept),
+        )
+        return np.where(fits, first_s, first_s + swapped_s(lost_s, freed_bytes, excess_bytes))
 
     def _communication(self) -> Floats:
         """Activations and gradients over both ends, and the share of one micro-batch in summing gradients."""
@@ -261,34 +263,33 @@ class Configuration:
         return sizes
 
 
-class Swaps:
-    """Layers that recompute rather than keep what they saved, those that free the most per second lost first.
+def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floats:
+    """Seconds that each stage loses until so many bytes are free; infinite if all its layers free too few.
+
+    Layers recompute rather than keep what they saved, those that free the most per second lost first.
 
     Parameters
     ----------
     lost_s, freed_bytes
         One value per layer, shape (L,).
+    needed_bytes
+        One value per stage, shape (L + 1, L + 1).
     """
-
-    def __init__(self, lost_s: Floats, freed_bytes: Floats) -> None:
-        helpful = np.flatnonzero(freed_bytes > 0)
-        order = helpful[np.argsort(lost_s[helpful] / freed_bytes[helpful], kind="stable")]
-        self._most = len(order)
-        chosen = np.zeros((self._most + 1, len(lost_s) + 1))
-        for count, layer in enumerate(order, start=1):
-            chosen[count:, layer + 1] = 1.0
-        self._lost_s = np.cumsum(chosen * np.concatenate(([0.0], lost_s)), axis=1)
-        self._freed_bytes = np.cumsum(chosen * np.concatenate(([0.0], freed_bytes)), axis=1)
-
-    def lost_s(self, needed_bytes: Floats) -> Floats:
-        """Seconds that each stage loses until so many bytes are free; infinite if all its layers are too few."""
-        low, high = np.zeros(needed_bytes.shape, dtype=int), np.full(needed_bytes.shape, self._most)
-        for _ in range(self._most.bit_length()):
-            middle = (low + high) // 2
-            enough = _of_stages(self._freed_bytes, middle) >= needed_bytes
-            low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
-        enough = _of_stages(self._freed_bytes, high) >= needed_bytes
-        return np.where(enough, _of_stages(self._lost_s, high), np.inf)
+    helpful = np.flatnonzero(freed_bytes > 0)
+    order = helpful[np.argsort(lost_s[helpful] / freed_bytes[helpful], kind="stable")]
+    chosen = np.zeros((len(order) + 1, len(lost_s) + 1))
+    for count, layer in enumerate(order, start=1):
+        chosen[count:, layer + 1] = 1.0
+    # Prefix sums over the layers; row n has the first n layers of the order swapped.
+    all_lost_s = np.cumsum(chosen * np.concatenate(([0.0], lost_s)), axis=1)
+    all_freed_bytes = np.cumsum(chosen * np.concatenate(([0.0], freed_bytes)), axis=1)
+    low, high = np.zeros(needed_bytes.shape, dtype=int), np.full(needed_bytes.shape, len(order))
+    for _ in range(len(order).bit_length()):
+        middle = (low + high) // 2
+        enough = _of_stages(all_freed_bytes, middle) >= needed_bytes
+        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+    enough = _of_stages(all_freed_bytes, high) >= needed_bytes
+    return np.where(enough, _of_stages(all_lost_s, high), np.inf)
 
 
 def _of_stages(prefix_sums: Floats, row: Ints) -> Floats:

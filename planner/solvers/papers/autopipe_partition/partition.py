@@ -28,7 +28,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
+from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, Timings, timings
 from stagecut.planner.solvers.search.options import StopCheck
 
 MAX_PARTITIONS = 500
@@ -60,16 +60,16 @@ def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = 
     ValueError
         If there are fewer layers than stages.
     """
-    clock, balance = _Clock(times, num_microbatches), _Balance(times)
+    timer, balance = _Timer(times, num_microbatches), _Balance(times)
     start = balance.stops(times.num_stages, times.num_layers)
-    queue, seen, best, best_s = deque([start]), {start}, start, clock.seconds(start)
+    queue, seen, best, best_s = deque([start]), {start}, start, timer.seconds(start)
     while queue and not stopped():
         stops = queue.popleft()
-        for candidate in (stops, *_rebalanced(clock, stops)):
-            seconds = clock.seconds(candidate)
+        for candidate in (stops, *_rebalanced(timer, stops)):
+            seconds = timer.seconds(candidate)
             if seconds < best_s * (1 - EQUAL_TIMES):
                 best, best_s = candidate, seconds
-        for moved in _moved(clock, balance, stops):
+        for moved in _moved(timer, balance, stops):
             if moved not in seen and len(seen) < MAX_PARTITIONS:
                 seen.add(moved)
                 queue.append(moved)
@@ -87,26 +87,25 @@ def balanced_partition(times: StageTimes) -> Ints:
     return np.array(_Balance(times).stops(times.num_stages, times.num_layers))
 
 
-class _Clock:
+class _Timer:
     """Times each partition once."""
 
     def __init__(self, times: StageTimes, num_microbatches: int) -> None:
         self.times, self.num_microbatches = times, num_microbatches
         self.tolerance_s = EQUAL_TIMES * float(times.work_s[:, -1].max())
-        self._known: dict[Stops, tuple[float, int]] = {}
+        self._known: dict[Stops, Timings] = {}
 
     def seconds(self, stops: Stops) -> float:
         """Iteration time."""
-        return self._timing(stops)[0]
+        return float(self._timing(stops).seconds[0])
 
     def critical(self, stops: Stops) -> int:
         """The critical stage."""
-        return self._timing(stops)[1]
+        return int(self._timing(stops).critical[0])
 
-    def _timing(self, stops: Stops) -> tuple[float, int]:
+    def _timing(self, stops: Stops) -> Timings:
         if stops not in self._known:
-            timing = timings(self.times, np.array([stops]), self.num_microbatches)
-            self._known[stops] = float(timing.seconds[0]), int(timing.critical[0])
+            self._known[stops] = timings(self.times, np.array([stops]), self.num_microbatches)
         return self._known[stops]
 
 
@@ -151,24 +150,24 @@ class _Balance:
         return choices_s
 
 
-def _rebalanced(clock: _Clock, stops: Stops) -> Iterator[Stops]:
+def _rebalanced(timer: _Timer, stops: Stops) -> Iterator[Stops]:
     """The partition, then others in which layers after the critical stage move forward, one more in each.
 
     The stages after the critical one, up to any of them, must not take longer than the critical one takes
     for as many backwards, beyond the excess already accepted for stages in between.
     """
-    times, critical, allowed_s = clock.times, clock.critical(stops), 0.0
+    times, critical, allowed_s = timer.times, timer.critical(stops), 0.0
     last = critical + 1
     while last < times.num_stages:
-        if clock.critical(stops) != critical:
+        if timer.critical(stops) != critical:
             return
         yield stops
         work_s, backward_s = _own_work(times, stops), _own_backward(times, stops, critical)
         excess_s = np.cumsum(work_s[critical + 1 :]) - np.arange(1, times.num_stages - critical) * backward_s
-        if excess_s[last - critical - 1] <= allowed_s + clock.tolerance_s:
+        if excess_s[last - critical - 1] <= allowed_s + timer.tolerance_s:
             last += 1
             continue
-        taker = next((s for s in range(critical + 1, last) if _can_take(clock, stops, work_s, s, critical)), None)
+        taker = next((s for s in range(critical + 1, last) if _can_take(timer, stops, work_s, s, critical)), None)
         if taker is None:
             return
         stops = (*stops[:taker], stops[taker] + 1, *stops[taker + 1 :])
@@ -177,20 +176,20 @@ def _rebalanced(clock: _Clock, stops: Stops) -> Iterator[Stops]:
     yield stops
 
 
-def _can_take(clock: _Clock, stops: Stops, work_s: Floats, stage: int, critical: int) -> bool:
+def _can_take(timer: _Timer, stops: Stops, work_s: Floats, stage: int, critical: int) -> bool:
     """Whether a stage stays faster than the critical one with the first layer of the next, which has others."""
-    times, stop = clock.times, stops[stage]
+    times, stop = timer.times, stops[stage]
     if stops[stage + 1] - stop < 2:
         return False
     layer_s = times.work_s[stage, stop + 1] - times.work_s[stage, stop]
     receive_s = times.transfer_s[critical - 1, stops[critical - 1]] if critical > 0 else 0.0
     more_s = work_s[stage] + times.transfer_s[stage, stop] + layer_s
-    return bool(work_s[critical] + receive_s > more_s + clock.tolerance_s)
+    return bool(work_s[critical] + receive_s > more_s + timer.tolerance_s)
 
 
-def _moved(clock: _Clock, balance: _Balance, stops: Stops) -> Iterator[Stops]:
+def _moved(timer: _Timer, balance: _Balance, stops: Stops) -> Iterator[Stops]:
     """Partitions in which the critical stage has given away its first or its last layer."""
-    critical, last_stage = clock.critical(stops), len(stops) - 1
+    critical, last_stage = timer.critical(stops), len(stops) - 1
     if critical == 0:
         return
     start, stop = stops[critical - 1], stops[critical]
@@ -198,7 +197,7 @@ def _moved(clock: _Clock, balance: _Balance, stops: Stops) -> Iterator[Stops]:
         yield (*balance.stops(critical, start + 1), *stops[critical:])
     if critical < last_stage and stop - 1 > critical:
         moved = (*balance.stops(critical + 1, stop - 1), *stops[critical + 1 :])
-        if clock.critical(moved) <= critical:
+        if timer.critical(moved) <= critical:
             yield moved
 
 

@@ -7,6 +7,7 @@ What they decide is mapped to the real servers in the cluster's order, and simul
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,7 @@ class Group:
         return self.replicas * self.tensor_parallel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(NamedTuple):
     """One server of the uniform cluster: an island of a host."""
 
     server_class: int
@@ -139,8 +139,10 @@ class UniformCluster:
                 server += 1
                 if server + width > self.num_servers:
                     return None
-            starts_host = used == 0 and not self._is_same_host(server - 1, server)
-            placed.append(PlacedGroup(placement=self._placement(group, self.slots[server]), opens=starts_host))
+            same_host = server > 0 and self.slots[server - 1][:2] == self.slots[server][:2]
+            placed.append(
+                PlacedGroup(placement=self._placement(group, self.slots[server]), opens=used == 0 and not same_host)
+            )
             server, used = server + width - 1, min(used + group.num_devices, self.devices_per_server)
         return tuple(placed)
 
@@ -176,12 +178,6 @@ class UniformCluster:
             replicas=group.replicas,
             tensor_parallel=group.tensor_parallel,
         )
-
-    def _is_same_host(self, first: int, second: int) -> bool:
-        if first < 0:
-            return False
-        one, other = self.slots[first], self.slots[second]
-        return (one.server_class, one.host) == (other.server_class, other.host)
 
 
 def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:

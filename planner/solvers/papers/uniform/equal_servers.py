@@ -4,8 +4,8 @@ Every device is as slow as the slowest and has the least memory of any; links in
 between two servers, are the slowest of their kind. A server is an island of a real host.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations_with_replacement
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, Link, Server, slowest
@@ -33,7 +33,7 @@ def equal_servers(costs: CostModel) -> Cluster:
     slow = max(singles, key=lambda single: _whole_model_s(costs, single))
     island = replace(
         cluster.servers[slow.server_class].islands[slow.island],
-        fabric=_slowest([island.fabric for island in islands]),
+        fabric=reduce(slowest, (island.fabric for island in islands), UNLIMITED),
         shared=any(island.shared for island in islands),
     )
     memory_bytes = min(cluster.device_type(island.device_type).memory_bytes for island in islands)
@@ -42,7 +42,7 @@ def equal_servers(costs: CostModel) -> Cluster:
         name=f"{cluster.name} with equal servers",
         device_types=(replace(cluster.device_type(island.device_type), memory_bytes=memory_bytes),),
         servers=(Server(name="server", islands=(island,), count=num_servers),),
-        network=_slowest(_paths(cluster, costs.share)),
+        network=reduce(slowest, _paths(cluster, costs.share), UNLIMITED),
     )
 
 
@@ -72,10 +72,3 @@ def _paths(cluster: Cluster, share: Share) -> list[Link]:
         if first != second
     ]
     return between_hosts + bridges
-
-
-def _slowest(links: Sequence[Link]) -> Link:
-    link = UNLIMITED
-    for other in links:
-        link = slowest(link, other)
-    return link
