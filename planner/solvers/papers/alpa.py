@@ -217,7 +217,8 @@ class Submesh:
         groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices == size)
         self.groups = sorted(groups, key=lambda group: group.tensor_parallel)
         """Every allowed way to use all devices, most replicas first."""
-        self.can_begin = self._beginnings(uniform)
+        used_in_server = np.arange(uniform.num_devices + 1) % uniform.devices_per_server
+        self.can_begin: Bools = (used_in_server == 0) | (used_in_server + size <= uniform.devices_per_server)
         """Whether it can come next, for every number of devices used by the stages after it, shape (D + 1,)."""
         self._num_microbatches = variant.num_microbatches
         self._intervals = {group: uniform.intervals(variant, group) for group in self.groups}
@@ -238,11 +239,6 @@ class Submesh:
     def _group_times_s(self, group: Group, depth: int) -> Floats:
         times = self._intervals[group].fitting(depth)
         return times.work_s + times.sync_s / self._num_microbatches
-
-    def _beginnings(self, uniform: UniformCluster) -> Bools:
-        used_in_server = np.arange(uniform.num_devices + 1) % uniform.devices_per_server
-        can_begin: Bools = (used_in_server == 0) | (used_in_server + self.size <= uniform.devices_per_server)
-        return can_begin
 
 
 def _sizes(uniform: UniformCluster) -> list[int]:

@@ -104,9 +104,9 @@ class Worker:
         Only its share and micro-batch size matter for the times.
     """
 
-    def __init__(self, tables: StageTables, variant: Variant, seats: Sequence[PlacedGroup]) -> None:
-        self.seated = SequenceCosts(tables, variant, seats)
-        self._tables = [tables.of(variant.share, variant.micro_batch, seat.placement) for seat in seats]
+    def __init__(self, tables: StageTables, variant: Variant, devices: Sequence[PlacedGroup]) -> None:
+        self.seated = SequenceCosts(tables, variant, devices)
+        self._tables = [tables.of(variant.share, variant.micro_batch, device.placement) for device in devices]
         nothing = np.zeros((1, self.seated.num_layers + 1))
         self._received_s = np.vstack([nothing, self.seated.transfer_s, nothing])
 

@@ -69,20 +69,20 @@ def run_choices(costs: CostModel, variant: Variant, mapping: DeviceMapping) -> t
 
 def _option(costs: CostModel, variant: Variant, run: HostRun, spans: Sequence[Span]) -> RunOption | None:
     """None where a stage does not fit in memory."""
-    times = [_stage_s(costs, variant, place, span) for place, span in zip(run.placements, spans, strict=True)]
+    times = [_stage_s(costs, variant, *each) for each in zip(run.placements, spans, strict=True)]
     fitting = [each for each in times if each is not None]
     if len(fitting) < len(times):
         return None
     forward_s, backward_s, sync_s, update_s = np.array(fitting).T
     cluster, crosses = costs.cluster, crosses_hosts(run.placements[0], costs.share)
-    hostings = [Hosting(placement=place, hosts=tuple(range(place.num_hosts))) for place in run.placements]
+    hostings = [Hosting(placement=each, hosts=tuple(range(each.num_hosts))) for each in run.placements]
     routes = [sync_route(cluster, hosting, costs.share) for hosting in hostings]
     message_bytes = variant.micro_batch * costs.problem.model.boundary_bytes()[[span.stop for span in spans]]
     pairs = list(itertools.pairwise(hostings))
     transfer_s = [
         link_between(cluster, *pair).transfer_s(float(size)) for pair, size in zip(pairs, message_bytes, strict=False)
     ]
-    island = np.array([place.island for place in run.placements])
+    island = np.array([placement.island for placement in run.placements])
     island_s = np.where([len(route) > 0 and not crosses for route in routes], sync_s, 0.0)
     return RunOption(
         run=run,
