@@ -72,8 +72,7 @@ def stage_times(
     cost = uniform.stage_costs(
         group, micro_batch=variant.micro_batch, recompute=recompute, start=np.zeros_like(stops), stop=stops
     )
-    message_bytes = variant.micro_batch * uniform.costs.problem.model.boundary_bytes()
-    inside_s, between_s = uniform.inside.transfer_s(message_bytes), uniform.between.transfer_s(message_bytes)
+    inside_s, between_s = uniform.transfers_s(variant)
     leaves = np.arange(1, num_stages) % (uniform.devices_per_server // group.num_devices) == 0
     return StageTimes(
         forward_s=np.tile(cost.forward_s, (num_stages, 1)),

@@ -154,11 +154,9 @@ class Dapple:
         self._intervals = [uniform.intervals(variant, Group(replicas=number)) for number in self._replicas]
         # Servers that a stage on fresh devices takes, for each replica count.
         self._num_opened = np.array([max(1, number // self._size) for number in self._replicas])
-        # One way over each boundary, nothing at the end.
-        message_bytes = variant.micro_batch * model.boundary_bytes()
-        crossed = np.arange(model.num_layers + 1) < model.num_layers
-        self._inside_s = np.where(crossed, uniform.inside.transfer_s(message_bytes), 0.0)
-        self._between_s = np.where(crossed, uniform.between.transfer_s(message_bytes), 0.0)
+        self._inside_s, self._between_s = uniform.transfers_s(variant)
+        # Nothing follows the last stage.
+        self._inside_s[-1] = self._between_s[-1] = 0.0
 
     def candidates(self, search: Search) -> list[Candidate]:
         """The best pipeline for every number of stages and every occupied set."""

@@ -18,6 +18,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES, arrange, assemble
 from stagecut.planner.network.device_groups import PlacedGroup
@@ -99,6 +100,11 @@ class UniformCluster:
             for mode in RECOMPUTE_MODES[problem.job.recompute]
         )
         return Intervals(num_layers=problem.model.num_layers, modes=tuple(costs), limit_bytes=self.memory_bytes)
+
+    def transfers_s(self, variant: Variant) -> tuple[Floats, Floats]:
+        """Seconds one way over each boundary, inside a server and between servers, shape (L + 1,) each."""
+        message_bytes = variant.micro_batch * self.costs.problem.model.boundary_bytes()
+        return self.inside.transfer_s(message_bytes), self.between.transfer_s(message_bytes)
 
     def groups(self, micro_batch: int) -> tuple[Group, ...]:
         """Every group that the job allows: part of a server, or whole servers with each replica inside one of them."""
