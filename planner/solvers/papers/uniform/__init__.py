@@ -1,1 +1,1 @@
-"""What planners that assume a uniform cluster have in common."""
+"""What planners that assume identical devices and servers share."""
