@@ -1,8 +1,10 @@
 """Arcs of a stage network as columns."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 
@@ -60,47 +62,14 @@ def arcs_over(start: Ints, stop: Ints) -> Arcs:
     """Arcs with only their layers filled in."""
     size = len(start)
     none, nothing = np.zeros(size, dtype=np.int64), np.zeros(size)
-    return Arcs(
-        tail=none,
-        head=none,
-        start=start,
-        stop=stop,
-        position=none,
-        least_depth=none,
-        largest_depth=none,
-        option=none,
-        recompute=np.zeros(size, dtype=bool),
-        forward_s=nothing,
-        first_s=nothing,
-        backward_s=nothing,
-        transfer_s=nothing,
-        tail_s=nothing,
-        sync_s=nothing,
-        opened_class=np.full(size, -1),
-        opened_hosts=none,
-    )
-
-
-def transfer_arcs(
-    tail: Ints, head: Ints, at: Ints, *, transfer_s: Floats, first_s: Floats, entry: int, opens: tuple[int, int]
-) -> Arcs:
-    """Transfers at the boundaries `at` to one entry, all of which open (hosts, server class)."""
-    size, (opened_hosts, opened_class) = len(at), opens
-    return replace(
-        arcs_over(at, at),
-        tail=tail,
-        head=head,
-        option=np.full(size, -1 - entry),
-        first_s=first_s,
-        transfer_s=transfer_s,
-        opened_class=np.full(size, opened_class if opened_hosts else -1),
-        opened_hosts=np.full(size, opened_hosts),
-    )
+    columns: dict[str, NDArray[Any]] = {
+        field.name: nothing if field.name.endswith("_s") else none for field in fields(Arcs)
+    }
+    columns |= {"start": start, "stop": stop, "recompute": none > 0, "opened_class": none - 1}
+    return Arcs(**columns)
 
 
 def join_arcs(parts: list[Arcs]) -> Arcs:
     """All arcs of the parts, in order."""
-    if not parts:
-        empty = np.empty(0, dtype=np.int64)
-        return arcs_over(empty, empty)
+    parts = parts or [arcs_over(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
     return Arcs(**{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Arcs)})

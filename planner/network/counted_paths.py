@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.network.graph import Level
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
@@ -89,28 +90,22 @@ class Cheapest(NamedTuple):
     """Which arcs some way from source to sink takes in time, shape (A,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Level:
-    """Arcs at the nodes of one level, grouped by node."""
+class _Transitions(NamedTuple):
+    """How labels pass a level: its arcs, and the count states at their other ends."""
 
-    arcs: Ints
-    begins: Ints
-    nodes: Ints
-    """The ends by which the arcs are grouped: heads on the way from the source, tails on the way to the sink."""
-    others: Ints
-    """The other end of each arc."""
+    level: Level
     states: States | None
     """Count state at the other end for each count state at the grouped one, shape (n, H); None: the same."""
 
     def at_other_end(self, labels: Floats) -> Floats:
         """Labels at the other end of each arc, shape (n, H)."""
         if self.states is None:
-            return labels[self.others, :-1]
-        return labels[self.others[:, None], self.states]
+            return labels[self.level.others, :-1]
+        return labels[self.level.others[:, None], self.states]
 
     def set_least(self, labels: Floats, lengths: Floats) -> None:
         """Set the labels of the nodes to the least over their arcs."""
-        labels[self.nodes, :-1] = np.minimum.reduceat(lengths, self.begins, axis=0)
+        labels[self.level.nodes, :-1] = np.minimum.reduceat(lengths, self.level.begins, axis=0)
 
 
 class _Labels(NamedTuple):
@@ -131,14 +126,13 @@ class CountedPaths:
     """
 
     def __init__(self, network: StageNetwork) -> None:
-        arcs, graph = network.arcs, network.graph
-        self._tail, self._head, self._graph = graph.tail, graph.head, graph
-        self._opened_class, self._opened_hosts = arcs.opened_class, arcs.opened_hosts
+        self._graph = network.graph
+        self._opened_class, self._opened_hosts = network.arcs.opened_class, network.arcs.opened_hosts
         self._counts = np.array([server.count + 1 for server in network.cluster.servers])
         self._strides = np.concatenate(([1], np.cumprod(self._counts)[:-1]))
         self._num_states = num_states(network)
-        self._from_source = self._levels(graph.by_head, self._head, self._tail, self._states_before)
-        self._to_sink = self._levels(graph.by_tail, self._tail, self._head, self._states_after)[::-1]
+        self._from_source = self._transitions(self._graph.from_source_levels, self._states_before)
+        self._to_sink = self._transitions(self._graph.to_sink_levels, self._states_after)
 
     @classmethod
     def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
@@ -165,25 +159,25 @@ class CountedPaths:
         queued = forward if criteria.queue is None else forward.copy()
         labels = _Labels(round_trip, forward, loop, queued)
         possible = np.zeros(len(usable), dtype=bool)
-        for level in self._from_source:
-            arcs = level.arcs[:, None]
-            before_forward = level.at_other_end(forward)
+        for passing in self._from_source:
+            arcs = passing.level.arcs[:, None]
+            before_forward = passing.at_other_end(forward)
             before = _Labels(
-                round_trip=level.at_other_end(round_trip),
+                round_trip=passing.at_other_end(round_trip),
                 forward=before_forward,
-                loop=level.at_other_end(loop),
-                queued=before_forward if criteria.queue is None else level.at_other_end(queued),
+                loop=passing.at_other_end(loop),
+                queued=before_forward if criteria.queue is None else passing.at_other_end(queued),
             )
-            rest = criteria.round_trip[arcs] + way_on[self._head[level.arcs], :-1]
+            rest = criteria.round_trip[arcs] + way_on[self._graph.head[arcs[:, 0]], :-1]
             largest_loop, late = _judge(criteria, arcs, before, rest)
             late |= ~usable[arcs]
-            possible[level.arcs] = (~late & np.isfinite(before.round_trip + rest)).any(axis=1)
+            possible[arcs[:, 0]] = (~late & np.isfinite(before.round_trip + rest)).any(axis=1)
             # A queue label restarts from the forward label before the arc, so it is set from `before` as well.
             if criteria.queue is not None:
-                level.set_least(queued, np.where(late, np.inf, _enqueue(criteria, criteria.queue, arcs, before)))
-            level.set_least(round_trip, np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs]))
-            level.set_least(forward, np.where(late, np.inf, before.forward + criteria.forward[arcs]))
-            level.set_least(loop, np.where(late, np.inf, largest_loop))
+                passing.set_least(queued, np.where(late, np.inf, _enqueue(criteria, criteria.queue, arcs, before)))
+            passing.set_least(round_trip, np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs]))
+            passing.set_least(forward, np.where(late, np.inf, before.forward + criteria.forward[arcs]))
+            passing.set_least(loop, np.where(late, np.inf, largest_loop))
         path = self._walk_back(criteria, usable, labels, way_on)
         return None if path is None else Cheapest(path, possible)
 
@@ -192,8 +186,8 @@ class CountedPaths:
         way_on = np.full((self._graph.num_nodes, self._num_states + 1), np.inf)
         way_on[-1, :-1] = 0.0
         length = np.where(usable, criteria.round_trip, np.inf)
-        for level in self._to_sink:
-            level.set_least(way_on, level.at_other_end(way_on) + length[level.arcs, None])
+        for passing in self._to_sink:
+            passing.set_least(way_on, passing.at_other_end(way_on) + length[passing.level.arcs, None])
         return way_on
 
     def _walk_back(self, criteria: Criteria, usable: Bools, labels: _Labels, way_on: Floats) -> Ints | None:
@@ -202,12 +196,12 @@ class CountedPaths:
         if not np.isfinite(labels.round_trip[node, state]):
             return None
         order = self._graph.by_head
-        sorted_heads = self._head[order]
+        sorted_heads = self._graph.head[order]
         path = []
         while node != 0:
             first, last = np.searchsorted(sorted_heads, [node, node + 1])
             arcs = order[first:last]
-            tails, states = self._tail[arcs], self._states_before(arcs)[:, state]
+            tails, states = self._graph.tail[arcs], self._states_before(arcs)[:, state]
             before = _Labels(*(label[tails, states] for label in labels))
             late = _judge(criteria, arcs, before, criteria.round_trip[arcs] + way_on[node, state])[1] | ~usable[arcs]
             best = int(np.argmin(np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs])))
@@ -215,21 +209,11 @@ class CountedPaths:
             node, state = int(tails[best]), int(states[best])
         return np.array(path[::-1])
 
-    def _levels(self, order: Ints, near: Ints, far: Ints, states: Callable[[Ints], States]) -> list[_Level]:
-        near_levels = self._graph.level[near[order]]
-        cuts = np.flatnonzero(near_levels[1:] != near_levels[:-1]) + 1
-        return [self._level(arcs, near, far, states) for arcs in np.split(order, cuts)]
-
-    def _level(self, arcs: Ints, near: Ints, far: Ints, states: Callable[[Ints], States]) -> _Level:
-        nodes = near[arcs]
-        begins = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1])))
-        return _Level(
-            arcs=arcs,
-            begins=begins,
-            nodes=nodes[begins],
-            others=far[arcs],
-            states=states(arcs) if (self._opened_hosts[arcs] > 0).any() else None,
-        )
+    def _transitions(self, levels: list[Level], states: Callable[[Ints], States]) -> list[_Transitions]:
+        return [
+            _Transitions(level, states(level.arcs) if (self._opened_hosts[level.arcs] > 0).any() else None)
+            for level in levels
+        ]
 
     def _states_before(self, arcs: Ints) -> States:
         """Count state before each arc for every count state after it, shape (n, H)."""

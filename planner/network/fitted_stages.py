@@ -48,7 +48,7 @@ def fit_stages(
 ) -> FittedStages:
     """Whether stages with these warm-up depths fit, and how."""
     limit_bytes = costs.stages.device_type(placement).memory_bytes
-    forward_s, backward_s, tail_s, sync_s = (np.zeros(len(start)) for _ in range(4))
+    seconds = {name: np.zeros(len(start)) for name in ("forward_s", "backward_s", "tail_s", "sync_s")}
     fits, recompute = np.zeros(len(start), dtype=bool), np.zeros(len(start), dtype=bool)
     modes = (
         (mode, costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop))
@@ -56,20 +56,12 @@ def fit_stages(
     )
     for mode, stage, fresh in first_fitting(modes, depth, limit_bytes):
         recompute[fresh] = mode
-        forward_s[fresh] = stage.forward_s[fresh]
-        backward_s[fresh] = stage.backward_s[fresh]
-        tail_s[fresh] = (stage.sync_s + stage.update_s)[fresh]
-        sync_s[fresh] = stage.sync_s[fresh]
+        columns = (stage.forward_s, stage.backward_s, stage.sync_s + stage.update_s, stage.sync_s)
+        for kept_s, column_s in zip(seconds.values(), columns, strict=True):
+            kept_s[fresh] = column_s[fresh]
         fits |= fresh
-    return FittedStages(
-        fits=fits,
-        recompute=recompute,
-        forward_s=forward_s,
-        first_s=_first_parts(costs, variant, placement, start, stop, forward_s),
-        backward_s=backward_s,
-        tail_s=tail_s,
-        sync_s=sync_s,
-    )
+    first_s = _first_parts(costs, variant, placement, start, stop, seconds["forward_s"])
+    return FittedStages(fits=fits, recompute=recompute, first_s=first_s, **seconds)
 
 
 def _first_parts(

@@ -9,15 +9,16 @@ from stagecut.planner.core.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    """Arcs grouped by the level and node at one end, in the order in which labels become known."""
+class Level:
+    """Arcs at the nodes of one level, grouped by node."""
 
-    order: Ints
-    """Arcs sorted by the labelled end."""
-    near: Ints
-    """The other end of each arc, in that order."""
-    slices: tuple[tuple[int, int, Ints, Ints], ...]
-    """Per level: first and last arc of `order`, where each node's arcs begin, and the nodes."""
+    arcs: Ints
+    others: Ints
+    """The other end of each arc."""
+    begins: Ints
+    """Where the arcs of each node begin."""
+    nodes: Ints
+    """The nodes by which the arcs are grouped."""
 
 
 class LayeredGraph:
@@ -40,8 +41,8 @@ class LayeredGraph:
         self.num_nodes = len(level)
         self.by_head = np.argsort(head, kind="stable") if by_head is None else by_head
         self.by_tail = np.argsort(tail, kind="stable") if by_tail is None else by_tail
-        self._forward = _sweep(self.by_head, head, tail, level, ascending=True)
-        self._backward = _sweep(self.by_tail, tail, head, level, ascending=False)
+        self.from_source_levels = _levels(self.by_head, head, tail, level)
+        self.to_sink_levels = _levels(self.by_tail, tail, head, level)[::-1]
 
     def restricted(self, chosen: Bools) -> "LayeredGraph":
         """The graph of the chosen arcs and the nodes that they touch, numbered anew."""
@@ -60,7 +61,7 @@ class LayeredGraph:
 
     def from_source(self, cost: Floats) -> Floats:
         """Length of a shortest path from the source to every node, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self._forward, start=0)
+        return self._labels(cost, self.from_source_levels, start=0)
 
     def from_restarts(self, cost: Floats, extra: Floats, restarts: Bools, to: Floats) -> Floats:
         """Least length to every node where `extra` counts since the last restart only; shape (N,).
@@ -71,11 +72,11 @@ class LayeredGraph:
             Lengths without extra, from :meth:`from_source`.
         """
         fresh = np.where(restarts, to[self.tail] + cost, np.inf)
-        return self._labels(np.where(restarts, np.inf, cost + extra), self._forward, start=0, also=fresh)
+        return self._labels(np.where(restarts, np.inf, cost + extra), self.from_source_levels, start=0, also=fresh)
 
     def to_sink(self, cost: Floats) -> Floats:
         """Length of a shortest path from every node to the sink, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self._backward, start=self.num_nodes - 1)
+        return self._labels(cost, self.to_sink_levels, start=self.num_nodes - 1)
 
     def through(self, cost: Floats) -> Floats:
         """Length of a shortest source-sink path that uses each arc; shape (A,)."""
@@ -99,34 +100,33 @@ class LayeredGraph:
             node = int(self.head[arc])
         return np.array(path, dtype=np.int64)
 
-    def _labels(self, cost: Floats, sweep: _Sweep, *, start: int, also: Floats | None = None) -> Floats:
+    def _labels(self, cost: Floats, levels: list[Level], *, start: int, also: Floats | None = None) -> Floats:
         labels = np.full(self.num_nodes, np.inf)
         labels[start] = 0.0
-        ordered_cost = cost[sweep.order]
-        for first, last, begins, nodes in sweep.slices:
-            lengths = ordered_cost[first:last] + labels[sweep.near[first:last]]
+        for level in levels:
+            lengths = cost[level.arcs] + labels[level.others]
             if also is not None:
-                lengths = np.minimum(lengths, also[sweep.order[first:last]])
-            labels[nodes] = np.minimum.reduceat(lengths, begins)
+                lengths = np.minimum(lengths, also[level.arcs])
+            labels[level.nodes] = np.minimum.reduceat(lengths, level.begins)
         return labels
 
 
-def _sweep(order: Ints, far: Ints, near: Ints, level: Ints, *, ascending: bool) -> _Sweep:
-    nodes = far[order]
-    if len(nodes) == 0:
-        return _Sweep(order=order, near=near[order], slices=())
-    node_begins = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1])))
-    node_levels = level[nodes[node_begins]]
-    level_begins = np.flatnonzero(np.concatenate(([True], node_levels[1:] != node_levels[:-1])))
-    bounds = [*level_begins.tolist(), len(node_begins)]
-    arc_begins = np.append(node_begins, len(nodes))
-    slices = [
-        (
-            int(arc_begins[low]),
-            int(arc_begins[high]),
-            node_begins[low:high] - arc_begins[low],
-            nodes[node_begins[low:high]],
+def _levels(order: Ints, near: Ints, far: Ints, level: Ints) -> list[Level]:
+    """The levels of the near ends in ascending order; `order` sorts the arcs by near end."""
+    nodes = near[order]
+    firsts = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1]))) if len(nodes) else nodes
+    node_levels = level[nodes[firsts]]
+    # Each level is a range of the distinct nodes, and of the arcs in order.
+    cuts = [0, *(np.flatnonzero(node_levels[1:] != node_levels[:-1]) + 1).tolist(), len(firsts)]
+    bounds = np.append(firsts, len(nodes))
+    others = far[order]
+    return [
+        Level(
+            arcs=order[bounds[low] : bounds[high]],
+            others=others[bounds[low] : bounds[high]],
+            begins=firsts[low:high] - bounds[low],
+            nodes=nodes[firsts[low:high]],
         )
-        for low, high in itertools.pairwise(bounds)
+        for low, high in itertools.pairwise(cuts)
+        if low < high
     ]
-    return _Sweep(order=order, near=near[order], slices=tuple(slices if ascending else slices[::-1]))

@@ -115,34 +115,28 @@ def _stays(cluster: Cluster, after: Exit) -> Iterator[Entry]:
 
 
 def _options(problem: Problem, cluster: Cluster, entry: Entry, micro_batch: int) -> Iterator[tuple[Placement, Exit]]:
-    before = entry.before
-    for island, group in enumerate(cluster.servers[entry.server_class].islands):
+    server_class, num_hosts, before = entry.server_class, entry.opened_hosts, entry.before
+    visited = before.visited if before is not None else frozenset[int]()
+    for island, group in enumerate(cluster.servers[server_class].islands):
         if entry.island not in (None, island):
             continue
         used = before.used if before is not None and before.island == island else 0
-        visited = before.visited if before is not None else frozenset[int]()
-        for placement in _groups(problem, cluster, entry, island, group.count - used, micro_batch):
+        where = {"server_class": server_class, "micro_batch": micro_batch}
+        if num_hosts > 1:
+            placements = placements_on_hosts(problem, cluster, num_hosts=num_hosts, **where)
+        else:
+            placements = placements_in_host(problem, island=island, free=group.count - used, **where)
+        for placement in placements:
             yield (
                 placement,
                 Exit(
-                    server_class=entry.server_class,
+                    server_class=server_class,
                     num_hosts=placement.num_hosts,
                     island=island,
                     visited=visited | {island},
                     used=used + placement.devices_per_host,
                 ),
             )
-
-
-def _groups(
-    problem: Problem, cluster: Cluster, entry: Entry, island: int, free: int, micro_batch: int
-) -> Iterator[Placement]:
-    server_class, num_hosts = entry.server_class, entry.opened_hosts
-    if num_hosts > 1:
-        return placements_on_hosts(
-            problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
-        )
-    return placements_in_host(problem, server_class=server_class, island=island, free=free, micro_batch=micro_batch)
 
 
 def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:

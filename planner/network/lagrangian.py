@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.rows import Rows
 
@@ -43,10 +43,6 @@ class Priced:
     def bound_s(self) -> float:
         """No plan is faster."""
         return float(self.through_s.min(initial=np.inf))
-
-    def taking(self, kept: Ints) -> "Priced":
-        """The bounds of the `kept` arcs only."""
-        return Priced(multipliers=self.multipliers, through_s=self.through_s[kept], costs_s=self.costs_s[kept])
 
 
 def price(rows: Rows, multipliers: Multipliers) -> Priced:

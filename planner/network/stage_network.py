@@ -17,11 +17,12 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import half_transfer_s
-from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs, transfer_arcs
+from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs
 from stagecut.planner.network.fitted_stages import fit_arcs, quick_intervals
 from stagecut.planner.network.graph import LayeredGraph
 from stagecut.planner.network.host_states import HostStates, build_host_states
@@ -48,6 +49,11 @@ class StageNetwork:
     def cluster(self) -> Cluster:
         """The part of the cluster that one pipeline has."""
         return self.costs.cluster
+
+    @property
+    def placements(self) -> list[Placement]:
+        """Placement of every option of the host states."""
+        return [option.placement for option in self.host_states.options]
 
     def restricted(self, chosen: Bools) -> tuple["StageNetwork", Ints]:
         """The network of the chosen arcs, less those then on no path, and which arcs are kept."""
@@ -146,8 +152,7 @@ def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> t
         least_depth=network.depths[np.clip(low, 0, network.costs.max_stages)],
         largest_depth=network.depths[np.clip(high, 0, network.costs.max_stages)],
     )
-    placements = [option.placement for option in network.host_states.options]
-    ranged, kept = fit_arcs(network.costs, network.variant, placements, ranged, longest_s=longest_s)
+    ranged, kept = fit_arcs(network.costs, network.variant, network.placements, ranged, longest_s=longest_s)
     return replace(network, arcs=ranged).restricted(kept & (low <= high))
 
 
@@ -188,8 +193,7 @@ def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longe
         least_depth=depth,
         largest_depth=depth,
     )
-    placements = [option.placement for option in network.host_states.options]
-    expanded, kept = fit_arcs(network.costs, network.variant, placements, expanded, longest_s=longest_s)
+    expanded, kept = fit_arcs(network.costs, network.variant, network.placements, expanded, longest_s=longest_s)
     whole = replace(
         network,
         arcs=expanded,
@@ -236,9 +240,8 @@ class _Numbering:
 
     def levels(self) -> Ints:
         """Level of every node, source and sink included."""
-        block = np.tile([self.num_exits, self.num_entries], self.num_layers)
-        inner = np.repeat(np.arange(1, 2 * self.num_layers + 1), block)
-        return np.concatenate(([0], inner, [2 * self.num_layers + 1]))
+        widths = [1, *[self.num_exits, self.num_entries] * self.num_layers, 1]
+        return np.repeat(np.arange(len(widths)), widths)
 
 
 def _stages(states: HostStates, numbering: _Numbering, intervals: list[tuple[Ints, Ints]]) -> Iterator[Arcs]:
@@ -268,12 +271,13 @@ def _transfers(costs: CostModel, variant: Variant, states: HostStates, numbering
             transfer_s = first_s = crossing.link.transfer_s(message_bytes)
             if may_slice:
                 first_s = np.minimum(transfer_s, half_transfer_s(crossing.link, message_bytes))
-        yield transfer_arcs(
-            tail,
-            numbering.entries(at, crossing.entry),
-            at,
-            transfer_s=transfer_s,
+        yield replace(
+            arcs_over(at, at),
+            tail=tail,
+            head=numbering.entries(at, crossing.entry),
+            option=np.full(len(at), -1 - crossing.entry),
             first_s=first_s,
-            entry=crossing.entry,
-            opens=(entry.opened_hosts, entry.server_class),
+            transfer_s=transfer_s,
+            opened_class=np.full(len(at), entry.server_class if entry.opened_hosts else -1),
+            opened_hosts=np.full(len(at), entry.opened_hosts),
         )

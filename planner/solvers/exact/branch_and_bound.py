@@ -40,13 +40,7 @@ TIGHTENINGS = 3
 
 
 class BranchAndBound:
-    """Branch and bound over the plans of one variant.
-
-    Parameters
-    ----------
-    low_s
-        Bound known already.
-    """
+    """Branch and bound over the plans of one variant, from a bound known already."""
 
     def __init__(self, search: Search, rows: Rows, low_s: float) -> None:
         self._search = search

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, Criteria, Limits, Queue
 from stagecut.planner.network.pareto_paths import pareto_path
@@ -120,42 +120,36 @@ class Decision:
     def _criteria(self, limit_s: float) -> Criteria:
         """Every row of an arc, with the parts before it and the way on, is at or below the limit."""
         rows, costs_s, most_s = self._rows, self._rows.costs_s, limit_s * (1 + LABEL_SUM)
-        arcs = rows.network.arcs
-        unlimited = np.full(len(arcs), np.inf)
+        arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
+        never = np.full(len(arcs), -np.inf)
         # An exact answer must not accept a path above the limit; a proof must not lose one to rounding.
         first_s = limit_s if self._exact else most_s
-        busy = first_s - costs_s["busy"]
-        sync = np.where(arcs.is_stage, first_s - costs_s["sync"], np.inf)
-        if self._exact:
-            return Criteria(
-                round_trip=rows.round_trip,
-                forward=rows.forward,
-                loop=-unlimited,
-                round_trip_limits=Limits(busy, most_s - self._bottleneck, unlimited),
-                forward_limits=Limits(sync, unlimited, unlimited),
-            )
-        # Late rows: a stage that waits for a later one's loop takes F + k B, and g_0 or g, from there on.
-        turn_s = np.where(arcs.is_stage, arcs.forward_s + arcs.least_depth * arcs.backward_s, -np.inf)
+        loop_s = turn_s = never
+        # Late rows: a stage that waits for the loop (M - k - 1)(F + B) of a later one takes F + k B, and g_0 or g, from
+        # there on. The loop of the first stage counts less g_0, which its way on includes.
         first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
+        if not self._exact:
+            loop_s = (micro_batches - arcs.largest_depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
+            loop_s = np.where(arcs.is_stage & (micro_batches > arcs.largest_depth), loop_s, never)
+            turn_s = np.where(arcs.is_stage, arcs.forward_s + arcs.least_depth * arcs.backward_s, never)
         return Criteria(
             round_trip=rows.round_trip,
             forward=rows.forward,
-            loop=_loops(rows, first_tail_s),
-            round_trip_limits=Limits(busy, most_s - self._bottleneck, most_s - (turn_s + first_tail_s)),
-            forward_limits=Limits(sync, most_s - costs_s["drain"], most_s - (turn_s + arcs.tail_s)),
+            loop=loop_s,
+            round_trip_limits=Limits(
+                first_s - costs_s["busy"], most_s - self._bottleneck, most_s - (turn_s + first_tail_s)
+            ),
+            forward_limits=Limits(
+                np.where(arcs.is_stage, first_s - costs_s["sync"], np.inf),
+                most_s - costs_s.get("drain", never),
+                most_s - (turn_s + arcs.tail_s),
+            ),
             queue=_queue(rows, most_s),
         )
 
     def _in_time(self, path: Ints, criteria: Criteria) -> bool:
         forward_before = np.cumsum(self._rows.forward[path]) - self._rows.forward[path]
         return bool((forward_before <= criteria.forward_limits.alone[path]).all())
-
-
-def _loops(rows: Rows, first_tail_s: Floats) -> Floats:
-    """(M - k - 1)(F + B) of the late rows; less g_0 on the first stage, which its way on includes."""
-    arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
-    loop_s = (micro_batches - arcs.largest_depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
-    return np.where(arcs.is_stage & (micro_batches > arcs.largest_depth), loop_s, -np.inf)
 
 
 def _queue(rows: Rows, limit_s: float) -> Queue | None:

@@ -48,8 +48,8 @@ def solve(problem: Problem, search: Search) -> Result:
             f"solver 'dp' does not support schedule {Schedule.INTERLEAVED}: leave that schedule out, or use 'milp'"
         )
     greedy.solve(problem, search)
-    optimum = RowOptimum(search)
-    floor_s = min(optimum.improve(variant) for variant in promising_first(problem, search))
+    optimum = _RowOptimum(search)
+    floor_s = min(_prove(search, optimum, variant) for variant in promising_first(problem, search))
     known = floor_s >= optimum.value_s * (1 - 2 * EQUAL_TIMES)
     exhausted = known and optimum.value_s == math.inf
     search.raise_bound(optimum.value_s if known else floor_s)
@@ -67,31 +67,25 @@ def promising_first(problem: Problem, search: Search) -> list[Variant]:
     return sorted(problem.variants, key=lambda variant: variant != best)
 
 
-class RowOptimum:
-    """Least value of the shared rows found so far, over the variants tried so far."""
+def _prove(search: Search, optimum: "_RowOptimum", variant: Variant) -> float:
+    """No plan of the variant has smaller rows than this, except those found."""
+    bisection = _Bisection(search, optimum)
+    with search.surviving(), suppress(TooManyLabelsError):
+        bisection.run(variant)
+    return bisection.low_s
+
+
+class _RowOptimum:
+    """Least value of the shared rows over all plans found so far."""
 
     def __init__(self, search: Search) -> None:
-        self._search = search
+        self._costs = search.costs
         self.value_s = math.inf
         if search.best_plan is not None:
-            self.meet(search.best_plan)
+            self.note(search.best_plan)
 
-    def improve(self, variant: Variant) -> float:
-        """Find the optimum of the variant's rows if it is below `value_s`.
-
-        Returns
-        -------
-        float
-            No plan of the variant has smaller rows, except those found.
-        """
-        bisection = _Bisection(self._search, self)
-        with self._search.surviving(), suppress(TooManyLabelsError):
-            bisection.run(variant)
-        return bisection.low_s
-
-    def meet(self, plan: Plan) -> None:
-        """Note the rows of a plan."""
-        value_s = lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
+    def note(self, plan: Plan) -> None:
+        value_s = lower_bound(self._costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
         self.value_s = min(self.value_s, value_s)
 
 
@@ -104,7 +98,7 @@ class _Bisection:
         No plan of the variant has smaller rows, except those found.
     """
 
-    def __init__(self, search: Search, optimum: RowOptimum) -> None:
+    def __init__(self, search: Search, optimum: _RowOptimum) -> None:
         self.low_s = 0.0
         self._search, self._optimum = search, optimum
         self._fixing = ArcFixing(len(search.problem.cluster.servers), lambda: search.out_of_budget)
@@ -182,7 +176,7 @@ class _Bisection:
         plan = decode_path(rows.network, path)
         if plan is not None:
             self._search.offer([plan])
-            self._optimum.meet(plan)
+            self._optimum.note(plan)
         return rows, path
 
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:

@@ -49,8 +49,6 @@ PRICED_ARCS = 3000
 """With no more arcs than this multipliers are looked for; with more, labels branch."""
 LARGEST_NETWORK = 100_000
 """Arcs with positions up to which the network is built to see how many are left."""
-MULTIPLIER_GAP = 2e-4
-"""How near the multipliers come to the linear relaxation, relative."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -200,7 +198,6 @@ class VariantProof:
                 rows,
                 start,
                 scale_s=scale_s,
-                target_gap=MULTIPLIER_GAP,
                 cutoff_s=self._limit_s,
                 time_limit_s=search.seconds_left,
                 stop=lambda: search.out_of_budget,
@@ -211,7 +208,7 @@ class VariantProof:
         search.count("arcs after fixing", len(kept))
         if labels is not None and len(kept) > mip_rounds.EASY_ARCS:
             return self._branch(labels, then=None)
-        rounds = MipRounds(search, rows.restricted(network, kept), priced.taking(kept), scale_s)
+        rounds = MipRounds(search, rows.restricted(network, kept), priced.through_s[kept], scale_s)
         return partial(self._solve, rounds, labels)
 
     def _solve(self, rounds: MipRounds, labels: BranchAndBound | None) -> Phase:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.lagrangian import Priced
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
@@ -47,14 +46,14 @@ class MipRounds:
 
     Parameters
     ----------
-    priced
-        Bounds on the arcs of the rows.
+    through_s
+        For each arc: no plan that uses it is faster; shape (A,).
     scale_s
         Some iteration time near the bound.
     """
 
-    def __init__(self, search: Search, rows: Rows, priced: Priced, scale_s: float) -> None:
-        self._search, self._rows, self._priced, self._scale_s = search, rows, priced, scale_s
+    def __init__(self, search: Search, rows: Rows, through_s: Floats, scale_s: float) -> None:
+        self._search, self._rows, self._through_s, self._scale_s = search, rows, through_s, scale_s
         self._shared = search.options.rows is RowChoice.SHARED
         # The value of the shared rows is compared with other solvers', not proven.
         self._margin = PATH_SUM if self._shared else MIP_BOUND
@@ -65,7 +64,7 @@ class MipRounds:
     def solve_next(self, bound_s: float, limit_s: float) -> Round:
         """One MIP over the arcs whose bound is within a cutoff."""
         cutoff_s = self._cutoff(bound_s, limit_s)
-        network, kept = self._rows.network.restricted(self._priced.through_s <= cutoff_s)
+        network, kept = self._rows.network.restricted(self._through_s <= cutoff_s)
         if len(kept) == 0:
             return self._nothing_below(cutoff_s)
         answer = self._solve(self._rows.restricted(network, kept).scaled(1 / cutoff_s), kept)
@@ -85,7 +84,7 @@ class MipRounds:
     def _cutoff(self, bound_s: float, limit_s: float) -> float:
         # What it proves is rounded down, and must still reach the limit.
         most_s = limit_s / (1 - self._margin)
-        if np.count_nonzero(self._priced.through_s <= limit_s) <= EASY_ARCS and math.isfinite(most_s):
+        if np.count_nonzero(self._through_s <= limit_s) <= EASY_ARCS and math.isfinite(most_s):
             return most_s
         step = PROBES[min(self._probe, len(PROBES) - 1)]
         return min(most_s, bound_s + step * max(bound_s, SMALLEST_STEP * self._scale_s))

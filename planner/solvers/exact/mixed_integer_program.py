@@ -49,6 +49,7 @@ program without integrality; its duals of the bound rows and hosts are Lagrangia
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,16 +88,16 @@ def stage_program(
         *bounds,
         hosts(rows, columns),
         flow(rows),
-        prefix(rows, columns, columns.round_trip, rows.round_trip),
-        prefix(rows, columns, columns.forward, rows.forward),
+        prefix(rows, columns.round_trip, rows.round_trip),
+        prefix(rows, columns.forward, rows.forward),
         flush(columns),
         exclusion(excluded),
     ]
-    begins = np.cumsum([0, *(block.num_rows for block in blocks)])
+    begins = np.cumsum([0, *(len(block.lower) for block in blocks)])
     cost, upper = np.zeros(columns.total), np.full(columns.total, np.inf)
     cost[columns.target] = 1.0
     cost[columns.missing :] = missing_penalty or 0.0
-    upper[: columns.num_arcs] = 1.0
+    upper[: columns.round_trip] = 1.0
     upper[columns.target] = longest
     if missing_penalty is None:
         upper[columns.missing :] = 0.0
@@ -109,7 +110,7 @@ def stage_program(
         entry_row=np.concatenate([block.rows + begin for block, begin in zip(blocks, begins, strict=False)]),
         entry_column=np.concatenate([block.columns for block in blocks]),
         entry_value=np.concatenate([block.values for block in blocks]),
-        num_integer=columns.num_arcs if integer else 0,
+        num_integer=columns.round_trip if integer else 0,
     )
     slices = [slice(int(first), int(last)) for first, last in itertools.pairwise(begins)]
     return program, slices[: len(bounds) + 1]
@@ -121,50 +122,26 @@ def path_of(network: StageNetwork, columns: Floats) -> Ints:
     return used[np.argsort(network.arcs.tail[used])]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Where each kind of variable is: arcs x first, then E, D, T (with T_1 and T_2), missing hosts s."""
+class Columns(NamedTuple):
+    """First column of each kind of variable; the arcs x come first."""
 
-    num_arcs: int
-    num_layers: int
-    num_targets: int
-    num_classes: int
-
-    @property
-    def round_trip(self) -> int:
-        """Column of E_1."""
-        return self.num_arcs
-
-    @property
-    def forward(self) -> int:
-        """Column of D_1."""
-        return self.round_trip + self.num_layers
-
-    @property
-    def target(self) -> int:
-        """Column of T."""
-        return self.forward + self.num_layers
-
-    @property
-    def missing(self) -> int:
-        """Column of the hosts missing in class 0."""
-        return self.target + self.num_targets
-
-    @property
-    def total(self) -> int:
-        """Number of columns."""
-        return self.missing + self.num_classes
+    round_trip: int
+    """E_1."""
+    forward: int
+    """D_1."""
+    target: int
+    """T, followed by T_1 and T_2 if there are halves."""
+    missing: int
+    """Missing hosts of class 0."""
+    total: int
+    """Number of columns."""
 
 
 def columns_of(rows: Rows) -> Columns:
     """The columns of the program over these rows."""
     network = rows.network
-    return Columns(
-        num_arcs=len(network.arcs),
-        num_layers=network.num_layers,
-        num_targets=rows.num_targets,
-        num_classes=len(network.cluster.servers),
-    )
+    kinds = (network.num_layers, network.num_layers, rows.num_targets, len(network.cluster.servers))
+    return Columns(*itertools.accumulate(kinds, initial=len(network.arcs)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +153,6 @@ class ConstraintBlock:
     values: Floats
     lower: Floats
     upper: Floats
-
-    @property
-    def num_rows(self) -> int:
-        """Number of constraints."""
-        return len(self.lower)
 
 
 def flow(rows: Rows) -> ConstraintBlock:
@@ -200,12 +172,11 @@ def flow(rows: Rows) -> ConstraintBlock:
     )
 
 
-def prefix(rows: Rows, columns: Columns, first_column: int, share: Floats) -> ConstraintBlock:
+def prefix(rows: Rows, first_column: int, share: Floats) -> ConstraintBlock:
     """E_j - E_{j-1} - sum of e_a x_a over arcs with j_a = j is 0; `share` is e, or d for D."""
     arcs = rows.network.arcs
     counted = np.flatnonzero((share != 0) & (arcs.stop > 0))
-    layers = np.arange(columns.num_layers)
-    zeros = np.zeros(columns.num_layers)
+    layers, zeros = np.arange(rows.network.num_layers), np.zeros(rows.network.num_layers)
     return ConstraintBlock(
         rows=np.concatenate((layers, layers[1:], arcs.stop[counted] - 1)),
         columns=np.concatenate((first_column + layers, first_column + layers[:-1], counted)),
@@ -234,7 +205,7 @@ def bound_rows(rows: Rows, columns: Columns, family: Family) -> ConstraintBlock:
 
     e, e', d and d' are the family's coefficients of the prefixes; half a flush has T_1 or T_2 in place of T.
     """
-    arcs, num_layers = rows.network.arcs, columns.num_layers
+    arcs, num_layers = rows.network.arcs, rows.network.num_layers
     used = np.arange(num_layers)[family.indices(num_layers)]
     number = np.full(num_layers + 1, -1)
     number[used] = np.arange(len(used))
@@ -275,7 +246,7 @@ def _cover_entries(start: Ints, stop: Ints, cost_s: Floats) -> tuple[Ints, Ints,
 
 def flush(columns: Columns) -> ConstraintBlock:
     """T - T_1 - T_2 >= 0; no row where there are no halves."""
-    halved = columns.num_targets > 1
+    halved = columns.missing > columns.target + 1
     return ConstraintBlock(
         rows=np.zeros(3 * halved, dtype=np.int64),
         columns=columns.target + np.arange(3 * halved),

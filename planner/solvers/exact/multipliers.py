@@ -13,6 +13,8 @@ from stagecut.planner.solvers.exact.mixed_integer_program import stage_program
 from stagecut.planner.solvers.search.highs import Outcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
+ENOUGH = 2e-4
+"""Stop when the bound is within this of the small program's value, relative."""
 FIRST_ARCS, MORE_ARCS, MAX_ROUNDS = 1500, 800, 30
 MISSING_PENALTY = 10.0
 """Price of a missing host in the relaxation, in iteration times: far above its worth."""
@@ -23,7 +25,6 @@ def improve_multipliers(
     start: Priced,
     *,
     scale_s: float,
-    target_gap: float,
     cutoff_s: float,
     time_limit_s: float,
     stop: StopCheck,
@@ -32,8 +33,6 @@ def improve_multipliers(
 
     Parameters
     ----------
-    target_gap
-        Stop when the bound is within this of the small program's value, relative.
     cutoff_s
         Stop when the bound reaches it.
 
@@ -53,7 +52,7 @@ def improve_multipliers(
             break
         latest = price(rows, duals)
         best = max(best, latest, price(rows, _mean(best.multipliers, duals)), key=lambda priced: priced.bound_s)
-        if value_s - best.bound_s <= target_gap * value_s:
+        if value_s - best.bound_s <= ENOUGH * value_s:
             break
         added = _add_cheapest(chosen, latest.through_s, MORE_ARCS // 2)
         added += _add_cheapest(chosen, best.through_s, MORE_ARCS // 2)

@@ -66,15 +66,7 @@ def test_hosts_are_charged_when_opened_and_refunded_by_their_number(price_of_hos
     assert (priced.through_s[whole][0], priced.bound_s) == pytest.approx(bounds)
 
 
-def test_taking_keeps_the_bounds_of_some_arcs():
-    rows = rows_of(2, count=2)
-    priced = price(rows, single_family(rows, "busy"))
-    kept = np.array([0, 2])
-    assert priced.taking(kept).through_s.tolist() == priced.through_s[kept].tolist()
-    assert priced.taking(kept).costs_s.tolist() == priced.costs_s[kept].tolist()
-
-
 def test_no_arcs_no_plan_no_finite_bound():
-    rows = rows_of(2, count=1)
-    priced = price(rows, single_family(rows, "busy"))
-    assert priced.taking(np.empty(0, dtype=np.int64)).bound_s == INFINITE
+    network = rows_of(2, count=1).network
+    rows = build_rows(network.restricted(np.zeros(len(network.arcs), dtype=bool))[0])
+    assert price(rows, single_family(rows, "busy")).bound_s == INFINITE

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Floats, Ints
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES, arrange, assemble
 from stagecut.planner.network.device_groups import PlacedGroup

@@ -29,9 +29,9 @@ def point(rows, path):
     values = np.zeros(columns.total)
     values[path] = 1.0
     for first, share in ((columns.round_trip, rows.round_trip), (columns.forward, rows.forward)):
-        for layer in range(1, columns.num_layers + 1):
+        for layer in range(1, rows.network.num_layers + 1):
             values[first + layer - 1] = share[path][arcs.stop[path] <= layer].sum()
-    for target in range(columns.num_targets):
+    for target in range(rows.num_targets):
         families = tuple(replace(family, target=0) for family in rows.families if family.target == target)
         values[columns.target + target] = max(0.0, replace(rows, families=families).value(path))
     halves = values[columns.target + 1 : columns.missing].sum()
@@ -40,7 +40,7 @@ def point(rows, path):
 
 
 def activity(block, values):
-    return np.bincount(block.rows, weights=block.values * values[block.columns], minlength=block.num_rows)
+    return np.bincount(block.rows, weights=block.values * values[block.columns], minlength=len(block.lower))
 
 
 def holds(block, values):
@@ -53,8 +53,8 @@ def blocks(rows):
     columns = program.columns_of(rows)
     return {
         "flow": program.flow(rows),
-        "round trip": program.prefix(rows, columns, columns.round_trip, rows.round_trip),
-        "forward": program.prefix(rows, columns, columns.forward, rows.forward),
+        "round trip": program.prefix(rows, columns.round_trip, rows.round_trip),
+        "forward": program.prefix(rows, columns.forward, rows.forward),
         "hosts": program.hosts(rows, columns),
         "flush halves": program.flush(columns),
         **{family.name: program.bound_rows(rows, columns, family) for family in rows.families},
@@ -96,8 +96,10 @@ def path_of_stages(rows, num_stages):
 
 
 def test_columns_follow_one_another():
-    columns = program.Columns(num_arcs=10, num_layers=4, num_targets=3, num_classes=2)
-    assert (columns.round_trip, columns.forward, columns.target, columns.missing, columns.total) == (10, 14, 18, 21, 23)
+    """GPipe: T and its halves; 2 layers, 1 server class."""
+    rows = pair_of_hosts(schedule=Schedule.GPIPE)
+    num_arcs = len(rows.network.arcs)
+    assert program.columns_of(rows) == tuple(num_arcs + offset for offset in (0, 2, 4, 7, 8))
 
 
 def test_flow_forbids_a_path_with_a_gap_and_two_paths_at_once():
@@ -158,7 +160,7 @@ def test_rows_limit_the_time_from_below():
 def test_layer_families_have_a_row_per_layer_and_others_per_inner_boundary():
     rows = pair_of_hosts()
     sizes = {
-        family.name: program.bound_rows(rows, program.columns_of(rows), family).num_rows for family in rows.families
+        family.name: len(program.bound_rows(rows, program.columns_of(rows), family).lower) for family in rows.families
     }
     assert sizes == {"busy": 2, "fill": 2, "sync": 2, "drain": 2, "link": 1, "pair": 1}
 
@@ -167,7 +169,7 @@ def test_halves_of_a_flush_add_up():
     """GPipe, 3 micro-batches: each half 2 x 1 + 2 x 1 = 4 s."""
     rows = pair_of_hosts(num_microbatches=3, schedule=Schedule.GPIPE)
     columns = program.columns_of(rows)
-    assert columns.num_targets == 3
+    assert rows.num_targets == 3
     values = point(rows, path_of_stages(rows, 2))
     assert values[columns.target : columns.missing].tolist() == [8.0, 4.0, 4.0]
     values[columns.target + 1] = 5.0
@@ -175,7 +177,7 @@ def test_halves_of_a_flush_add_up():
 
 
 def test_without_a_flush_there_are_no_halves():
-    assert program.flush(program.columns_of(pair_of_hosts())).num_rows == 0
+    assert len(program.flush(program.columns_of(pair_of_hosts())).lower) == 0
 
 
 def test_exclusion_forbids_the_path_and_no_other():
@@ -185,4 +187,4 @@ def test_exclusion_forbids_the_path_and_no_other():
     block = program.exclusion([both[stages[both]]])
     assert not holds(block, point(rows, both))
     assert holds(block, point(rows, alone))
-    assert program.exclusion([]).num_rows == 0
+    assert len(program.exclusion([]).lower) == 0

@@ -16,9 +16,7 @@ def rows_of(problem):
 
 
 def improved(rows, start, *, scale_s, cutoff_s=float("inf"), stop=lambda: False):
-    return improve_multipliers(
-        rows, start, scale_s=scale_s, target_gap=1e-6, cutoff_s=cutoff_s, time_limit_s=60.0, stop=stop
-    )
+    return improve_multipliers(rows, start, scale_s=scale_s, cutoff_s=cutoff_s, time_limit_s=60.0, stop=stop)
 
 
 @settings(max_examples=40)
