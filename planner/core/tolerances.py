@@ -63,7 +63,7 @@ ALMOST_ZERO = 1e-300
 AUTOPIPE_H_LEAST_GAIN = 1e-4
 """Part of the iteration time that a step of the search for a device mapping must save: the search stops
 among mappings that no measurement could tell apart."""
-EQUAL_TIMES = 1e-9
+EQUAL_PAPER_TIMES = 1e-9
 """AutoPipe and HetPipe take times that differ by less to be equal: the same terms in other orders of a few thousand
 additions differ by some 1e-13, and no two distinct measurements agree to nine digits."""
 EQUAL_WEIGHTS = 1e-12

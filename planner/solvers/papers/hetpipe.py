@@ -58,7 +58,7 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.tolerances import EQUAL_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
+from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
@@ -239,7 +239,7 @@ def _partitions(
     best: WorkerPartition | None = None
     for num_in_flight in range(1, warmup_depth(variant.schedule, len(depths), variant.num_microbatches) + 1):
         in_flight = tuple(min(num_in_flight, depth) for depth in depths)
-        if best is not None and best.worker.slowest_s(best.stops, in_flight) <= best.seconds * (1 + EQUAL_TIMES):
+        if best is not None and best.worker.slowest_s(best.stops, in_flight) <= best.seconds * (1 + EQUAL_PAPER_TIMES):
             # More in flight never makes another cut faster.
             continue
         key = (variant.share, variant.micro_batch, in_flight)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES
 from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, Timings, timings
 from stagecut.planner.solvers.search.options import StopCheck
 
@@ -67,7 +67,7 @@ def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = 
         stops = queue.popleft()
         for candidate in (stops, *_rebalanced(timer, stops)):
             seconds = timer.seconds(candidate)
-            if seconds < best_s * (1 - EQUAL_TIMES):
+            if seconds < best_s * (1 - EQUAL_PAPER_TIMES):
                 best, best_s = candidate, seconds
         for moved in _moved(timer, balance, stops):
             if moved not in seen and len(seen) < MAX_PARTITIONS:
@@ -92,7 +92,7 @@ class _Timer:
 
     def __init__(self, times: StageTimes, num_microbatches: int) -> None:
         self.times, self.num_microbatches = times, num_microbatches
-        self.tolerance_s = EQUAL_TIMES * float(times.work_s[:, -1].max())
+        self.tolerance_s = EQUAL_PAPER_TIMES * float(times.work_s[:, -1].max())
         self._known: dict[Stops, Timings] = {}
 
     def seconds(self, stops: Stops) -> float:
@@ -114,7 +114,7 @@ class _Balance:
 
     def __init__(self, times: StageTimes) -> None:
         self._work_s = times.work_s
-        self._tolerance_s = EQUAL_TIMES * float(self._work_s[:, -1].max())
+        self._tolerance_s = EQUAL_PAPER_TIMES * float(self._work_s[:, -1].max())
         self._slowest_s = np.full((times.num_stages + 1, times.num_layers + 1), np.inf)
         self._slowest_s[0, 0] = 0.0
         for stage in range(times.num_stages):

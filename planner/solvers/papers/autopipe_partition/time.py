@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES
 
 MAX_MICROBATCHES = 1024
 """Micro-batches whose slots are computed one by one."""
@@ -108,7 +108,7 @@ def timings(times: StageTimes, stops: Ints, num_microbatches: int) -> Timings:
     stages, num_timed = _stages(times, stops), min(num_microbatches, MAX_MICROBATCHES)
     forward_start_s, backward_start_s, waits_s = _steady_phase(stages, num_timed)
     slot_s = stages.forward_s + stages.backward_s + stages.receive_s + stages.send_s
-    never_waits = waits_s <= np.min(waits_s, axis=0) + EQUAL_TIMES * num_timed * np.sum(slot_s, axis=0)
+    never_waits = waits_s <= np.min(waits_s, axis=0) + EQUAL_PAPER_TIMES * num_timed * np.sum(slot_s, axis=0)
     critical = times.num_stages - 1 - np.argmax(never_waits[::-1], axis=0)
     seconds = np.empty(len(stops))
     for stage in np.unique(critical):

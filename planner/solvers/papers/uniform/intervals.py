@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.cost.stage_costs import StageCosts
+from stagecut.planner.cost.stage_costs import StageCosts, first_fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,7 @@ class Intervals:
         shape = (self.num_layers + 1, self.num_layers + 1)
         fits, recompute = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         seconds = {name: np.full(shape, np.inf) for name in ("forward_s", "backward_s", "sync_s")}
-        for mode, costs in self.modes:
-            fresh = (costs.memory_bytes(np.array(warmup_depth)) <= self.limit_bytes) & ~fits[inside]
+        for mode, costs, fresh in first_fitting(self.modes, np.array(warmup_depth), self.limit_bytes):
             where = (inside[0][fresh], inside[1][fresh])
             fits[where], recompute[where] = True, mode
             for name, table in seconds.items():
