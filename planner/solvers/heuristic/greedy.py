@@ -29,7 +29,7 @@ LARGE = 20_000
 NUM_COARSE, NUM_FINE = 4, 12
 """Candidates of a variant; with 1 coarse one, two of 12 plans are 8 and 14 % slower."""
 NUM_REFINED, REFINED_ARCS = 24, 40_000
-"""At most so many variants get fine candidates, and none once that many arcs are searched: these bound the time."""
+"""At most 24 variants get fine candidates, and none once 40,000 arcs have been searched: these bound the time."""
 NUM_SIMULATED = 3
 """Fine candidates of each variant that are simulated; with all of them, one of 12 plans is 4 % faster."""
 NUM_IMPROVED = 4

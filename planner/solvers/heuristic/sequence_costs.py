@@ -33,7 +33,7 @@ class CutCosts:
     first_s: Floats
     """Least seconds of the first part of a forward, shape (n, S): half of it where the job may slice."""
     first_transfer_s: Floats
-    """The same of a message, shape (n, S - 1)."""
+    """Least seconds of the first part of a message, shape (n, S - 1)."""
 
 
 class SequenceCosts:

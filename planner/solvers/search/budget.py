@@ -17,7 +17,7 @@ from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
 
 MARGIN, LARGEST_MARGIN_S = 0.1, 0.1
-"""Solvers are asked to stop this share of the time limit early, at most so many seconds, so that they return by it."""
+"""Solvers are asked to stop this share of the time limit early, at most LARGEST_MARGIN_S, so that they return by it."""
 MOST_ANSWER = 0.5
 """Largest share of the time limit set aside for the caller to report the plan."""
 STATUS = Path("/proc/self/status")

@@ -17,7 +17,7 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.02
 """How often limits are checked."""
 AGAIN_AFTER_S = 0.5
-"""The exception is raised again after so long, in case it hit code that swallows exceptions, as destructors do."""
+"""The exception is raised again after this long, in case it hit code that swallows exceptions, as destructors do."""
 
 
 class OutOfBudget(BaseException):
