@@ -3,7 +3,7 @@
 Entries and dataclasses give a field the same name, so only fields that differ have to be spelled out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -42,19 +42,20 @@ def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
     return kind(**values)
 
 
-def tree_of(record: Any, *, omit_empty: bool = False) -> dict[str, TreeValue]:
+def tree_of(record: Any, *, without: Collection[str] = (), omit_empty: bool = False) -> dict[str, TreeValue]:
     """The inverse of :func:`from_entry`: a dataclass as a file holds it.
 
     Parameters
     ----------
+    without
+        Fields to leave out.
     omit_empty
         Leave out what is None, an empty string or an empty tuple, here and in nested dataclasses.
     """
-    values = ((name, hint, getattr(record, name)) for name, (hint, _) in _hints(record.__class__).items())
     return {
         name: _tree_value(value, hint, omit_empty=omit_empty)
-        for name, hint, value in values
-        if not omit_empty or value not in (None, "", ())
+        for name, (hint, _) in _hints(record.__class__).items()
+        if name not in without and not ((value := getattr(record, name)) in (None, "", ()) and omit_empty)
     }
 
 

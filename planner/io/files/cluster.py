@@ -162,7 +162,7 @@ def build_cluster(entry: ClusterFile) -> Cluster:
 
 def to_tree(cluster: Cluster) -> Tree:
     """A cluster as a file holds it."""
-    tree = {"schema": 1, **tree_of(cluster, omit_empty=True)}
+    tree = {"schema": 1, **tree_of(cluster, without=("servers", "overrides"), omit_empty=True)}
     tree["servers"] = [_server_tree(server) for server in cluster.servers]
     if cluster.overrides:
         tree["overrides"] = [
@@ -223,11 +223,13 @@ def _island(entry: IslandEntry) -> Island:
 
 
 def _server_tree(server: Server) -> Tree:
-    return tree_of(server, omit_empty=True) | {"islands": [_island_tree(island) for island in server.islands]}
+    return tree_of(server, without=("islands",), omit_empty=True) | {
+        "islands": [_island_tree(island) for island in server.islands]
+    }
 
 
 def _island_tree(island: Island) -> Tree:
-    tree = tree_of(island, omit_empty=True)
+    tree = tree_of(island, without=("all_reduce",), omit_empty=True)
     if island.all_reduce:
         tree["all_reduce"] = {str(table.num_devices): tree_of(table)["table"] for table in island.all_reduce}
     return tree

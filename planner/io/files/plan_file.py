@@ -178,17 +178,14 @@ def _input_trees(problem: Problem) -> dict[str, Tree]:
 
 def _plan_tree(plan: Plan, problem: Problem) -> Tree:
     names = [layer.name for layer in problem.model.layers]
-    tree = tree_of(plan) | {
+    unsliced = () if plan.num_sliced else ("num_sliced",)
+    return tree_of(plan, without=("share", "pipelines", *unsliced)) | {
         "synchronisation": "all-reduce",
         "host_splits": list(plan.share.host_splits),
         "pipelines": [
             {"stages": [_stage_tree(stage, names) for stage in pipeline.stages]} for pipeline in plan.pipelines
         ],
     }
-    del tree["share"]
-    if not plan.num_sliced:
-        del tree["num_sliced"]
-    return tree
 
 
 def _stage_tree(stage: Stage, names: list[str]) -> Tree:

@@ -139,7 +139,7 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
 
 def to_tree(model: ModelProfile) -> Tree:
     """A profile as a file holds it."""
-    tree = {"schema": 1, **tree_of(model, omit_empty=True)}
+    tree = {"schema": 1, **tree_of(model, without=("layers", "skip_edges"), omit_empty=True)}
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
     if model.skip_edges:
         tree["skip_edges"] = [skip_edge_tree(edge) for edge in model.skip_edges]
@@ -206,8 +206,7 @@ def _by_size(times: dict[str, float] | float) -> dict[int, float]:
 
 
 def _layer_tree(layer: Layer) -> Tree:
-    tree = tree_of(layer, omit_empty=True)
-    tree.pop("times", None)
+    tree = tree_of(layer, without=("times",), omit_empty=True)
     alone, *shared = sorted({1, *(table.tensor_parallel for table in layer.times)})
     tree.update(_tables_tree(layer, alone))
     if shared:
