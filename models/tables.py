@@ -52,32 +52,31 @@ GENERATED = (
 )
 
 MODELS_INTRODUCTION = """\
-Layer chains with analytic costs, built without torch from the formulas below. `plan models` lists them, `plan models
-show NAME` prints the layers of one. The figures in the table are for the default sequence length; parameters are those
-of the chain, published ones are from the source given.
+Layer chains with analytic costs, built without torch from the formulas below. Figures in the table are for the default
+sequence length; parameters are those that the chain holds, published ones come from the source beside them.
 """
 TIED_HEADS = """\
 ## Tied heads
 
-The head of GPT and BERT uses the token matrix of the embedding. The matrix counts once among the parameters, **in the
-embedding**, as published; the head holds a copy, its `shared_params_bytes`, which takes memory and an optimizer step
-there as well (GPT-2 XL: 80 M parameters, 1.29 GB at the 16 bytes per parameter of AdamW in mixed precision). If the
-first and last layer are in the same stage, that counts one copy too many; the all-reduce between the two copies is
-not counted.
+The head of GPT and BERT multiplies with the token matrix of the embedding. The matrix counts once among the
+parameters, **in the embedding**, as published; the head holds a copy of it, its `shared_params_bytes`, which takes
+memory and an optimizer step there as well (GPT-2 XL: 80 M parameters, 1.29 GB at the 16 bytes per parameter of AdamW
+in mixed precision). Where first and last layer share a stage, that is one copy too many; the all-reduce between the
+two copies is not counted.
 """
 TORCH_LAYERS = """\
 ## Layers in torch
 
-`models.build_modules(NAME)` returns the same layers as torch modules, which `plan run` trains; every name, parameter
-and boundary agrees with the table above. Saved bytes, measured on a CPU in fp32, also agree to 3 %, except that:
+`models.build_modules(NAME)` builds the same layers as torch modules, which `plan run` trains; every name, parameter and
+boundary agrees with the table above. Saved bytes agree to 3 %, measured on a CPU in fp32, except that
 
-- without fused kernels (on a CPU) an RMSNorm saves its result before the weight, `s h` elements, grouped keys and
+- without a fused kernel for it (CPU), an RMSNorm keeps its result before the weight, `s h` numbers, grouped keys and
   values are repeated for every head, dropout masks take 4 bytes instead of 1, and dropout inside attention (GPT and
-  BERT as published) saves the `s x s` matrices; `dropout=0.0` turns it off
-- the pooling before a residual network's head does not need its input for the backward, though the stage holds it
-- a Mixtral's experts run one after another; tensor-parallel devices all-reduce the output of each, in total `t s h`
-  elements for `t` experts per token, where the table has `s h`
-- random models match parameters, boundaries and saved bytes; their FLOPs are those of the layers that achieve this
+  BERT as published) keeps the `s x s` matrices; `dropout=0.0` turns it off
+- the pooling before a residual network's head needs no input for its backward, though the stage holds it
+- a Mixtral's experts run one after another; devices that share them all-reduce the output of each, together `t s h`
+  numbers for `t` experts per token, where the table has `s h`
+- random models match parameters, boundaries and saved bytes; their FLOPs are those of the products that do so
 
 The loss of a BERT covers all positions. Batch norms see one micro-batch at a time.
 
@@ -87,12 +86,12 @@ The loss of a BERT covers all positions. Batch norms see one micro-batch at a ti
 MEASURED = """\
 ## Measured models
 
-A profile measured on a device is called `MODEL@DEVICE`; its times are for device type DEVICE, its precision is that of
-the measurement. `python -m benchmarks.gpu` measures such profiles on a machine with a GPU and writes them to
+A profile measured on a device is called `MODEL@DEVICE`; its times are for the device type DEVICE, in the precision of
+the measurement. `python -m benchmarks.gpu`, on a machine with a GPU, measures profiles and files them under
 `models/measured`.
 """
 CLUSTERS_INTRODUCTION = """\
-`plan clusters` lists them. Every figure states its source: the vendor's data sheet, or "assumption".
+Every figure carries its source: the vendor's data sheet, or the word assumption.
 """
 
 
