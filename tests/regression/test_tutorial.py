@@ -1,6 +1,5 @@
 """Every command of docs/tutorial.md runs, in the order of the page, and prints what the page shows but for numbers."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -8,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from stagecut.planner.cli.main import main
 
 pytest.importorskip("torch")
 
@@ -16,28 +18,24 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
 """Commands of the page, each with the output below it."""
 QUICKER = {
-    "--largest 4MiB": "--largest 4KiB --params 10000 --repetitions 1",
-    "--micro-batch 1,2,4,8 --time-limit 40": "--micro-batch 2 --repetitions 1 --time-limit 1",
+    "--largest 4MiB": "--threads 1 --largest 4KiB --params 10000 --repetitions 1",
+    "--processes 2 --micro-batch 1,2,4,8 --time-limit 40": "--threads 1 --micro-batch 2 --repetitions 1 --time-limit 1",
     "--steps 20": "--steps 2 --warmup 1",
 }
 """Shorter forms of the commands that measure."""
-PROGRAMS = {"plan": [sys.executable, "-m", "stagecut"], "python": [sys.executable]}
 
 
-def _run(command, folder):
+def _run(command):
+    """What a command prints; those of `plan` run in this process, which has torch already."""
     for page, test in QUICKER.items():
         command = command.replace(page, test)
     program, *arguments = shlex.split(command)
-    done = subprocess.run(
-        [*PROGRAMS[program], *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    if program == "plan":
+        done = CliRunner().invoke(main, arguments, prog_name="plan")
+        assert done.exit_code == 0, done.output
+        return done.output
+    assert program == "python"
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def _words(line):
@@ -45,16 +43,20 @@ def _words(line):
     return re.match(r"[^\d$]*", line)[0].split()
 
 
-def test_commands_print_what_the_page_shows(tmp_path):
+@pytest.mark.slow
+def test_commands_print_what_the_page_shows(tmp_path, monkeypatch):
     """Lines may differ in numbers, and a table of the page may leave out columns: the first word of a line is the same.
 
     The commands share one folder, since each takes what those before it wrote.
     """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "train.py").write_text(script.replace("range(30)", "range(10)"))
     assert len(SHOWN) == 9
     for command, shown in SHOWN:
-        printed = {words[0] for line in _run(command, tmp_path).splitlines() if (words := _words(line))}
+        printed = {words[0] for line in _run(command).splitlines() if (words := _words(line))}
         expected = {words[0] for line in shown.splitlines() if (words := _words(line))} - {"..."}
         assert expected <= printed, command
 
