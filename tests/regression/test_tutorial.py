@@ -25,7 +25,7 @@ QUICKER = {
 """Shorter forms of the commands that measure."""
 
 
-def _run(command):
+def _run(command, capfd):
     """What a command prints; those of `plan` run in this process, which has torch already."""
     for page, test in QUICKER.items():
         command = command.replace(page, test)
@@ -33,7 +33,7 @@ def _run(command):
     if program == "plan":
         done = CliRunner().invoke(main, arguments, prog_name="plan")
         assert done.exit_code == 0, done.output
-        return done.output
+        return done.output + capfd.readouterr().out
     assert program == "python"
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout
 
@@ -44,7 +44,7 @@ def _words(line):
 
 
 @pytest.mark.slow
-def test_commands_print_what_the_page_shows(tmp_path, monkeypatch):
+def test_commands_print_what_the_page_shows(tmp_path, monkeypatch, capfd):
     """Lines may differ in numbers, and a table of the page may leave out columns: the first word of a line is the same.
 
     The commands share one folder, since each takes what those before it wrote.
@@ -56,7 +56,7 @@ def test_commands_print_what_the_page_shows(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(script.replace("range(30)", "range(10)"))
     assert len(SHOWN) == 9
     for command, shown in SHOWN:
-        printed = {words[0] for line in _run(command).splitlines() if (words := _words(line))}
+        printed = {words[0] for line in _run(command, capfd).splitlines() if (words := _words(line))}
         expected = {words[0] for line in shown.splitlines() if (words := _words(line))} - {"..."}
         assert expected <= printed, command
 
