@@ -115,9 +115,9 @@ def test_times_are_added_to_a_profile(plan_json, plan, profile, tmp_path):
         (("model", "no-such-model"), "unknown model 'no-such-model'"),
         (("model", "--layers", "nothing"), "must be package.module:function"),
         (("model", "--layers", LAYERS, "--layer-range", "2-9"), "has layers 0 to 5, got 9"),
-        (("model", "--layers", LAYERS, "--device", "cuda", "--processes", "1000"), "1000 processes need a GPU each"),
+        (("model", "--layers", LAYERS, "--device", "cuda", "--processes", "1000"), "1000 processes need one GPU each"),
         (("links", "--largest", "1kB"), "--largest: must be above 1024 B"),
-        (("links", "--device", "cuda", "--processes", "1000"), "1000 processes need a GPU each"),
+        (("links", "--device", "cuda", "--processes", "1000"), "1000 processes need one GPU each"),
     ],
 )
 def test_what_cannot_be_measured_is_one_message_and_nothing_is_written(plan, torch, tmp_path, arguments, complaint):
