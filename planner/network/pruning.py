@@ -17,7 +17,7 @@ avoided. A reward for every stage, less the reward of the fewest, is such a pric
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.rows import Rows
 
@@ -40,23 +40,10 @@ def arc_prices(rows: Rows, prices: Floats) -> Floats:
     return price
 
 
-def lowest_times(rows: Rows, prices: Floats, usable: Bools) -> Floats:
-    """For every arc, a bound on all plans that use it and otherwise only usable arcs, rounded down.
-
-    Parameters
-    ----------
-    prices
-        See :func:`arc_prices`.
-    usable
-        Shape (A,).
-
-    Returns
-    -------
-    Floats
-        Shape (A,), infinite for an arc that is not usable.
-    """
+def lowest_times(rows: Rows, prices: Floats) -> Floats:
+    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`."""
     network, graph = rows.network, rows.network.graph
-    price = np.where(usable, arc_prices(rows, prices), np.inf)
+    price = arc_prices(rows, prices)
     # budget = mu N less the reward of the fewest stages; the price of the whole path is in every sum below.
     budget = float(prices @ network.limits)
     length, forward = rows.round_trip + price, rows.forward + price

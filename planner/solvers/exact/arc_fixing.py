@@ -14,8 +14,6 @@ from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
 """A round that leaves more than this share of the arcs is the last one."""
-COMPACT = 0.7
-"""Below this share of usable arcs the others are taken out of the arrays at once."""
 
 
 class ArcFixing:
@@ -33,42 +31,22 @@ class ArcFixing:
 
     def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""
-        left = _Remaining(rows)
+        kept = np.arange(len(rows.network.arcs))
         for prices in (self.prices, np.zeros_like(self.prices)):
-            left.leave_out(prices, limit_s)
-        while left.count and not self._stop():
-            before = left.count
-            self.prices = find_host_prices(left.rows, self.prices, usable=left.usable, stop=self._stop)
-            left.leave_out(self.prices, limit_s)
-            if left.count > WORTHWHILE * before:
+            rows, kept = _leave_out(rows, kept, prices, limit_s)
+        while len(kept) and not self._stop():
+            before = len(kept)
+            self.prices = find_host_prices(rows, self.prices, stop=self._stop)
+            rows, kept = _leave_out(rows, kept, self.prices, limit_s)
+            if len(kept) > WORTHWHILE * before:
                 break
-        left.compact()
-        return left.rows, left.kept
+        return rows, kept
 
 
-class _Remaining:
-    """The arcs not ruled out so far: marked first, taken out of the arrays where that pays."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.kept = np.arange(len(rows.network.arcs))
-        self.usable = np.ones(len(self.kept), dtype=bool)
-
-    @property
-    def count(self) -> int:
-        return int(np.count_nonzero(self.usable))
-
-    def leave_out(self, prices: Floats, limit_s: float) -> None:
-        """Rule out every arc that by itself exceeds the limit."""
-        if len(self.kept) == 0:
-            return
-        self.usable &= lowest_times(self.rows, prices, self.usable) <= limit_s
-        if self.count < COMPACT * len(self.usable):
-            self.compact()
-
-    def compact(self) -> None:
-        if self.usable.all():
-            return
-        network, chosen = self.rows.network.restricted(self.usable)
-        self.rows, self.kept = self.rows.restricted(network, chosen), self.kept[chosen]
-        self.usable = np.ones(len(chosen), dtype=bool)
+def _leave_out(rows: Rows, kept: Ints, prices: Floats, limit_s: float) -> tuple[Rows, Ints]:
+    """Rule out every arc that by itself exceeds the limit."""
+    fast = lowest_times(rows, prices) <= limit_s
+    if fast.all():
+        return rows, kept
+    network, chosen = rows.network.restricted(fast)
+    return rows.restricted(network, chosen), kept[chosen]

@@ -9,7 +9,7 @@ to its optimum.
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.highs import LinearProgram, Outcome, solve_linear
@@ -22,22 +22,19 @@ HIGHEST = 4.0
 """The highest price of a host, in shortest round trips without prices."""
 
 
-def find_host_prices(rows: Rows, start: Floats, *, usable: Bools, stop: StopCheck) -> Floats:
+def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
     """Prices of hosts and of a stage, shape (server classes + 1,).
 
     Parameters
     ----------
     start
         Prices to begin with.
-    usable
-        Arcs that paths may use.
     """
     limits = rows.network.limits
     lengths, slopes = [], []
     prices, best, best_value = start, start, -np.inf
-    length_s = np.where(usable, rows.round_trip, np.inf)
     for _ in range(MAX_ROUNDS):
-        path = rows.network.graph.shortest_path(length_s + arc_prices(rows, prices))
+        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, prices))
         if len(path) == 0:
             break
         length, slope = float(rows.round_trip[path].sum()), _used(rows, path) - limits

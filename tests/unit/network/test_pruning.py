@@ -45,23 +45,9 @@ def test_no_plan_takes_less_than_the_lowest_time_of_any_of_its_arcs(problem, see
     for chosen in networks:
         for shared_only in (True, False):
             rows = build_rows(chosen, shared_only=shared_only)
-            lowest_s = lowest_times(rows, random_prices(random, chosen), np.ones(len(chosen.arcs), dtype=bool))
+            lowest_s = lowest_times(rows, random_prices(random, chosen))
             for plan, path in paths_by_plan(chosen).items():
                 assert lowest_s[path].max() <= lower_bound(network.costs.plan(plan)) * (1 + ROUNDING)
-
-
-@LAWS
-@given(SMALL, SEEDS)
-def test_arcs_that_are_not_usable_are_left_out(problem, seed):
-    """They take for ever, and no plan over the others takes less than its arcs say."""
-    random, network = np.random.default_rng(seed), last_network(problem)
-    assume(len(network.arcs) > 0)
-    usable = random.random(len(network.arcs)) < 0.8
-    lowest_s = lowest_times(build_rows(network), random_prices(random, network), usable)
-    assert np.isinf(lowest_s[~usable]).all()
-    for plan, path in paths_by_plan(network).items():
-        if usable[path].all():
-            assert lowest_s[path].max() <= lower_bound(network.costs.plan(plan)) * (1 + ROUNDING)
 
 
 @LAWS
@@ -72,7 +58,7 @@ def test_lowest_times_of_some_lengths_hold_for_plans_of_these_lengths(problem, s
     assume(len(network.arcs) > 0)
     shortest = int(random.integers(1, network.costs.max_stages + 1))
     meant = network.of_lengths(shortest, network.costs.max_stages)
-    lowest_s = lowest_times(build_rows(meant), random_prices(random, meant), np.ones(len(meant.arcs), dtype=bool))
+    lowest_s = lowest_times(build_rows(meant), random_prices(random, meant))
     for plan, path in paths_by_plan(network).items():
         if len(plan.stages) >= shortest:
             assert lowest_s[path].max() <= lower_bound(network.costs.plan(plan)) * (1 + ROUNDING)
@@ -118,7 +104,7 @@ def test_without_prices_an_arc_proves_its_own_largest_row():
     """2 layers of 2 s, 3 micro-batches. [0, 2): 12 s. [0, 1) fills 4 + 2 x 2 - 1, [1, 2) 4 + 2 x 2."""
     rows = build_rows(positioned_network(hosts_of(2, (2.0, 2), micro_batches=3)), shared_only=True)
     arcs = rows.network.arcs
-    lowest_s = lowest_times(rows, np.zeros(2), np.ones(len(arcs), dtype=bool))
+    lowest_s = lowest_times(rows, np.zeros(2))
     found = {(int(arcs.start[a]), int(arcs.stop[a])): lowest_s[a] for a in np.flatnonzero(arcs.is_stage)}
     assert found == pytest.approx({(0, 2): 12.0, (0, 1): 7.0, (1, 2): 8.0})
 
@@ -130,8 +116,8 @@ def test_prices_show_that_fast_hosts_do_not_suffice():
     """
     rows = build_rows(coarse_network(hosts_of(2, (1.0, 1), (3.0, 2))), shared_only=True)
     arcs = rows.network.arcs
-    usable = ~arcs.is_stage | (arcs.stop - arcs.start == 1)
-    free, paid = (lowest_times(rows, np.array([price, 0.0, 0.0]), usable) for price in (0.0, 2.0))
+    rows = rows.restricted(*rows.network.restricted(~arcs.is_stage | (arcs.stop - arcs.start == 1)))
+    free, paid = (lowest_times(rows, np.array([price, 0.0, 0.0])) for price in (0.0, 2.0))
     assert min(free) == pytest.approx(2.0)
     assert min(paid) == pytest.approx(4.0)
 
