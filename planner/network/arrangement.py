@@ -16,14 +16,11 @@ from stagecut.planner.network.device_groups import PlacedGroup, name_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedStage:
+class PlacedStage(PlacedGroup):
     """One stage: where its layers end and which device group it takes."""
 
     stop: int
     """First layer after the stage."""
-    placement: Placement
-    opens: bool
-    """Whether it opens new hosts; False: it is on the host of the stage before."""
 
 
 Arrangement = tuple[PlacedStage, ...]
@@ -89,8 +86,7 @@ def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Pl
     costs
         Cost model of the variant's share.
     """
-    groups = [PlacedGroup(placement=stage.placement, opens=stage.opens) for stage in arrangement]
-    devices = name_devices(costs.cluster, groups)
+    devices = name_devices(costs.cluster, arrangement)
     if devices is None:
         return None
     stages, start = [], 0

@@ -84,10 +84,7 @@ class LayeredGraph:
 
     def shortest_path(self, cost: Floats) -> Ints:
         """Arcs of a shortest path from source to sink, in order; empty if there is none."""
-        return self.path_along(cost, self.to_sink(cost))
-
-    def path_along(self, cost: Floats, to_sink: Floats) -> Ints:
-        """A shortest path, given the lengths of shortest paths from every node to the sink."""
+        to_sink = self.to_sink(cost)
         if not np.isfinite(to_sink[0]):
             return np.empty(0, dtype=np.int64)
         sorted_tails = self.tail[self.by_tail]

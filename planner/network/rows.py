@@ -178,7 +178,11 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         Family(name="sync", forward_before=1, cost_s=micro_batches * work_s + arcs.tail_s),
     ]
     if not shared_only:
-        families += [_drain(arcs.tail_s - first_tail_s + later_s), _link(network)]
+        drain_s, link_s = arcs.tail_s - first_tail_s + later_s, (micro_batches - 1) * arcs.transfer_s
+        families += [
+            Family(name="drain", forward_before=1, round_trip_before=-1, round_trip_total=1, cost_s=drain_s),
+            Family(name="link", round_trip_total=1, cost_s=link_s, ending_s=np.zeros_like(link_s)),
+        ]
         if network.variant.schedule is Schedule.GPIPE:
             families.extend(_flush(network))
         elif network.has_positions:
@@ -190,17 +194,6 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         families=tuple(families),
         queues=None if shared_only else build_queues(network),
     )
-
-
-def _drain(cost_s: Floats) -> Family:
-    """D_l + (E_L - E_l) + cost; neither prefix counts the F + B of the stage itself."""
-    return Family(name="drain", forward_before=1, round_trip_before=-1, round_trip_total=1, cost_s=cost_s)
-
-
-def _link(network: StageNetwork) -> Family:
-    """E_L + (M - 1) c of the transfer."""
-    extra_s = (network.variant.num_microbatches - 1) * network.arcs.transfer_s
-    return Family(name="link", round_trip_total=1, cost_s=extra_s, ending_s=np.zeros_like(extra_s))
 
 
 def _pair(network: StageNetwork) -> Family:

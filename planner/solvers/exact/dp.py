@@ -48,16 +48,16 @@ def solve(problem: Problem, search: Search) -> Result:
             f"solver 'dp' does not support schedule {Schedule.INTERLEAVED}: leave that schedule out, or use 'milp'"
         )
     greedy.solve(problem, search)
-    optimum = _RowOptimum(search)
-    floor_s = min(_prove(search, optimum, variant) for variant in promising_first(problem, search))
-    known = floor_s >= optimum.value_s * (1 - 2 * EQUAL_TIMES)
-    exhausted = known and optimum.value_s == math.inf
-    search.raise_bound(optimum.value_s if known else floor_s)
+    bisection = _Bisection(search)
+    floor_s = min(bisection.prove(variant) for variant in promising_first(problem, search))
+    known = floor_s >= bisection.least_s * (1 - 2 * EQUAL_TIMES)
+    exhausted = known and bisection.least_s == math.inf
+    search.raise_bound(bisection.least_s if known else floor_s)
     return search.result(
         "dp",
         proves=True,
         exhausted=exhausted,
-        row_bound_s=optimum.value_s if known and not exhausted else None,
+        row_bound_s=bisection.least_s if known and not exhausted else None,
     )
 
 
@@ -67,77 +67,66 @@ def promising_first(problem: Problem, search: Search) -> list[Variant]:
     return sorted(problem.variants, key=lambda variant: variant != best)
 
 
-def _prove(search: Search, optimum: "_RowOptimum", variant: Variant) -> float:
-    """No plan of the variant has smaller rows than this, except those found."""
-    bisection = _Bisection(search, optimum)
-    with search.surviving(), suppress(TooManyLabelsError):
-        bisection.run(variant)
-    return bisection.low_s
-
-
-class _RowOptimum:
-    """Least value of the shared rows over all plans found so far."""
-
-    def __init__(self, search: Search) -> None:
-        self._costs = search.costs
-        self.value_s = math.inf
-        if search.best_plan is not None:
-            self.note(search.best_plan)
-
-    def note(self, plan: Plan) -> None:
-        value_s = lower_bound(self._costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
-        self.value_s = min(self.value_s, value_s)
-
-
 class _Bisection:
-    """The search over T for one variant.
+    """The search over T, for one variant after the other.
 
     Attributes
     ----------
-    low_s
-        No plan of the variant has smaller rows, except those found.
+    least_s
+        Least value of the shared rows over all plans found so far.
     """
 
-    def __init__(self, search: Search, optimum: _RowOptimum) -> None:
-        self.low_s = 0.0
-        self._search, self._optimum = search, optimum
-        self._fixing = ArcFixing(len(search.problem.cluster.servers), lambda: search.out_of_budget)
+    def __init__(self, search: Search) -> None:
+        self.least_s = math.inf
+        self._low_s = 0.0  # No plan of the variant has smaller rows, except those found.
+        self._search = search
+        if search.best_plan is not None:
+            self._note(search.best_plan)
 
-    def run(self, variant: Variant) -> None:
-        """Raise `low_s` to the best value found, as far as budget and memory allow.
+    def prove(self, variant: Variant) -> float:
+        """Raise a bound to the best value found, as far as budget and memory allow.
 
-        Raises
-        ------
-        TooManyLabelsError
-            Where the labels would not fit in memory.
+        Returns
+        -------
+        float
+            No plan of the variant has smaller rows, except those found.
         """
+        self._low_s = 0.0
+        self._fixing = ArcFixing(len(self._search.problem.cluster.servers), lambda: self._search.out_of_budget)
+        with self._search.surviving(), suppress(TooManyLabelsError):
+            self._run(variant)
+        return self._low_s
+
+    def _run(self, variant: Variant) -> None:
         if self._search.out_of_budget:
             return
-        network = build_network(
-            self._search.costs, variant, longest_s=self._optimum.value_s, room_bytes=self._search.room_bytes
-        )
-        rows, _ = self._fixing.remaining(build_rows(network, shared_only=True), self._optimum.value_s)
+        network = build_network(self._search.costs, variant, longest_s=self.least_s, room_bytes=self._search.room_bytes)
+        rows, _ = self._fixing.remaining(build_rows(network, shared_only=True), self.least_s)
         self._bisect_without_positions(rows)
-        step_s = FIRST_STEP * self.low_s
+        step_s = FIRST_STEP * self._low_s
         while self._may_improve:
-            target_s = self.low_s + step_s if 0 < step_s < self.low_s else math.inf
-            self._bisect(rows, min(target_s, self._optimum.value_s))
+            target_s = self._low_s + step_s if 0 < step_s < self._low_s else math.inf
+            self._bisect(rows, min(target_s, self.least_s))
             step_s *= STEP_GROWTH
+
+    def _note(self, plan: Plan) -> None:
+        value_s = lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
+        self.least_s = min(self.least_s, value_s)
 
     @property
     def _may_improve(self) -> bool:
-        return self.low_s < self._optimum.value_s * (1 - EQUAL_TIMES) and not self._search.out_of_budget
+        return self._low_s < self.least_s * (1 - EQUAL_TIMES) and not self._search.out_of_budget
 
     def _bisect_without_positions(self, rows: Rows) -> None:
         """Halve the interval until it is narrow; where labels do not fit in memory, only arc fixing proves anything."""
-        high_s = self._optimum.value_s
+        high_s = self.least_s
         if math.isinf(high_s):
             high_s = rows.value(rows.network.graph.shortest_path(rows.round_trip))
-        while high_s - self.low_s > NARROW * high_s and self._may_improve:
-            middle_s = (self.low_s + high_s) / 2
+        while high_s - self._low_s > NARROW * high_s and self._may_improve:
+            middle_s = (self._low_s + high_s) / 2
             found = self._below(rows, middle_s, must_fit=False)
             if found is None:
-                self.low_s = middle_s
+                self._low_s = middle_s
             else:
                 rows, path = found
                 high_s = min(middle_s, rows.value(path))
@@ -145,12 +134,12 @@ class _Bisection:
     def _bisect(self, rows: Rows, target_s: float) -> None:
         """Ask at the upper end first, then halve the interval; once it is narrow, do both in turn."""
         rows, outright = self._with_positions(rows, target_s), True
-        while self.low_s < target_s and self._may_improve:
-            high_s = min(target_s, self._optimum.value_s * (1 - EQUAL_TIMES))
-            attempt_s = high_s if outright else (self.low_s + high_s) / 2
+        while self._low_s < target_s and self._may_improve:
+            high_s = min(target_s, self.least_s * (1 - EQUAL_TIMES))
+            attempt_s = high_s if outright else (self._low_s + high_s) / 2
             found = self._below(rows, attempt_s, must_fit=True)
             if found is None:
-                self.low_s = attempt_s
+                self._low_s = attempt_s
                 outright = high_s - attempt_s <= NARROW * high_s
             else:
                 (rows, _), outright = found, False
@@ -176,7 +165,7 @@ class _Bisection:
         plan = decode_path(rows.network, path)
         if plan is not None:
             self._search.offer([plan])
-            self._optimum.note(plan)
+            self._note(plan)
         return rows, path
 
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:

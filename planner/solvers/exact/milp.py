@@ -116,11 +116,6 @@ class VariantProof:
             self._next = self._build  # Never called again; the networks are freed.
 
     @property
-    def row_floor_s(self) -> float:
-        """No plan of the variant has smaller rows."""
-        return self.bound_s if self.row_bound_s is None else self.row_bound_s
-
-    @property
     def _is_open(self) -> bool:
         return self._shared or self.bound_s < self._limit_s
 
@@ -249,6 +244,6 @@ def _enough(search: Search, weakest: Proof) -> bool:
 def _row_bound(proofs: list[Proof]) -> float | None:
     """Least value of the rows over all variants, where it is known to be the least."""
     least = min((proof.row_bound_s for proof in proofs if proof.row_bound_s is not None), default=None)
-    if least is None or any(proof.row_floor_s < least for proof in proofs):
+    if least is None or any(proof.row_bound_s is None and proof.bound_s < least for proof in proofs):
         return None
     return least

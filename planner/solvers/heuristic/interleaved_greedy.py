@@ -116,7 +116,7 @@ def _candidate(search: Search, shape: Shape) -> _Candidate | None:
 def _values(candidate: _Candidate, stops: Ints) -> Floats:
     """All rows of each cut, infinite where it does not fit, shape (n, rows)."""
     modes, fits = candidate.chunks.settled(stops)
-    costs = candidate.chunks.of_cuts(stops, candidate.chunks.modes_of_stages(modes, stops.shape[1]))
+    costs = candidate.chunks.of_cuts(stops, modes)
     values = np.tensordot(costs, candidate.rows, axes=((1, 2), (1, 2)))
     return np.where(fits[:, None], values, np.inf)
 

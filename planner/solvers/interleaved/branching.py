@@ -182,8 +182,7 @@ class Branching:
 
     def _so_far(self, batch: _Batch) -> Floats:
         """Values of all forms over the stages so far, shape (n, forms)."""
-        stops, modes = batch.stops.astype(int), batch.modes.astype(int)
-        costs = self._chunks.of_cuts(stops, self._chunks.modes_of_stages(modes, batch.depth))
+        costs = self._chunks.of_cuts(batch.stops.astype(int), batch.modes.astype(int))
         return np.tensordot(costs, self._forms[:, : batch.depth], axes=((1, 2), (1, 2)))
 
     def _in_memory(self, batch: _Batch, group: int, *, last: bool) -> Bools:

@@ -77,15 +77,19 @@ class ChunkCosts:
         return np.column_stack((of_layers, self.transfer_s[stage, stop]))
 
     def of_cuts(self, stops: Ints, modes: Ints) -> Floats:
-        """Costs of the first stages of cuts, shape (n, stages, costs), from stops and modes of shape (n, stages)."""
+        """Costs of the first stages of cuts, shape (n, stages, costs).
+
+        Parameters
+        ----------
+        stops
+            Shape (n, stages).
+        modes
+            Mode of each device group, shape (n, D).
+        """
         costs = np.empty((*stops.shape, len(Cost)))
         for stage, (start, stop) in enumerate(zip(starts_of(stops).T, stops.T, strict=True)):
-            costs[:, stage] = self.of(stage, start, stop, modes[:, stage])
+            costs[:, stage] = self.of(stage, start, stop, modes[:, stage % self.shape.num_groups])
         return costs
-
-    def modes_of_stages(self, modes: Ints, num_stages: int) -> Ints:
-        """Modes of the first stages, shape (n, num_stages), from those of the device groups, shape (n, D)."""
-        return modes[:, np.arange(num_stages) % self.shape.num_groups]
 
     def settled(self, stops: Ints) -> tuple[Ints, Bools]:
         """The first mode in which each device group fits, shape (n, D); whether there is one for all, shape (n,)."""

@@ -64,11 +64,6 @@ class InterleavedProof:
         self._least_rows_s = math.inf  # of the plans found so far, where the search is for the shared rows
         self._open: list[_OpenShape] | None = None
 
-    @property
-    def row_floor_s(self) -> float:
-        """No plan of the variant has smaller rows."""
-        return self.bound_s if self.row_bound_s is None else self.row_bound_s
-
     def advance(self) -> None:
         """Take the next step of the shape with the lowest bound."""
         if self._search.best_s == 0 and self._shared_only:

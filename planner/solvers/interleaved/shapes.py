@@ -93,7 +93,15 @@ def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Pl
     if not all(fits) and len(modes) > 1:
         recompute = [modes[0] if fitting else modes[1] for fitting in fits]
         fits = _fits(costs, shape, stops, recompute)
-    return _plan(costs, shape, stops, recompute) if all(fits) else None
+    names = name_devices(costs.cluster, shape.placed_groups)
+    if names is None or not all(fits):
+        return None
+    groups = itertools.cycle(zip(names, recompute, strict=True))
+    cuts = [
+        NamedStage(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
+        for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
+    ]
+    return plan_of(costs, shape.variant, cuts)
 
 
 def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> list[bool]:
@@ -111,17 +119,6 @@ def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Seque
     )
     limit_bytes = costs.stages.device_type(placement).memory_bytes
     return [bool(fitting) for fitting in (needed <= limit_bytes)[: shape.num_groups]]
-
-
-def _plan(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> Plan:
-    names = name_devices(costs.cluster, shape.placed_groups)
-    assert names is not None
-    groups = itertools.cycle(zip(names, recompute, strict=True))
-    cuts = [
-        NamedStage(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
-        for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
-    ]
-    return plan_of(costs, shape.variant, cuts)
 
 
 def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placement, int, int]]:

@@ -55,7 +55,7 @@ def test_costs_and_memory_of_cuts_are_those_of_their_plans(problem):
     for costs, shape, cuts, plans in cases(problem):
         chunks = ChunkCosts(costs, shape)
         modes, fits = chunks.settled(cuts)
-        table = chunks.of_cuts(cuts, chunks.modes_of_stages(modes, shape.num_stages))
+        table = chunks.of_cuts(cuts, modes)
         for index, plan in enumerate(plans):
             assert (plan is not None) == fits[index]
             if plan is None:
@@ -80,7 +80,7 @@ def test_linear_rows_are_never_above_the_rows_of_a_plan(problem):
     for costs, shape, cuts, plans in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
         modes, _ = chunks.settled(cuts)
-        table = chunks.of_cuts(cuts, chunks.modes_of_stages(modes, shape.num_stages))
+        table = chunks.of_cuts(cuts, modes)
         num_busy = shape.num_groups * shape.variant.chunks**2
         for plan, values in zip(plans, np.tensordot(table, rows, axes=((1, 2), (1, 2))), strict=True):
             if plan is None:
