@@ -1,10 +1,11 @@
 """Problems with one more unit of some resource, and what becomes of a plan in them."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import is_share_of
@@ -41,14 +42,15 @@ def what_ifs(problem: Problem, units: tuple[Unit, ...] = tuple(Unit)) -> Iterato
     Resources that are already unlimited are left out.
     """
     cluster = problem.cluster
+    islands = (island for server in cluster.servers for island in server.islands)
     if Unit.SERVER in units:
         for index, server in enumerate(cluster.servers):
             yield _changed(problem, f"one more server {server.name}", Unit.SERVER, with_one_more_server(cluster, index))
-    if Unit.MEMORY in units and any(_is_limited(kind.memory_bytes) for kind in cluster.device_types):
+    if Unit.MEMORY in units and any(math.isfinite(kind.memory_bytes) for kind in cluster.device_types):
         yield _changed(problem, "10 % more memory on every device", Unit.MEMORY, with_more_memory(cluster))
     if Unit.NIC in units and any(not link.is_unlimited for link in _interfaces(cluster)):
         yield _changed(problem, "interfaces of every server twice as fast", Unit.NIC, with_faster_interfaces(cluster))
-    if Unit.FABRIC in units and any(map(_has_limited_fabric, _islands(cluster))):
+    if Unit.FABRIC in units and any(map(_has_limited_fabric, islands)):
         yield _changed(problem, "fabrics of every server twice as fast", Unit.FABRIC, with_faster_fabrics(cluster))
 
 
@@ -76,20 +78,15 @@ def with_one_more_server(cluster: Cluster, index: int) -> Cluster:
     while name in taken or any(f"{name}-{host}" in taken for host in range(server.count + 1)):
         name += "+"
     grown = replace(server, name=name, count=server.count + 1)
-    return replace(
-        cluster,
-        servers=(*cluster.servers[:index], grown, *cluster.servers[index + 1 :]),
-        overrides=tuple(_renamed(override, server.name, name) for override in cluster.overrides),
-    )
+    servers = (*cluster.servers[:index], grown, *cluster.servers[index + 1 :])
+    overrides = tuple(_renamed(override, server.name, name) for override in cluster.overrides)
+    return replace(cluster, servers=servers, overrides=overrides)
 
 
 def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
     """Multiply the memory of every device."""
-
-    def grown(kind: DeviceType) -> DeviceType:
-        return replace(kind, memory_bytes=kind.memory_bytes * factor)
-
-    return replace(cluster, device_types=tuple(map(grown, cluster.device_types)))
+    grown = (replace(kind, memory_bytes=kind.memory_bytes * factor) for kind in cluster.device_types)
+    return replace(cluster, device_types=tuple(grown))
 
 
 def with_faster_interfaces(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
@@ -130,10 +127,6 @@ def _interfaces(cluster: Cluster) -> Iterator[Link]:
     yield from (path for path in (cluster.network, *(other.link for other in cluster.overrides)) if path.table)
 
 
-def _islands(cluster: Cluster) -> Iterator[Island]:
-    return (island for server in cluster.servers for island in server.islands)
-
-
 def _has_limited_fabric(island: Island) -> bool:
     return not island.fabric.is_unlimited or bool(island.all_reduce)
 
@@ -141,7 +134,3 @@ def _has_limited_fabric(island: Island) -> bool:
 def _renamed(override: NetworkOverride, old: str, new: str) -> NetworkOverride:
     first, second = (new if name == old else name for name in override.servers)
     return replace(override, servers=(first, second))
-
-
-def _is_limited(value: float) -> bool:
-    return value < float("inf")

@@ -15,9 +15,8 @@ Approximated here: the search is over the sums of all runs of layers, so that th
 exactly the least possible. (The published code has had two forms: first this one, ending at a limit
 within a tolerance, later a dynamic program on the spread between the largest and the smallest stage.)
 Every stage keeps a layer. A weight that two layers share counts in both, as in DeepSpeed. There, p, d and
-the micro-batch size are set by hand: here all are tried over all devices
-(:mod:`planner.solvers.papers.uniform.equal_groups`), without tensor parallelism, and the simulator picks. ZeRO-1 and
-recomputation are the job's choice.
+the micro-batch size are set by hand: here all are tried over all devices, without tensor parallelism, and the
+simulator picks. ZeRO-1 and recomputation are the job's choice.
 """
 
 import itertools
@@ -30,7 +29,6 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.tolerances import EQUAL_WEIGHTS
-from stagecut.planner.solvers.papers.uniform.equal_groups import plans_on_all_devices
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
@@ -51,8 +49,8 @@ def solve(problem: Problem, search: Search) -> Result:
     require_single_devices(problem, NAME)
     params = layer_params(problem.model)
     plans = (
-        plans_on_all_devices(
-            uniform, variant, lambda p: lightest_stops(params, p), most_stages=len(params), degrees=(1,)
+        uniform.plans_on_all_devices(
+            variant, lambda p: lightest_stops(params, p), most_stages=len(params), degrees=(1,)
         )
         for variant, uniform in uniform_variants(search, NAME)
         if not search.out_of_budget

@@ -86,8 +86,8 @@ def solve(problem: Problem, search: Search) -> Result:
     known: dict[_Key, WorkerPartition | None] = {}
     for variant in variants:
         for partition in _partitions(search, tables, variant, known):
-            seated = partition.worker.seated
-            plan = assemble(search.costs.of(variant.share), variant, seated.arrangement(partition.stops))
+            sequence = partition.worker.sequence
+            plan = assemble(search.costs.of(variant.share), variant, sequence.arrangement(partition.stops))
             if plan is not None:
                 search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=partition.seconds))
         if search.out_of_budget:
@@ -105,15 +105,15 @@ class Worker:
     """
 
     def __init__(self, tables: StageTables, variant: Variant, devices: Sequence[PlacedGroup]) -> None:
-        self.seated = SequenceCosts(tables, variant, devices)
+        self.sequence = SequenceCosts(tables, variant, devices)
         self._tables = [tables.of(variant.share, variant.micro_batch, device.placement) for device in devices]
-        nothing = np.zeros((1, self.seated.num_layers + 1))
-        self._received_s = np.vstack([nothing, self.seated.transfer_s, nothing])
+        nothing = np.zeros((1, self.sequence.num_layers + 1))
+        self._received_s = np.vstack([nothing, self.sequence.transfer_s, nothing])
 
     @property
     def num_stages(self) -> int:
         """Number of devices and of stages, k."""
-        return self.seated.num_stages
+        return self.sequence.num_stages
 
     def seconds(self, in_flight: Sequence[int]) -> Floats:
         """a[q,i,j] of every run, recomputation included; infinite if it is empty or does not fit, (k, L + 1, L + 1).
@@ -123,14 +123,14 @@ class Worker:
         in_flight
             Minibatches that each stage holds.
         """
-        num_nodes, seated = self.seated.num_layers + 1, self.seated
+        num_nodes, sequence = self.sequence.num_layers + 1, self.sequence
         start, stop = np.ogrid[:num_nodes, :num_nodes]
         seconds = np.empty((self.num_stages, num_nodes, num_nodes))
         for q, (table, held) in enumerate(zip(self._tables, in_flight, strict=True)):
             recompute, fits = first_fit(start, table.plain.starts(held), table.recomputing.starts(held))
             taken_s = (
-                (seated.work_s[q][stop] - seated.work_s[q][start])
-                + np.where(recompute, seated.forward_s[q][stop] - seated.forward_s[q][start], 0.0)
+                (sequence.work_s[q][stop] - sequence.work_s[q][start])
+                + np.where(recompute, sequence.forward_s[q][stop] - sequence.forward_s[q][start], 0.0)
                 + self._received_s[q][start]
                 + self._received_s[q + 1]
             )
@@ -235,7 +235,7 @@ def _partitions(
     workers = list(_workers(search, tables, variant))
     if not workers:
         return
-    depths = [int(depth) for depth in workers[0].seated.depth]
+    depths = [int(depth) for depth in workers[0].sequence.depth]
     best: WorkerPartition | None = None
     for num_in_flight in range(1, warmup_depth(variant.schedule, len(depths), variant.num_microbatches) + 1):
         in_flight = tuple(min(num_in_flight, depth) for depth in depths)

@@ -28,7 +28,6 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.interleaved.shapes import interleaved_plan, shapes_of
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster
-from stagecut.planner.solvers.papers.uniform.equal_groups import plans_on_all_devices
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
@@ -73,7 +72,7 @@ def _plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> 
 
     if variant.schedule is Schedule.ONE_F_ONE_B:
         degrees = uniform.costs.problem.tensor_parallel_degrees
-        yield from plans_on_all_devices(uniform, variant, even_stops, most_stages=len(starts), degrees=degrees)
+        yield from uniform.plans_on_all_devices(variant, even_stops, most_stages=len(starts), degrees=degrees)
         return
     costs = uniform.costs
     for shape in shapes_of(costs, variant):

@@ -79,7 +79,7 @@ def solve(problem: Problem, search: Search) -> Result:
                 known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
             drafts = _drafts(search, tables, variant, known[variant.share])
             for draft in sorted(drafts, key=lambda draft: draft.seconds)[:NUM_SIMULATED]:
-                plan = assemble(search.costs.of(variant.share), variant, draft.seated.arrangement(draft.stops))
+                plan = assemble(search.costs.of(variant.share), variant, draft.sequence.arrangement(draft.stops))
                 if plan is not None:
                     search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))
     return search.result(NAME, proves=False)
@@ -93,7 +93,7 @@ Grouping = tuple[PlacedGroup, ...]
 class Draft:
     """Layers on device groups, with the estimated time."""
 
-    seated: SequenceCosts
+    sequence: SequenceCosts
     stops: Ints
     """Shape (S,)."""
     seconds: float
@@ -115,11 +115,11 @@ def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
                     yield grouping
 
 
-def estimated_s(seated: SequenceCosts, stops: Ints) -> float:
+def estimated_s(sequence: SequenceCosts, stops: Ints) -> float:
     """Metis's estimate of the iteration time of a cut, stops of shape (S,)."""
-    costs = seated.costs(stops[None])
+    costs = sequence.costs(stops[None])
     work_s = costs.forward_s + costs.backward_s
-    waiting_s = (seated.variant.num_microbatches - 1) * work_s.max()
+    waiting_s = (sequence.variant.num_microbatches - 1) * work_s.max()
     return float(waiting_s + work_s.sum() + 2 * costs.transfer_s.sum() + costs.tail_s.max())
 
 
@@ -193,10 +193,10 @@ def _first_fitting(
 
     def draft(degrees: Sequence[int]) -> Draft | None:
         placed = [_with_degree(group, degree) for group, degree in zip(grouping, degrees, strict=True)]
-        seated = SequenceCosts(tables, variant, placed)
-        stops = min_max_stops(seated)
+        sequence = SequenceCosts(tables, variant, placed)
+        stops = min_max_stops(sequence)
         search.count("partitions balanced")
-        return None if stops is None else Draft(seated=seated, stops=stops, seconds=estimated_s(seated, stops))
+        return None if stops is None else Draft(sequence=sequence, stops=stops, seconds=estimated_s(sequence, stops))
 
     for number, degrees in enumerate(strategies):
         if number == 1 and draft(strategies[-1]) is None:

@@ -7,7 +7,7 @@ share by share, host by host and device by device, and shares no code with the n
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import UnsupportedError
@@ -189,12 +189,7 @@ class _Walk:
             placement = Placement(
                 server_class=host.server_class, island=island, replicas=replicas, tensor_parallel=degree
             )
-            after = _OpenHost(
-                server_class=host.server_class,
-                island=island,
-                entered=host.entered | {island},
-                free=free - replicas * degree,
-            )
+            after = replace(host, island=island, entered=host.entered | {island}, free=free - replicas * degree)
             yield PlacedGroup(placement=placement, opens=opens), after
 
     def _whole_hosts(self, server_class: int, most: int) -> Iterator[Placement]:
@@ -205,13 +200,8 @@ class _Walk:
         for num_hosts in range(2, most + 1):
             for replicas, degree in self._splits([num_hosts * islands[0].count]):
                 if islands[0].count % degree == 0:
-                    yield Placement(
-                        server_class=server_class,
-                        island=0,
-                        num_hosts=num_hosts,
-                        replicas=replicas,
-                        tensor_parallel=degree,
-                    )
+                    where = {"server_class": server_class, "island": 0, "num_hosts": num_hosts}
+                    yield Placement(**where, replicas=replicas, tensor_parallel=degree)
 
     def _splits(self, device_counts: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Replicas and degrees of tensor parallelism that use exactly one of these numbers of devices."""

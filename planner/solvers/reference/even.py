@@ -9,7 +9,6 @@ variant by simulation is returned.
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -27,15 +26,8 @@ from stagecut.planner.network.fitted_stages import fit_stages
 from stagecut.planner.solvers.interleaved.shapes import Shape, interleaved_plan, shapes_of
 from stagecut.planner.solvers.search.search import Search
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Split:
-    """The even split of one variant that fits in memory."""
-
-    floor_s: float
-    """A lower bound on the time of the plan."""
-    plan: Callable[[], Plan | None]
-    """Builds the plan, which is slow for thousands of pipelines."""
+_Split = tuple[float, Callable[[], Plan | None]]
+"""Lower bound in seconds on an even split that fits, and what builds its plan: slow for thousands of pipelines."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -50,11 +42,10 @@ def solve(problem: Problem, search: Search) -> Result:
             splits.append(split)
         if search.out_of_budget:
             break
-    for split in sorted(splits, key=lambda split: split.floor_s):
-        if split.floor_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
+    for floor_s, build in sorted(splits, key=lambda split: split[0]):
+        if floor_s >= search.best_s or (search.best_plan is not None and search.out_of_budget):
             break
-        plan = split.plan()
-        if plan is not None:
+        if (plan := build()) is not None:
             search.offer_by_bound([plan])
     return search.result("even", proves=False)
 
@@ -66,7 +57,7 @@ def offer_first(search: Search) -> None:
     """
     for variant in _easiest(search.problem.variants):
         split = _even_split(search, variant)
-        plan = None if split is None else split.plan()
+        plan = None if split is None else split[1]()
         if plan is not None:
             search.offer([plan])
         if plan is not None or search.out_of_budget:
@@ -102,7 +93,7 @@ def _even_split(search: Search, variant: Variant) -> _Split | None:
             floor_s = _floor_s(costs, variant, groups[:most])
             if floor_s is not None:
                 arrangement = arrange(groups[:most], _even_stops(num_layers, len(groups[:most])))
-                return _Split(floor_s=floor_s, plan=partial(assemble, costs, variant, arrangement))
+                return floor_s, partial(assemble, costs, variant, arrangement)
         most = min(most, max(map(len, choices), default=0)) // 2
     return None
 
@@ -138,13 +129,9 @@ def _even_chunks(search: Search, variant: Variant) -> _Split | None:
             shape = next(alike)
             plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
             if plan is not None:
-                return _known(plan)
+                return 0.0, lambda plan=plan: plan
         most = min(most, max((shape.num_groups for shape in fewer), default=0)) // 2
     return None
-
-
-def _known(plan: Plan) -> _Split:
-    return _Split(floor_s=0.0, plan=lambda: plan)
 
 
 def _plainest_first(shape: Shape) -> tuple[int, ...]:

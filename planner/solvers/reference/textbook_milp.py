@@ -171,7 +171,7 @@ def _decode(model: TextbookModel) -> Plan | None:
         PlacedStage(
             stop=stop_of[position],
             placement=option_of[position].placement,
-            opens=before is None or not option_of[position].shares_host(option_of[before]),
+            opens=before is None or option_of[position].host != option_of[before].host,
         )
         for before, position in zip([None, *positions], positions, strict=False)
     )

@@ -63,11 +63,6 @@ class Group:
     hosts: tuple[int, ...]
     island: int
 
-    @property
-    def is_single_host(self) -> bool:
-        """Whether other stages may share the host."""
-        return len(self.hosts) == 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -76,10 +71,10 @@ class Option:
     group: Group
     placement: Placement
 
-    def shares_host(self, other: "Option") -> bool:
-        """Whether both take devices of the same single host."""
-        mine, others = self.group, other.group
-        return (mine.server_class, mine.hosts) == (others.server_class, others.hosts)
+    @property
+    def host(self) -> tuple[int, tuple[int, ...]]:
+        """Server class and hosts; two stages with the same share a single host."""
+        return self.group.server_class, self.group.hosts
 
 
 class TextbookModel:
@@ -475,7 +470,7 @@ def _link(cluster: Cluster, sender: Group, receiver: Group) -> Link | None:
         return link_between_hosts(
             cluster, (sender.server_class, len(sender.hosts)), (receiver.server_class, len(receiver.hosts))
         )
-    if sender.is_single_host and receiver.is_single_host:
+    if len(sender.hosts) == len(receiver.hosts) == 1:
         return link_within_host(cluster, sender.server_class, sender.island, receiver.island)
     return None
 

@@ -5,7 +5,7 @@ equal servers with the worst of every property: the slowest devices, the smalles
 What they decide is mapped to the real servers in the cluster's order, and simulated with their real properties.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -171,6 +171,27 @@ class UniformCluster:
         """
         placed = self.placements(groups, opens=opens)
         return None if placed is None else assemble(self.costs, variant, arrange(placed, stops))
+
+    def plans_on_all_devices(
+        self, variant: Variant, stops: Callable[[int], Sequence[int]], *, most_stages: int, degrees: Sequence[int]
+    ) -> Iterator[Plan]:
+        """The plan that fits in memory for every way to divide all devices of a pipeline into equal groups.
+
+        Parameters
+        ----------
+        stops
+            First layer after each stage, for a number of stages.
+        most_stages
+            Longer pipelines are passed over.
+        degrees
+            Tensor parallel degrees to use.
+        """
+        for group in self.groups(variant.micro_batch):
+            num_stages, rest = divmod(self.num_devices, group.num_devices)
+            if rest == 0 and num_stages <= most_stages and group.tensor_parallel in degrees:
+                plan = self.plan(variant, stops(num_stages), [group] * num_stages)
+                if plan is not None:
+                    yield plan
 
     def _placement(self, group: Group, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)

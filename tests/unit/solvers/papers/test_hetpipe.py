@@ -38,10 +38,10 @@ def _stages(result):
 
 def _slowest_s(problem, worker, stops, in_flight):
     """Of the cut's stages, from the costs of each; recomputing where the job lets it and nothing else fits."""
-    costs, variant, seats = CostModel(problem), worker.seated.variant, worker.seated.seats
+    costs, variant, groups = CostModel(problem), worker.sequence.variant, worker.sequence.groups
     worst_s, start = 0.0, 0
     for stage, stop in enumerate(stops):
-        placement, taken_s = seats[stage].placement, math.inf
+        placement, taken_s = groups[stage].placement, math.inf
         for recompute in (False, True):
             if problem.job.recompute is (Recompute.NEVER if recompute else Recompute.ALWAYS):
                 continue
@@ -52,8 +52,8 @@ def _slowest_s(problem, worker, stops, in_flight):
             if cost.memory_bytes(np.array([in_flight[stage]]))[0] <= limit_bytes:
                 taken_s = float(cost.forward_s[0] + cost.backward_s[0])
                 break
-        taken_s += worker.seated.transfer_s[stage - 1][start] if stage else 0.0
-        taken_s += worker.seated.transfer_s[stage][stop] if stage < len(stops) - 1 else 0.0
+        taken_s += worker.sequence.transfer_s[stage - 1][start] if stage else 0.0
+        taken_s += worker.sequence.transfer_s[stage][stop] if stage < len(stops) - 1 else 0.0
         worst_s, start = max(worst_s, taken_s), stop
     return worst_s
 

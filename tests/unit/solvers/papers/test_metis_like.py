@@ -94,8 +94,8 @@ def test_estimate_is_that_of_the_docstring():
     )
     search = Search(problem, OPTIONS)
     grouping = next(groups for groups in groupings(problem.cluster, most_stages=2) if len(groups) == 2)
-    seated = SequenceCosts(StageTables(search.costs), problem.variants[0], grouping)
-    assert estimated_s(seated, np.array([2, 3])) == 29.0
+    sequence = SequenceCosts(StageTables(search.costs), problem.variants[0], grouping)
+    assert estimated_s(sequence, np.array([2, 3])) == 29.0
 
 
 def test_layers_follow_the_speed_of_the_groups():

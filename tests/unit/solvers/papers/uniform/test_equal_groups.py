@@ -4,7 +4,6 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.solvers.papers.uniform.cluster import uniform_cluster
-from stagecut.planner.solvers.papers.uniform.equal_groups import plans_on_all_devices
 from tests.catalogue import INFINITE, chain, job, kinds
 
 
@@ -26,7 +25,7 @@ def _groups(problem, degrees, most_stages=6):
     def stops(num_stages):
         return [*range(1, num_stages), problem.model.num_layers]
 
-    found = plans_on_all_devices(uniform, variant, stops, most_stages=most_stages, degrees=degrees)
+    found = uniform.plans_on_all_devices(variant, stops, most_stages=most_stages, degrees=degrees)
     return [(plan.stages[0].replicas, plan.stages[0].tensor_parallel, len(plan.stages)) for plan in found]
 
 
