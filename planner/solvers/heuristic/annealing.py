@@ -20,7 +20,6 @@ reproducible. All choices are ours and stand for no paper's planner. Interleaved
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices, placements_in_host
+from stagecut.planner.solvers.heuristic.candidates import Candidate
 from stagecut.planner.solvers.heuristic.local_search import sequence_of, simulated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.moves import Run, groups_of, neighbouring_cuts, neighbouring_runs, runs_of
@@ -67,19 +67,8 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result(NAME, proves=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """The current plan of a chain."""
-
-    sequence: SequenceCosts
-    stops: Ints
-    """Shape (S,)."""
-    seconds: float
-    """Simulated iteration time."""
-
-
 class Annealer:
-    """Chains over the variants of one problem, which share one random generator."""
+    """Chains over the variants of one problem, which share one random generator; a state is a simulated candidate."""
 
     def __init__(self, search: Search, variants: list[Variant]) -> None:
         self._search, self._variants = search, variants
@@ -88,7 +77,7 @@ class Annealer:
         self._changes: tuple[SequenceCosts | None, list[tuple[Run, ...]]] = (None, [])
         self._times: dict[tuple[Variant, tuple[PlacedGroup, ...], tuple[int, ...]], float] = {}
 
-    def starts(self) -> list[State]:
+    def starts(self) -> list[Candidate]:
         """The plan the search started from, if any, and the best random plan of every variant, the fastest first."""
         found = [self._known()]
         for variant in self._variants:
@@ -96,7 +85,7 @@ class Annealer:
             found.append(min((state for state in drawn if state), key=lambda state: state.seconds, default=None))
         return sorted((state for state in found if state is not None), key=lambda state: state.seconds)
 
-    def anneal(self, state: State) -> State:
+    def anneal(self, state: Candidate) -> Candidate:
         """The last state of a chain."""
         for step in range(NUM_STEPS):
             if self._search.out_of_budget:
@@ -112,18 +101,18 @@ class Annealer:
         threshold = -math.log(1.0 - self._random.random())
         return new_s - seconds <= threshold * temperature * seconds
 
-    def _neighbour(self, state: State) -> State | None:
+    def _neighbour(self, state: Candidate) -> Candidate | None:
         """A random neighbour; None if the move leads out of the search space."""
         kind = self._random.random()
         if kind < LAYERS_SHARE:
             return self._moved_layers(state)
         return self._changed_groups(state) if kind < LAYERS_SHARE + GROUPS_SHARE else self._other_variant(state)
 
-    def _moved_layers(self, state: State) -> State | None:
+    def _moved_layers(self, state: Candidate) -> Candidate | None:
         cuts = neighbouring_cuts(state.stops)
         return self._simulated(state.sequence, cuts[self._random.integers(len(cuts))]) if len(cuts) else None
 
-    def _changed_groups(self, state: State) -> State | None:
+    def _changed_groups(self, state: Candidate) -> Candidate | None:
         changes = self._changes_of(state.sequence)
         if not changes:
             return None
@@ -138,7 +127,7 @@ class Annealer:
             self._changes = (sequence, [runs for runs in found if runs])
         return self._changes[1]
 
-    def _other_variant(self, state: State) -> State | None:
+    def _other_variant(self, state: Candidate) -> Candidate | None:
         variant = self._variants[self._random.integers(len(self._variants))]
         if variant == state.sequence.variant:
             return None
@@ -149,15 +138,15 @@ class Annealer:
             return None
         return self._simulated(SequenceCosts(self._tables, variant, groups), state.stops)
 
-    def _known(self) -> State | None:
+    def _known(self) -> Candidate | None:
         plan = self._search.best_plan
         if plan is None or plan.variant not in self._variants:
             return None
         arrangement = arrangement_of(self._search.costs.of(plan.share), plan)
         sequence, stops = sequence_of(self._tables, plan.variant, arrangement)
-        return State(sequence=sequence, stops=stops, seconds=self._search.best_s)
+        return Candidate(sequence=sequence, stops=stops, seconds=self._search.best_s)
 
-    def _drawn(self, variant: Variant) -> State | None:
+    def _drawn(self, variant: Variant) -> Candidate | None:
         """A random plan; None if no attempt gives one that fits."""
         for _ in range(NUM_DRAWS):
             if self._search.out_of_budget:
@@ -185,7 +174,7 @@ class Annealer:
                 run += (placement,) * (devices.count // placement.devices_per_host)
         return run
 
-    def _on_groups(self, variant: Variant, groups: tuple[PlacedGroup, ...]) -> State | None:
+    def _on_groups(self, variant: Variant, groups: tuple[PlacedGroup, ...]) -> Candidate | None:
         """The min-max cut over device groups; None if hosts, devices, layers or memory do not suffice."""
         if not 0 < len(groups) <= self._tables.num_layers or name_devices(self._cluster(variant), groups) is None:
             return None
@@ -193,12 +182,12 @@ class Annealer:
         stops = min_max_stops(sequence)
         return None if stops is None else self._simulated(sequence, stops)
 
-    def _simulated(self, sequence: SequenceCosts, stops: Ints) -> State | None:
+    def _simulated(self, sequence: SequenceCosts, stops: Ints) -> Candidate | None:
         key = (sequence.variant, sequence.groups, tuple(stops.tolist()))
         if key not in self._times:
             self._times[key] = float(simulated_times(self._search, sequence, stops[None])[0])
         seconds = self._times[key]
-        return State(sequence=sequence, stops=stops, seconds=seconds) if math.isfinite(seconds) else None
+        return Candidate(sequence=sequence, stops=stops, seconds=seconds) if math.isfinite(seconds) else None
 
     def _cluster(self, variant: Variant) -> Cluster:
         return self._search.costs.of(variant.share).cluster

@@ -1,8 +1,6 @@
 """Candidate plans by estimate: device groups by dynamic programming, layers by their sums."""
 
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +17,7 @@ from stagecut.planner.solvers.heuristic.allocation_graph import (
     AllocationGraph,
     all_counts,
     allocation_graph,
+    class_orders,
     counts_in_orders,
 )
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
@@ -33,21 +32,22 @@ COARSE = np.array((1.02, 1.05, 1.08, 1.12, 1.17, 1.23, 1.3, 1.4, 1.55, 1.75, 2.0
 FINE = np.linspace(0.88, 1.15, 19)
 """Time limits of fine candidates, relative to that of the best coarse one."""
 MOST_ARCS = 20_000
-"""All counts of hosts are searched if that takes no more arcs, otherwise those of the first orders of classes."""
-MOST_ORDERS = 24
-"""Both bound the time on clusters of many classes; on 12 problems of up to 4 classes they change nothing."""
+"""All counts of hosts are searched if that takes no more arcs, otherwise those of the first orders of classes.
+
+Bounds the time on clusters of many classes; on 12 problems of up to 4 classes it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Layers on device groups, with an estimate of the iteration time."""
+    """Layers on device groups."""
 
     sequence: SequenceCosts
     stops: Ints
     """Shape (S,)."""
-    limit_s: float
-    """The limit on the seconds of a stage per micro-batch that led to these groups."""
     seconds: float
+    """Iteration time, estimated or simulated."""
+    limit_s: float = math.inf
+    """The limit on the seconds of a stage per micro-batch that led to these groups, if there was one."""
 
 
 class CandidateSearch:
@@ -115,34 +115,23 @@ class CandidateSearch:
         num_counts = math.prod(server.count + 1 for server in cluster.servers)
         if num_counts * len(cluster.servers) * arcs_per_host <= MOST_ARCS:
             return allocation_graph(self._problem, cluster, micro_batch, allowed=all_counts(cluster))
-        orders = itertools.islice(itertools.permutations(range(len(cluster.servers))), MOST_ORDERS)
-        return allocation_graph(self._problem, cluster, micro_batch, allowed=counts_in_orders(cluster, orders))
+        counts = counts_in_orders(cluster, class_orders(cluster))
+        return allocation_graph(self._problem, cluster, micro_batch, allowed=counts)
 
     def _orders(self, share: Share, micro_batch: int) -> list[tuple[int, ...]]:
         """Server classes as given, fastest first, slowest first, largest memory first."""
         costs = self._costs.of(share)
-        groups = self._groups(costs.cluster, micro_batch)
-
-        def least(value: Callable[[Placement], float]) -> Callable[[int], float]:
-            return lambda index: min(
-                (value(p) for (server, _), placements in groups.items() if server == index for p in placements),
-                default=math.inf,
-            )
-
-        def device_s(placement: Placement) -> float:
-            work_s = self._layer_work(share, micro_batch, placement)
-            return float(work_s.sum()) * placement.replicas * placement.tensor_parallel
-
-        slowness = least(device_s)
-        smallness = least(lambda placement: -costs.stages.device_type(placement).memory_bytes)
         classes = range(len(costs.cluster.servers))
-        orders = (
-            tuple(classes),
-            tuple(sorted(classes, key=slowness)),
-            tuple(sorted(classes, key=slowness, reverse=True)),
-            tuple(sorted(classes, key=smallness)),
-        )
-        return list(dict.fromkeys(orders))
+        device_s, memory_bytes = [math.inf for _ in classes], [-math.inf for _ in classes]
+        for (index, _), placements in self._groups(costs.cluster, micro_batch).items():
+            for placement in placements:
+                work_s = float(self._layer_work(share, micro_batch, placement).sum())
+                device_s[index] = min(device_s[index], work_s * placement.replicas * placement.tensor_parallel)
+                memory_bytes[index] = max(memory_bytes[index], costs.stages.device_type(placement).memory_bytes)
+        fastest_first = sorted(classes, key=device_s.__getitem__)
+        slowest_first = sorted(classes, key=device_s.__getitem__, reverse=True)
+        largest_first = sorted(classes, key=memory_bytes.__getitem__, reverse=True)
+        return list(dict.fromkeys(map(tuple, (classes, fastest_first, slowest_first, largest_first))))
 
     def _groups(self, cluster: Cluster, micro_batch: int) -> dict[tuple[int, int], list[Placement]]:
         """The device groups of each island, by server class and island; those of several hosts included."""

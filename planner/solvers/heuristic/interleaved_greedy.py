@@ -145,10 +145,7 @@ def _descended(search: Search, candidate: _Candidate) -> _Candidate:
 
 def _neighbours(stops: Ints) -> Ints:
     cuts = neighbouring_cuts(stops)
-    if len(stops) <= MANY_STAGES:
-        return cuts
-    near: Ints = cuts[np.abs(cuts - stops).sum(axis=1) <= MOST_SHIFTED]
-    return near
+    return cuts if len(stops) <= MANY_STAGES else cuts[np.abs(cuts - stops).sum(axis=1) <= MOST_SHIFTED]
 
 
 def _polish(search: Search, candidate: _Candidate) -> None:
@@ -171,6 +168,4 @@ def _polish(search: Search, candidate: _Candidate) -> None:
 def _simulate(search: Search, candidate: _Candidate, cuts: Ints) -> Floats:
     """Simulated iteration times of cuts, shape (n,); infinite where one does not fit."""
     costs = search.costs.of(candidate.shape.variant.share)
-    plans = [interleaved_plan(costs, candidate.shape, stops) for stops in cuts.tolist()]
-    times_s = iter(search.offer([plan for plan in plans if plan is not None]))
-    return np.array([math.inf if plan is None else next(times_s) for plan in plans])
+    return search.offer_possible([interleaved_plan(costs, candidate.shape, stops) for stops in cuts.tolist()])

@@ -4,7 +4,6 @@ Estimates are cheap, many at a time, and close to the simulated times: they lead
 which neighbours are simulated first and which not at all.
 """
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -113,9 +112,7 @@ def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, 
 def simulated_times(search: Search, sequence: SequenceCosts, cuts: Ints) -> Floats:
     """Simulated iteration times of cuts, shape (n,); infinite where one is not a legal plan."""
     costs = search.costs.of(sequence.variant.share)
-    plans = [assemble(costs, sequence.variant, sequence.arrangement(stops)) for stops in cuts]
-    times_s = iter(search.offer([plan for plan in plans if plan is not None]))
-    return np.array([math.inf if plan is None else next(times_s) for plan in plans])
+    return search.offer_possible([assemble(costs, sequence.variant, sequence.arrangement(stops)) for stops in cuts])
 
 
 def _first_better(search: Search, sequence: SequenceCosts, stops: Ints, below_s: float) -> tuple[Ints, float] | None:

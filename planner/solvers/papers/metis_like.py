@@ -21,7 +21,7 @@ Approximated here: a group of unlike devices, among which Metis divides a micro-
 search space and left out, and so is one that spans servers without filling them. Equal sizes always move
 together; at most six ways to deal out the devices for each S, the most even first, and 128 groupings for
 each variant, evenly spaced among all, are considered. Layers are cut by
-:mod:`planner.solvers.heuristic.balance`, within the memory of the simulated plan; stages on equal groups change
+:mod:`planner.solvers.heuristic.min_max_cut`, within the memory of the simulated plan; stages on equal groups change
 together, those with the most replicas first. Replicas divide the micro-batch, so further data parallelism comes
 from identical pipelines. The three plans of each variant with the least estimates are simulated, under any
 schedule but interleaved, and the fastest one is returned.
@@ -30,7 +30,7 @@ schedule but interleaved, and the fastest one is returned.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
@@ -41,10 +41,11 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup
+from stagecut.planner.solvers.heuristic.allocation_graph import class_orders
+from stagecut.planner.solvers.heuristic.candidates import Candidate
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_tables import StageTables
-from stagecut.planner.solvers.papers.class_orders import class_orders
 from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 
@@ -87,16 +88,6 @@ def solve(problem: Problem, search: Search) -> Result:
 
 Grouping = tuple[PlacedGroup, ...]
 """The device groups of all stages in order, each with all its devices as replicas."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """Layers on device groups, with the estimated time."""
-
-    sequence: SequenceCosts
-    stops: Ints
-    """Shape (S,)."""
-    seconds: float
 
 
 def deals(num_devices: int, num_stages: int) -> Iterator[tuple[int, ...]]:
@@ -175,7 +166,7 @@ def _thinned(found: list[Grouping]) -> list[Grouping]:
     return found[:: max(1, math.ceil(len(found) / MOST_GROUPINGS), math.ceil(num_stages / MOST_STAGES))]
 
 
-def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequence[Grouping]) -> Iterator[Draft]:
+def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequence[Grouping]) -> Iterator[Candidate]:
     """A draft for each grouping, with the smallest tensor parallel degrees with which the layers fit."""
     for grouping in found:
         if search.out_of_budget:
@@ -188,15 +179,17 @@ def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequen
 
 def _first_fitting(
     search: Search, tables: StageTables, variant: Variant, grouping: Grouping, strategies: Sequence[Sequence[int]]
-) -> Draft | None:
+) -> Candidate | None:
     """The draft for the first degrees with which the layers fit; None if they fit with none."""
 
-    def draft(degrees: Sequence[int]) -> Draft | None:
+    def draft(degrees: Sequence[int]) -> Candidate | None:
         placed = [_with_degree(group, degree) for group, degree in zip(grouping, degrees, strict=True)]
         sequence = SequenceCosts(tables, variant, placed)
         stops = min_max_stops(sequence)
         search.count("partitions balanced")
-        return None if stops is None else Draft(sequence=sequence, stops=stops, seconds=estimated_s(sequence, stops))
+        return (
+            None if stops is None else Candidate(sequence=sequence, stops=stops, seconds=estimated_s(sequence, stops))
+        )
 
     for number, degrees in enumerate(strategies):
         if number == 1 and draft(strategies[-1]) is None:

@@ -53,11 +53,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.share import WHOLE
-from stagecut.planner.solvers.papers.uniform.cluster import (
-    Group,
-    UniformCluster,
-    uniform_cluster,
-)
+from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_cluster
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
 from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices

@@ -113,6 +113,7 @@ class Piper:
     def __init__(self, variant: Variant, uniform: UniformCluster, *, memory_bytes: float) -> None:
         self.num_layers = uniform.costs.problem.model.num_layers
         self.num_devices, self._per_server = uniform.num_devices, uniform.devices_per_server
+        self._too_many = self.num_devices + 1
         self._options = [
             Option(variant, uniform, group, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
         ]
@@ -143,10 +144,6 @@ class Piper:
             if own[0] < self._too_many:
                 return self._division(fewest, replicas, limit_s)
         return None
-
-    @property
-    def _too_many(self) -> int:
-        return self.num_devices + 1
 
     def _taken(self, fewest: Ints, replicas: int, option: "Option") -> Ints | None:
         """Devices of an option and of the stages after it, which begin at each layer, shape (L + 1,).

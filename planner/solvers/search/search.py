@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+import numpy as np
+
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -85,6 +88,11 @@ class Search(Budget):
             if times[index] < self.best_s:
                 self._keep(sliced, times[index], own_objective)
         return times
+
+    def offer_possible(self, plans: Sequence[Plan | None]) -> Floats:
+        """Simulate plans, see :meth:`offer`; iteration times of shape (n,), infinite where there is no plan."""
+        times_s = iter(self.offer([plan for plan in plans if plan is not None]))
+        return np.array([math.inf if plan is None else next(times_s) for plan in plans])
 
     def _keep(self, plan: Plan, seconds: float, own_objective: OwnObjective | None) -> None:
         with uninterrupted():

@@ -9,8 +9,8 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
+from stagecut.planner.solvers.heuristic.allocation_graph import MOST_ORDERS
 from stagecut.planner.solvers.heuristic.moves import groups_of
-from stagecut.planner.solvers.papers.class_orders import MOST_ORDERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

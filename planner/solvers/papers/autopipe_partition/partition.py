@@ -117,8 +117,11 @@ class _Balance:
         self._tolerance_s = EQUAL_PAPER_TIMES * float(self._work_s[:, -1].max())
         self._slowest_s = np.full((times.num_stages + 1, times.num_layers + 1), np.inf)
         self._slowest_s[0, 0] = 0.0
-        for stage in range(times.num_stages):
-            self._slowest_s[stage + 1, 1:] = self._choices_s(stage).min(axis=0)[1:]
+        for stage, work_s in enumerate(self._work_s):
+            # Seconds of the slowest stage up to this one, for every start and stop of it.
+            choices_s = np.maximum(self._slowest_s[stage][:, None], work_s - work_s[:, None])
+            choices_s[np.tril_indices(len(work_s))] = np.inf
+            self._slowest_s[stage + 1, 1:] = choices_s.min(axis=0)[1:]
 
     def stops(self, num_stages: int, num_layers: int) -> Stops:
         """Balanced stops of the first stages on the first layers.
@@ -133,21 +136,10 @@ class _Balance:
         stops, stop = list[int](), num_layers
         for stage in range(num_stages - 1, -1, -1):
             stops.append(stop)
-            slowest_s = np.maximum(self._slowest_s[stage, :stop], self._own_s(stage, stop))
+            own_s = self._work_s[stage, stop] - self._work_s[stage, :stop]
+            slowest_s = np.maximum(self._slowest_s[stage, :stop], own_s)
             stop = int(np.argmax(slowest_s <= self._slowest_s[stage + 1, stop] + self._tolerance_s))
         return tuple(reversed(stops))
-
-    def _own_s(self, stage: int, stop: int) -> Floats:
-        """Seconds of a stage with this stop, for every start."""
-        own_s: Floats = self._work_s[stage, stop] - self._work_s[stage, :stop]
-        return own_s
-
-    def _choices_s(self, stage: int) -> Floats:
-        """Seconds of the slowest stage up to this one, for every start and stop of it, shape (L + 1, L + 1)."""
-        work_s = self._work_s[stage]
-        choices_s: Floats = np.maximum(self._slowest_s[stage][:, None], work_s - work_s[:, None])
-        choices_s[np.tril_indices(len(work_s))] = np.inf
-        return choices_s
 
 
 def _rebalanced(timer: _Timer, stops: Stops) -> Iterator[Stops]:
@@ -162,7 +154,7 @@ def _rebalanced(timer: _Timer, stops: Stops) -> Iterator[Stops]:
         if timer.critical(stops) != critical:
             return
         yield stops
-        work_s, backward_s = _own_work(times, stops), _own_backward(times, stops, critical)
+        work_s, backward_s = _own(times.work_s, stops), _own(times.backward_s, stops)[critical]
         excess_s = np.cumsum(work_s[critical + 1 :]) - np.arange(1, times.num_stages - critical) * backward_s
         if excess_s[last - critical - 1] <= allowed_s + timer.tolerance_s:
             last += 1
@@ -201,13 +193,8 @@ def _moved(timer: _Timer, balance: _Balance, stops: Stops) -> Iterator[Stops]:
             yield moved
 
 
-def _own_work(times: StageTimes, stops: Stops) -> Floats:
-    """F + B of each stage, shape (p,)."""
+def _own(before_s: Floats, stops: Stops) -> Floats:
+    """Seconds of each stage, shape (p,), from those of the layers before each boundary."""
     row, last = np.arange(len(stops)), np.array(stops)
-    own_s: Floats = times.work_s[row, last] - times.work_s[row, np.concatenate(([0], last[:-1]))]
+    own_s: Floats = before_s[row, last] - before_s[row, np.concatenate(([0], last[:-1]))]
     return own_s
-
-
-def _own_backward(times: StageTimes, stops: Stops, stage: int) -> float:
-    start = stops[stage - 1] if stage else 0
-    return float(times.backward_s[stage, stops[stage]] - times.backward_s[stage, start])

@@ -125,5 +125,5 @@ def test_schedules_of_others_are_refused():
     problem = Problem(
         model=chain(2, {"gpu": 1.0}), cluster=one_server("gpu", 2), job=job(2, schedule=Schedule.EAGER_ONE_F_ONE_B)
     )
-    with pytest.raises(UnsupportedError, match="1f1b and interleaved only, and the job allows eager-1f1b"):
+    with pytest.raises(UnsupportedError, match="only schedules 1f1b and interleaved, but the job allows eager-1f1b"):
         _solved(problem)

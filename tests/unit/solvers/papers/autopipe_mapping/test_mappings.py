@@ -7,6 +7,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
+from stagecut.planner.solvers.heuristic.allocation_graph import MOST_ORDERS
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import (
     HostRun,
     host_orders,
@@ -16,7 +17,6 @@ from stagecut.planner.solvers.papers.autopipe_mapping.mappings import (
     placed_stages,
     start_mappings,
 )
-from stagecut.planner.solvers.papers.class_orders import MOST_ORDERS
 from tests.catalogue import INFINITE, chain, job, kinds
 from tests.property.strategies import problems
 
