@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -26,4 +27,4 @@ def sha256_of(tree: Tree) -> str:
 
 def number_or_unlimited(value: float) -> float | str:
     """The number as a float, or `unlimited` for infinity."""
-    return UNLIMITED_WORD if value == float("inf") else float(value)
+    return UNLIMITED_WORD if value == math.inf else float(value)

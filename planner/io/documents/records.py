@@ -3,17 +3,27 @@
 Entries and dataclasses give a field the same name, so only fields that differ have to be spelled out.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from stagecut.planner.io.documents.canonical import UNLIMITED_WORD, TreeValue, number_or_unlimited
 from stagecut.planner.io.documents.fields import Entry
 
 T = TypeVar("T")
+Convert = Callable[[Any], Any]
+
+
+class _Field(NamedTuple):
+    """How a field of a dataclass is read and written; worked out once, since a profile has thousands of them."""
+
+    name: str
+    read: Convert
+    write: Convert
+    optional: bool
 
 
 def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
@@ -35,14 +45,16 @@ def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
         If the dataclass rejects a value.
     """
     values = dict(others)
-    for name, (hint, optional) in _hints(kind).items():
-        value = getattr(entry, name, None)
-        if name not in others and (optional or value is not None):
-            values[name] = _core(value, hint)
+    for name, read, _, optional in _fields(kind):
+        value = None if name in others else getattr(entry, name, None)
+        if value is not None:
+            values[name] = read(value)
+        elif optional:
+            values.setdefault(name, None)
     return kind(**values)
 
 
-def tree_of(record: Any, *, without: Collection[str] = (), omit_empty: bool = False) -> dict[str, TreeValue]:
+def tree_of(record: Any, *, without: tuple[str, ...] = (), omit_empty: bool = False) -> dict[str, TreeValue]:
     """The inverse of :func:`from_entry`: a dataclass as a file holds it.
 
     Parameters
@@ -52,54 +64,53 @@ def tree_of(record: Any, *, without: Collection[str] = (), omit_empty: bool = Fa
     omit_empty
         Leave out what is None, an empty string or an empty tuple, here and in nested dataclasses.
     """
-    return {
-        name: _tree_value(value, hint, omit_empty=omit_empty)
-        for name, (hint, _) in _hints(record.__class__).items()
-        if name not in without and not ((value := getattr(record, name)) in (None, "", ()) and omit_empty)
-    }
+    tree: dict[str, TreeValue] = {}
+    for name, _, write, _ in _fields(record.__class__, without, omit_empty):
+        value = getattr(record, name)
+        if value or not omit_empty or value not in (None, "", ()):
+            tree[name] = None if value is None else write(value)
+    return tree
 
 
 @cache
-def _hints(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Type of each field, and whether it may be None."""
+def _fields(kind: Any, without: tuple[str, ...] = (), omit_empty: bool = False) -> tuple[_Field, ...]:
     hints = get_type_hints(kind)
-    return {field.name: _without_none(hints[field.name]) for field in fields(kind)}
+    found = []
+    for name in (field.name for field in fields(kind) if field.name not in without):
+        parts = get_args(hints[name])
+        others = [part for part in parts if part is not NoneType]
+        optional = len(others) < len(parts)
+        hint = others[0] if optional and len(others) == 1 else hints[name]
+        found.append(_Field(name, *_conversion(hint, omit_empty=omit_empty), optional))
+    return tuple(found)
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    parts = get_args(hint)
-    if NoneType not in parts:
-        return hint, False
-    others = [part for part in parts if part is not NoneType]
-    return others[0] if len(others) == 1 else hint, True
-
-
-def _core(value: object, hint: Any) -> Any:
-    if isinstance(value, Entry):
-        kind: Callable[..., object] = hint
-        return from_entry(kind, value) if is_dataclass(hint) else tuple(sorted(value))
-    if isinstance(value, list):
-        return tuple(_core(part, get_args(hint)[0]) for part in value)
-    if isinstance(value, dict):
-        return tuple(sorted(value.items()))
+def _conversion(hint: Any, *, omit_empty: bool) -> tuple[Convert, Convert]:
+    """How values of a type are read and written."""
+    build: Callable[..., object] = hint
+    if hint is float:
+        return (lambda value: float("inf") if value == UNLIMITED_WORD else value), number_or_unlimited
+    if get_origin(hint) is tuple:
+        return _tuple_conversion(get_args(hint), omit_empty=omit_empty)
+    if is_dataclass(hint):
+        return partial(from_entry, build), partial(tree_of, omit_empty=omit_empty)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
-    return float("inf") if hint is float and value == UNLIMITED_WORD else value
+        return build, str
+    return (lambda value: value), (lambda value: value)
 
 
-def _tree_value(value: Any, hint: Any, *, omit_empty: bool) -> TreeValue:
-    if is_dataclass(value):
-        return tree_of(value, omit_empty=omit_empty)
-    if isinstance(value, tuple):
-        parts = get_args(hint)
-        hints = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
-        items = [_tree_value(item, part, omit_empty=omit_empty) for item, part in zip(value, hints, strict=True)]
-        return dict(items) if _is_pair_with_key(parts[0]) else items  # type: ignore[arg-type]
-    if isinstance(value, Enum):
-        return str(value)
-    return number_or_unlimited(value) if hint is float and value is not None else value
-
-
-def _is_pair_with_key(hint: Any) -> bool:
-    key, *_ = (*get_args(hint), None)
-    return isinstance(key, type) and issubclass(key, str)
+def _tuple_conversion(parts: tuple[Any, ...], *, omit_empty: bool) -> tuple[Convert, Convert]:
+    if parts[-1] is not Ellipsis:
+        reads, writes = zip(*(_conversion(part, omit_empty=omit_empty) for part in parts), strict=True)
+        return (
+            lambda value: tuple(read(item) for read, item in zip(reads, value, strict=True)),
+            lambda value: [write(item) for write, item in zip(writes, value, strict=True)],
+        )
+    read, write = _conversion(parts[0], omit_empty=omit_empty)
+    key = next(iter(get_args(parts[0])), None)
+    if isinstance(key, type) and issubclass(key, str):
+        return (
+            lambda value: tuple(sorted(map(read, value.items() if isinstance(value, Mapping) else value))),
+            lambda value: dict(map(write, value)),
+        )
+    return (lambda value: tuple(map(read, value))), (lambda value: list(map(write, value)))

@@ -207,25 +207,15 @@ def _by_size(times: dict[str, float] | float) -> dict[int, float]:
 
 def _layer_tree(layer: Layer) -> Tree:
     tree = tree_of(layer, without=("times",), omit_empty=True)
-    alone, *shared = sorted({1, *(table.tensor_parallel for table in layer.times)})
-    tree.update(_tables_tree(layer, alone))
-    if shared:
+    by_degree: dict[int, dict[str, dict[str, Tree]]] = {}
+    for table in layer.times:
+        times = by_degree.setdefault(table.tensor_parallel, {"forward_s": {}, "backward_s": {}})
+        sizes = [*map(str, table.samples)]
+        times["forward_s"][table.device_type] = dict(zip(sizes, map(float, table.forward_s), strict=True))
+        times["backward_s"][table.device_type] = dict(zip(sizes, map(float, table.backward_s), strict=True))
+    tree.update(by_degree.pop(1, {}))
+    if by_degree:
         tree["tensor_parallel_times"] = [
-            {"tensor_parallel": degree, **_tables_tree(layer, degree)} for degree in shared
+            {"tensor_parallel": degree, **times} for degree, times in sorted(by_degree.items())
         ]
     return tree
-
-
-def _tables_tree(layer: Layer, tensor_parallel: int) -> Tree:
-    """Times of a layer at one tensor-parallel degree; empty if there are none."""
-    tables = [table for table in layer.times if table.tensor_parallel == tensor_parallel]
-    if not tables:
-        return {}
-    return {
-        "forward_s": {table.device_type: _times_tree(table.samples, table.forward_s) for table in tables},
-        "backward_s": {table.device_type: _times_tree(table.samples, table.backward_s) for table in tables},
-    }
-
-
-def _times_tree(samples: tuple[int, ...], seconds: tuple[float, ...]) -> Tree:
-    return {str(size): float(value) for size, value in zip(samples, seconds, strict=True)}
