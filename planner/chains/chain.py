@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from stagecut.planner.chains.joining import joined_layer, skip_edges_between
+from stagecut.planner.chains.joining import joined_layer, names_of_runs, skip_edges_between
 from stagecut.planner.chains.merging import coarser_groups, merged_groups
-from stagecut.planner.chains.naming import names_of_runs
 from stagecut.planner.chains.ordering import smallest_order
 from stagecut.planner.chains.task_graph import TaskGraph
 from stagecut.planner.core.model import ModelProfile, SkipEdge

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from stagecut.planner.chains.joining import joined_layer, seconds_of, skip_edges_between
+from stagecut.planner.chains.joining import joined_layer, names_of_runs, seconds_of, skip_edges_between
 from stagecut.planner.chains.merging import coarser_runs
-from stagecut.planner.chains.naming import names_of_runs
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
 
 

@@ -1,6 +1,7 @@
 """Cluster files."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +26,29 @@ from stagecut.planner.io.documents.fields import (
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
-from stagecut.planner.io.files.link import InterfaceEntry, LinkEntry, Point, check_order
 
 MAX_DEVICES = 100_000
 """Limit for a whole cluster."""
+Point = Annotated[list[NonNegative], Field(min_length=2, max_length=2)]
+"""Bytes and seconds."""
+
+
+class InterfaceEntry(Entry):
+    """A network interface: seconds = latency_s + bytes / bandwidth_bytes_per_s."""
+
+    bandwidth_bytes_per_s: PositiveOrUnlimited
+    """Bytes per second in each direction, or the word unlimited."""
+    latency_s: NonNegative = 0.0
+    """Additional seconds per message."""
+    source: Text = ""
+    """Source of the figures."""
+
+
+class LinkEntry(InterfaceEntry):
+    """A link, given by bandwidth and latency or by measurements."""
+
+    table: Annotated[list[Point], Field(min_length=1)] | None = None
+    """Measured [bytes, seconds] of one message from end to end, in increasing order; overrides the figures."""
 
 
 class OverrideEntry(LinkEntry):
@@ -143,7 +163,7 @@ def check_cluster(root: Node, complaints: Complaints) -> None:
         if first is not override:
             complaints.add(override.line, override.where, f"repeats the pair of servers on line {first.line}")
     for table in _tables(root):
-        check_order(table, complaints)
+        _check_order(table, complaints)
     _check_size(root, complaints)
 
 
@@ -233,3 +253,20 @@ def _island_tree(island: Island) -> Tree:
     if island.all_reduce:
         tree["all_reduce"] = {str(table.num_devices): tree_of(table)["table"] for table in island.all_reduce}
     return tree
+
+
+def _check_order(table: Node, complaints: Complaints) -> None:
+    """Complain about points whose bytes do not increase or whose seconds decrease."""
+    for before, after in pairwise(table.items()):
+        (last_bytes, last_s), (num_bytes, seconds) = _numbers(before), _numbers(after)
+        if last_bytes is not None and num_bytes is not None and num_bytes <= last_bytes:
+            complaints.add(after.line, after.where, f"bytes must increase, got {num_bytes:g} after {last_bytes:g}")
+        elif last_s is not None and seconds is not None and seconds < last_s:
+            complaints.add(after.line, after.where, f"seconds must not decrease, got {seconds:g} after {last_s:g}")
+
+
+def _numbers(point: Node) -> tuple[float | None, float | None]:
+    """Bytes and seconds of a point, None for what is not a number."""
+    nodes = point.at(0), point.at(1)
+    first, second = (node.value if node is not None and isinstance(node.value, int | float) else None for node in nodes)
+    return first, second

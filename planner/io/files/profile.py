@@ -1,22 +1,21 @@
 """Model profile files."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from stagecut.planner.io.documents.canonical import Tree
-from stagecut.planner.io.documents.complaints import Complaints
-from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Key, Name, NonNegative, Size
+from stagecut.planner.io.documents.complaints import Complaints, nearest, shorten
+from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, ListLimit, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
-from stagecut.planner.io.files.skip_edges import SkipEdgeEntry, check_skip_edge, skip_edge, skip_edge_tree
 
 Seconds = NonNegative
 TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
@@ -63,6 +62,17 @@ class LayerEntry(Entry):
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
     tensor_parallel_times: list[SharedTimesEntry] = Field(default_factory=list)
     """Times measured under tensor parallelism."""
+
+
+class SkipEdgeEntry(Entry):
+    """A tensor that one layer makes and a later one uses, apart from the chain."""
+
+    source: Index | Name = Field(alias="from")
+    """The layer that makes the tensor: name or index from 0."""
+    targets: Index | Name | Annotated[list[Index | Name], Field(min_length=1)] = Field(alias="to")
+    """The later layer that uses the tensor, or a list of them: names or indices from 0."""
+    num_bytes: NonNegative = Field(alias="bytes")
+    """Bytes per sample."""
 
 
 class ProfileFile(FileEntry):
@@ -119,7 +129,7 @@ def check_profile(root: Node, complaints: Complaints) -> None:
     names = [node.value if (node := layer.at("name")) else None for layer in layers]
     index_of = {name: index for index, name in reversed([*enumerate(names)]) if isinstance(name, str)}
     for edge in root.items("skip_edges"):
-        check_skip_edge(edge, index_of, len(layers), complaints)
+        _check_skip_edge(edge, index_of, len(layers), complaints)
 
 
 def build_profile(entry: ProfileFile) -> ModelProfile:
@@ -133,7 +143,7 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
         ModelProfile,
         entry,
         layers=tuple(_layer(layer) for layer in entry.layers),
-        skip_edges=tuple(skip_edge(edge, index) for edge in entry.skip_edges),
+        skip_edges=tuple(_skip_edge(edge, index) for edge in entry.skip_edges),
     )
 
 
@@ -142,7 +152,7 @@ def to_tree(model: ModelProfile) -> Tree:
     tree = {"schema": 1, **tree_of(model, without=("layers", "skip_edges"), omit_empty=True)}
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
     if model.skip_edges:
-        tree["skip_edges"] = [skip_edge_tree(edge) for edge in model.skip_edges]
+        tree["skip_edges"] = [_skip_edge_tree(edge) for edge in model.skip_edges]
     return tree
 
 
@@ -171,6 +181,37 @@ def _check_shared_times(layer: Node, complaints: Complaints) -> None:
         complaints.add(
             times_node.line, times_node.where, "belong to a layer that cannot be shared; give tensor_parallel_bytes"
         )
+
+
+def _check_skip_edge(edge: Node, index_of: Mapping[str, int], num_layers: int, complaints: Complaints) -> None:
+    """Complain about users that do not exist, do not come after the source, or are named twice."""
+    source = _check_reference(edge.at("from"), index_of, num_layers, complaints)
+    first: dict[int, Node] = {}
+    for node in edge.items("to") or (edge.at("to"),):
+        target = _check_reference(node, index_of, num_layers, complaints)
+        if node is None or target is None:
+            continue
+        if source is not None and source >= target:
+            rule = f"must lead forward, got from layer {source} to layer {target}"
+            complaints.add(edge.line, edge.where, rule)
+        if first.setdefault(target, node) is not node:
+            complaints.add(node.line, node.where, f"layer {target} appears twice, first on line {first[target].line}")
+
+
+def _check_reference(
+    node: Node | None, index_of: Mapping[str, int], num_layers: int, complaints: Complaints
+) -> int | None:
+    """Index of the layer referred to; None, with a complaint, if there is no such layer."""
+    if node is None or isinstance(node.value, bool) or not isinstance(node.value, int | str):
+        return None
+    if isinstance(node.value, str) and node.value in index_of:
+        return index_of[node.value]
+    if isinstance(node.value, int) and 0 <= node.value < num_layers:
+        return node.value
+    hint = nearest(str(node.value), index_of)
+    accepted = f"the name of a layer or an index from 0 to {num_layers - 1}"
+    complaints.add(node.line, node.where, f"must be {accepted}, got {shorten(node.value)}{hint}")
+    return None
 
 
 def _sizes(times: Node) -> tuple[str, ...]:
@@ -205,6 +246,13 @@ def _by_size(times: dict[str, float] | float) -> dict[int, float]:
     return {int(size): value for size, value in times.items()} if isinstance(times, dict) else {1: times}
 
 
+def _skip_edge(entry: SkipEdgeEntry, index: Callable[[int | str], int]) -> SkipEdge:
+    """The core data of a checked entry; `index` gives that of a layer."""
+    targets = entry.targets if isinstance(entry.targets, list) else [entry.targets]
+    *earlier, last = sorted(map(index, targets))
+    return SkipEdge(source=index(entry.source), target=last, earlier_targets=tuple(earlier), num_bytes=entry.num_bytes)
+
+
 def _layer_tree(layer: Layer) -> Tree:
     tree = tree_of(layer, without=("times",), omit_empty=True)
     by_degree: dict[int, dict[str, dict[str, Tree]]] = {}
@@ -219,3 +267,9 @@ def _layer_tree(layer: Layer) -> Tree:
             {"tensor_parallel": degree, **times} for degree, times in sorted(by_degree.items())
         ]
     return tree
+
+
+def _skip_edge_tree(edge: SkipEdge) -> Tree:
+    """A skip edge as a file holds it."""
+    to = list(edge.targets) if edge.earlier_targets else edge.target
+    return {"from": edge.source, "to": to, "bytes": float(edge.num_bytes)}

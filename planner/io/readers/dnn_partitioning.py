@@ -23,8 +23,7 @@ from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
 from stagecut.planner.core.model import Layer
 from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
-from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
-from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
+from stagecut.planner.io.readers.foreign_fields import ForeignEdge, ForeignFields, Id, read_edges, tensors_of, title
 
 BACKWARD_FACTOR = 2.0
 """Ratio of backward to forward times assumed for inference workloads, which have no backward pass."""

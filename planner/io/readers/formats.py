@@ -1,17 +1,18 @@
 """Supported formats and their detection."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from stagecut.planner.chains.coarsening import coarsened, lost_times
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.io.documents.input_file import read_text
 from stagecut.planner.io.documents.tree import Document, parse_document
+from stagecut.planner.io.files.profile import profile_of
 from stagecut.planner.io.readers.conversion import Choices, Converted, TimeUnit
 from stagecut.planner.io.readers.dnn_partitioning import read_dnn_partitioning
 from stagecut.planner.io.readers.layer_tables import read_layer_tables
-from stagecut.planner.io.readers.own_profile import read_own_profile
 from stagecut.planner.io.readers.pipedream import looks_like_pipedream, read_pipedream
 from stagecut.planner.io.readers.piper import read_piper
 
@@ -119,6 +120,19 @@ def convert(
     read = {
         Format.PIPER: read_piper,
         Format.DNN_PARTITIONING: read_dnn_partitioning,
-        Format.PROFILE: read_own_profile,
+        Format.PROFILE: _merged_profile,
     }[kind]
     return read(documents[0], choices[0])
+
+
+def _merged_profile(document: Document, choices: Choices) -> Converted:
+    """The profile with at most as many layers, and under the name, that the choices say."""
+    profile = profile_of(document)
+    coarse = profile if choices.max_layers is None else coarsened(profile, choices.max_layers)
+    notes = tuple(
+        f"merged layers have no micro-batch size in common on {device_type}: its times were dropped"
+        for device_type in lost_times(profile, coarse)
+    )
+    return Converted(
+        profile=replace(coarse, name=choices.name or profile.name), num_nodes=profile.num_layers, notes=notes
+    )

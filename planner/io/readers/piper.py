@@ -19,8 +19,7 @@ from stagecut.planner.chains.task_graph import TaskGraph
 from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.io.documents.tree import Document, Node
 from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
-from stagecut.planner.io.readers.foreign_edges import ForeignEdge, read_edges, tensors_of
-from stagecut.planner.io.readers.foreign_fields import ForeignFields, Id, title
+from stagecut.planner.io.readers.foreign_fields import ForeignEdge, ForeignFields, Id, read_edges, tensors_of, title
 
 FORWARD_SHARE = 1 / 3
 """Fraction of the total time, as if a backward took twice the operations."""
