@@ -24,6 +24,7 @@ from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory
 from stagecut.executor import Team
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.measure.kernels import matmul_timings, update_timings
 from stagecut.executor.measure.profile_model import SizeTimes, size_times
 from stagecut.executor.measure.run_queue import RunQueue
@@ -31,7 +32,6 @@ from stagecut.executor.measure.samples import Samples, draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, arriving
 from stagecut.executor.measure.timings import Summary, summarize
 from stagecut.executor.measure.workers import Worker
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from stagecut import executor
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.ranks.world import join_world
-from stagecut.planner.core.manual_plan import plan_of
 
 
 def main(how):

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stagecut.planner.core.manual_plan import plan_of
+from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule
 

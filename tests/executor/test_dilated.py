@@ -12,6 +12,7 @@ from stagecut import executor
 from stagecut.executor.dilated.dilation import dilation, dilation_for
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.schedule.rank_layout import RankLayout
@@ -20,7 +21,6 @@ from stagecut.models import build_cluster, build_model
 from stagecut.planner.analysis.prediction import plan_file_of
 from stagecut.planner.analysis.prediction import play as simulated
 from stagecut.planner.core.job import Job, standard_optimizer
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule

@@ -11,10 +11,10 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 from stagecut import executor
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from stagecut import executor
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.models.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.test_gradients import NUM_LAYERS, batch_of, chain

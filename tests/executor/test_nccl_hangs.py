@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from stagecut.executor.execution_plan import ExecutionPlan
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.gradients import groups_of
 from stagecut.executor.schedule.messages import Message, Turn, turns_of
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import Pending
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.simulator.action_lists import Op
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Group, Hold, Rank
 from tests.executor.nccl_plays import TOLERANCE, over, worst_difference

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from stagecut.planner.core.manual_plan import plan_of
+from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from tests.executor.emulated_nccl import DeadlockError, Fabric, Hold

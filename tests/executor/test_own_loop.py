@@ -5,11 +5,11 @@ from functools import partial
 import torch
 
 from stagecut import executor
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.executor.ranks.failures import LossError
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.test_gradients import VOCABULARY, chain

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stagecut.executor import checkpoint
-from stagecut.planner.core.manual_plan import plan_of
+from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.files.plan_file import PlanFile
 from tests.executor import pool

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from stagecut.executor import checkpoint, load
+from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.errors import BadInputError, OutputError
-from stagecut.planner.core.manual_plan import plan_of
 from tests.executor import pool
 from tests.executor.test_gradients import chain
 from tests.executor.training import ADAMW, batch_of

@@ -9,12 +9,12 @@ from torch import nn
 from stagecut import executor
 from stagecut.executor import Team
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.run.step_memory import step_peak_bytes
 from stagecut.models import build_model, build_modules
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem

@@ -14,8 +14,8 @@ from benchmarks.gpu import stages as gpu_stages
 from benchmarks.gpu.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
 from benchmarks.gpu.layers import spans
 from benchmarks.gpu.stages import StageFigures
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.measure.inspection import LayerFacts
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.io.files.profile import read_profile
 

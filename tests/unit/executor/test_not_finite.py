@@ -9,8 +9,8 @@ from torch import nn
 
 from stagecut.executor import Team, load
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.ranks.failures import LossError
-from stagecut.planner.core.manual_plan import plan_of
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 PLAN = plan_of((0, 1, 2, 3), replicas=(1, 2, 1), num_microbatches=4)

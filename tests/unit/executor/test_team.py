@@ -10,10 +10,10 @@ from torch import nn
 
 from stagecut.executor import Team, load
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 
 SGD = partial(torch.optim.SGD, lr=0.1)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.job import AUTO
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import Halves

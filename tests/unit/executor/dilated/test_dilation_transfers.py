@@ -2,9 +2,9 @@
 
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.dilated.transfers import transfers_of
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.messages import turns_of
 from stagecut.executor.schedule.rank_layout import RankLayout
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 

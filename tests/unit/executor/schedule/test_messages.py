@@ -7,10 +7,10 @@ from graphlib import TopologicalSorter
 
 import pytest
 
+from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.messages import Message, Turn, turns_of
 from stagecut.executor.schedule.order import Step, moments_of
 from stagecut.executor.schedule.rank_layout import RankLayout
-from stagecut.planner.core.manual_plan import plan_of
 from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
 
