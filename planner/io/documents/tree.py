@@ -131,22 +131,10 @@ def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Docume
 
 
 def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> Document:
-    """Read JSON or YAML text.
+    """Read JSON or YAML text as :func:`read_document` does; `file` is its name in messages.
 
     JSON is read as a subset of YAML. Scalars follow the YAML 1.2 core schema: `1e9` is a number, `yes` and
     `off` are strings. Anchors, aliases, tags and repeated keys are faults.
-
-    Parameters
-    ----------
-    file
-        Name of the file, for messages.
-    limit
-        See :func:`read_document`.
-
-    Raises
-    ------
-    BadInputError
-        See :func:`read_document`.
     """
     complaints = Complaints(file)
     try:

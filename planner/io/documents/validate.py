@@ -44,16 +44,11 @@ def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
         return None
 
 
-def json_schema_of(entry_type: type[Entry]) -> dict[str, Any]:
-    """JSON Schema of a kind of file."""
-    return entry_type.model_json_schema(by_alias=True)
-
-
 class Schema:
     """Answers, from the JSON Schema of a kind of file, what is accepted at a place in the tree."""
 
     def __init__(self, entry_type: type[Entry]) -> None:
-        self._root = json_schema_of(entry_type)
+        self._root = entry_type.model_json_schema()
 
     def accepted(self, where: Where) -> str:
         """What a value at that place must be, in words."""

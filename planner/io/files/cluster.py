@@ -134,13 +134,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def cluster_of(document: Document) -> Cluster:
-    """The cluster in a document.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
-    """
+    """The cluster in a document; raises the same errors as :func:`read_cluster`."""
     entry = validate(document, ClusterFile, kind="cluster")
     check_cluster(document.root, document.complaints)
     return document.complaints.finish(entry, build_cluster)

@@ -94,13 +94,7 @@ def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16)
 
 
 def job_of(document: Document, *, default_precision: Precision = Precision.FP16) -> Job:
-    """The job in a document.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
-    """
+    """The job in a document; raises the same errors as :func:`read_job`."""
     entry = validate(document, JobFile, kind="job")
     check_job(document.root, document.complaints)
     return document.complaints.finish(entry, lambda fields: build_job(fields, default_precision=default_precision))

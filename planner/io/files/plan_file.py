@@ -123,13 +123,7 @@ def read_plan_file(path: str | Path) -> PlanFile:
 
 
 def plan_file_of(document: Document) -> PlanFile:
-    """The plan file in a document.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
-    """
+    """The plan file in a document; raises the same errors as :func:`read_plan_file`."""
     root, complaints = document.root, document.complaints
     entry = validate(document, PlanFileEntry, kind="plan")
     checks = (("profile", profile.check_profile), ("cluster", cluster.check_cluster), ("job", job.check_job))

@@ -107,13 +107,7 @@ def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
 
 
 def profile_of(document: Document) -> ModelProfile:
-    """The model profile in a document.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
-    """
+    """The model profile in a document; raises the same errors as :func:`read_profile`."""
     entry = validate(document, ProfileFile, kind="profile")
     check_profile(document.root, document.complaints)
     return document.complaints.finish(entry, build_profile)

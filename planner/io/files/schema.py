@@ -4,7 +4,6 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.io.documents.fields import FileEntry
-from stagecut.planner.io.documents.validate import json_schema_of
 from stagecut.planner.io.files.cluster import ClusterFile
 from stagecut.planner.io.files.job import JobFile
 from stagecut.planner.io.files.plan_entry import PlanFileEntry
@@ -31,4 +30,4 @@ def json_schema(kind: str) -> Tree:
     """
     if kind not in _ENTRIES:
         raise BadInputError(f"unknown kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema_of(_ENTRIES[kind])}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_ENTRIES[kind].model_json_schema()}

@@ -106,7 +106,8 @@ def convert(
     Raises
     ------
     BadInputError
-        With every fault of the files, or if there is more than one and the format allows only one.
+        With every fault of the files, each with its line; if layer tables have different numbers of layers; or
+        if there is more than one file and the format allows only one.
     """
     if kind is not Format.LAYER_TABLES and len(files) > 1:
         raise BadInputError(f"{files[1].path}: the format {kind} takes a single file; give {files[0].path} alone")

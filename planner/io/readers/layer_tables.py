@@ -33,17 +33,8 @@ def read_layer_tables(
 ) -> Converted:
     """Combine the tables of several kinds of GPUs into one profile.
 
-    Parameters
-    ----------
-    choices
-        One for each document.
-    bytes_from
-        A profile of the same model, whose layers or blocks are the layers of the tables.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the files, each with its line; or if they have different numbers of layers.
+    Parameters and errors are those of :func:`planner.io.readers.formats.convert`; the layers or blocks of
+    `bytes_from` are the layers of the tables.
     """
     tables = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]
     counts = [max(found[1]) + 1 for found in tables]

@@ -49,13 +49,7 @@ def looks_like_pipedream(text: str) -> bool:
 
 
 def read_pipedream(text: str, *, file: str, choices: Choices) -> Converted:
-    """Convert a graph.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file, each with its line.
-    """
+    """Convert a graph; raises the errors of :func:`planner.io.readers.formats.convert`."""
     complaints = Complaints(file)
     nodes, edges = _parse(text, complaints)
     if not nodes:

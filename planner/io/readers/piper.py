@@ -36,13 +36,7 @@ class _Configuration:
 
 
 def read_piper(document: Document, choices: Choices) -> Converted:
-    """Convert a graph.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file, each with its line.
-    """
+    """Convert a graph; raises the errors of :func:`planner.io.readers.formats.convert`."""
     root, complaints = document.root, document.complaints
     fields = ForeignFields(complaints)
     nodes = fields.identified(root, "nodes", lambda entry, identity: _node(entry, identity, fields, choices))
