@@ -12,6 +12,7 @@ PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
+IMPORT = re.compile(r"^[> ]*from (stagecut[\w.]*) import (\w+(?:, \w+)*)", re.MULTILINE)
 PATH = re.compile(r"[\w.*-]+(/[\w.*-]+)*/?")
 FOLDERS = ("stagecut/", "planner/", "executor/", "models/", "tests/", "benchmarks/", "examples/", "docs/", ".ci/")
 README_LIMIT = 6_000
@@ -57,6 +58,14 @@ def test_module_names_on_the_page_exist(page):
     for text in CODE.findall(_prose(page)):
         if re.fullmatch(r"stagecut(\.\w+)+", text):
             assert _is_defined(text.split(".")), text
+
+
+@each_page
+def test_imports_on_the_page_work(page):
+    """Every name that code on the page imports from `stagecut`, be it a session, a script or a fragment of one."""
+    for module, names in IMPORT.findall(page.read_text(encoding="utf-8")):
+        for name in names.split(", "):
+            assert _is_defined([*module.split("."), name]), f"{module}.{name}"
 
 
 def _is_defined(parts):
