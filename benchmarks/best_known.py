@@ -35,33 +35,33 @@ from stagecut.planner.solvers.search.options import SolveOptions
 
 FOLDER = Path(__file__).parent / "instances"
 SAME = 1e-12
-"""Relative difference of simulated times that is rounding."""
+"""Relative difference below which simulated times count as equal: rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of one instance."""
+    """The best known plan and bound of one instance."""
 
     objective_s: float
     """Simulated iteration time of the plan."""
     solver: str
-    """That found the plan."""
+    """The solver that found the plan."""
     bound_s: float | None
     bound_solver: str | None
-    """That proved the bound."""
+    """The solver that proved the bound."""
     plan: str
     """Name of the plan file."""
     versions: dict[str, str]
-    """That found the plan."""
+    """Versions of the software that found the plan."""
 
     @property
     def gap(self) -> float | None:
-        """Of the best plan and the best bound."""
+        """Relative gap between the best plan and the best bound."""
         return relative_gap(self.objective_s, self.bound_s)
 
 
 def read_entries(*, folder: Path = FOLDER) -> dict[str, Entry]:
-    """All entries, by name of the instance."""
+    """All entries, by instance name."""
     path = folder / "best_known.json"
     if not path.exists():
         return {}
@@ -70,7 +70,7 @@ def read_entries(*, folder: Path = FOLDER) -> dict[str, Entry]:
 
 
 def replay(spec: Spec, entry: Entry, *, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Everything that speaks against an entry; nothing for one that holds.
+    """Everything that is wrong with an entry; nothing if it holds.
 
     The plan is simulated again, its inputs are compared with those of the instance.
     """
@@ -87,7 +87,7 @@ def replay(spec: Spec, entry: Entry, *, folder: Path = FOLDER) -> tuple[str, ...
 
 
 def improve(spec: Spec, answers: dict[str, Measured], *, folder: Path = FOLDER) -> bool:
-    """Put what is better than the entry of an instance in its place; say whether anything was."""
+    """Replace whatever is improved upon in the entry of an instance; return whether anything was."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_entries(folder=folder)
     old = entries.get(spec.name)
@@ -109,7 +109,7 @@ def improve(spec: Spec, answers: dict[str, Measured], *, folder: Path = FOLDER) 
 
 
 def plan_file_name(spec: Spec) -> str:
-    """Name of the instance in lower-case letters, digits and dashes."""
+    """The instance's name in lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9.]+", "-", spec.name.lower()) + ".plan.json"
 
 
@@ -128,7 +128,7 @@ def _bounds(answers: dict[str, Measured]) -> Iterable[tuple[float, str]]:
 def _better_plan(
     old: Entry | None, plans: Iterable[tuple[float, str, Plan]], spec: Spec
 ) -> tuple[Plan | None, Entry | None]:
-    """The plan that replaces that of the entry, if one does, and the entry with it."""
+    """The plan that improves on the entry's, if there is one, and the updated entry."""
     best = min(plans, key=lambda found: found[0], default=None)
     if best is None or (old is not None and best[0] >= old.objective_s * (1 - EQUAL_TIMES)):
         return None, old
@@ -145,7 +145,7 @@ def _better_plan(
 
 
 def _better_bound(entry: Entry, bounds: Iterable[tuple[float, str]]) -> Entry:
-    """The entry with the largest bound; one above the plan is wrong, and left out."""
+    """The entry with the largest bound; a bound above the plan's time is wrong and left out."""
     possible = (found for found in bounds if found[0] <= entry.objective_s * (1 + EQUAL_TIMES))
     bound_s, solver = max(possible, key=lambda found: found[0], default=(None, None))
     if bound_s is None or (entry.bound_s is not None and bound_s <= entry.bound_s * (1 + EQUAL_TIMES)):

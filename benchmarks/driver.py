@@ -1,4 +1,4 @@
-"""What every driver does: measure its parts one after another, keep them, print tables, regenerate pages.
+"""What every driver does: measure its parts one after another, keep them, print tables, update pages.
 
     python -m benchmarks.NAME                        measures everything, writes results/NAME.json, prints the tables
     python -m benchmarks.NAME --docs                 also puts tables and pictures into the pages
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 START_S = 3.0
-"""For the start of a process and whatever follows the time limit: the whole `milp` keeps to the spec's seconds."""
+"""Allowance for starting a process and for what follows the time limit, so that `milp` keeps to the spec's seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How a driver is to measure."""
+    """How a driver should measure."""
 
     time_scale: float = 1.0
-    """Times every time limit."""
+    """Multiplies every time limit."""
     solvers: tuple[str, ...] | None = None
-    """None: those of the specs."""
+    """None: the solvers named by the specs."""
     quick: bool = False
     by: Measure = measured
 
     @property
     def keeps(self) -> bool:
-        """Whether what is measured is kept: all that belongs to a part, and nothing tiny in its place."""
+        """Whether results are kept: only complete parts are, and none of a quick run."""
         return not self.quick and self.solvers is None
 
     def answers(self, spec: Spec) -> dict[str, Measured]:
-        """The answer of every solver to a spec."""
+        """Every solver's answer to a spec."""
         return {solver: self.answer(spec, solver) for solver in spec.solvers if self.wants(solver)}
 
     def answer(self, spec: Spec, solver: str, options: SolveOptions | None = None) -> Measured:
-        """The answer of one solver, within the spec's budget."""
+        """One solver's answer, within the spec's budget."""
         if options is not None:
             return self.by(spec, solver, options)
         limit_s = spec.time_limit_s - START_S if solver == "milp" else spec.others_time_limit_s
@@ -67,20 +67,20 @@ class Request:
 
 
 Parts = Mapping[str, Tree]
-"""By name of the part: what was measured."""
+"""What was measured, by name of the part."""
 Jobs = Mapping[str, Callable[[Request], Tree]]
-"""By name of the part: how it is measured."""
+"""How to measure, by name of the part."""
 Tables = Mapping[Path, Mapping[str, str]]
-"""By page and marker."""
+"""Tables by page and marker."""
 
 
 def no_pictures(_: Parts) -> "Mapping[str, Figure]":
-    """Of a driver that draws nothing."""
+    """For drivers that draw nothing."""
     return {}
 
 
 def no_complaint(_: Parts) -> str:
-    """Of a driver that judges nothing."""
+    """For drivers that check nothing."""
     return ""
 
 
@@ -89,17 +89,17 @@ class Driver:
     """One kind of benchmark."""
 
     name: str
-    """Of its module, and of its results."""
+    """Name of the driver's module, and of its results."""
     jobs: Jobs
     quick_jobs: Jobs
     tables: Callable[[Parts], Tables]
-    """From what there is: parts that are missing have no rows."""
+    """Made from the parts that exist; missing parts have no rows."""
     pictures: "Callable[[Parts], Mapping[str, Figure]]" = no_pictures
     complaint: Callable[[Parts], str] = no_complaint
-    """What must not be; nothing if all is well."""
+    """What is wrong with the results; empty if nothing is."""
 
     def main(self, arguments: Sequence[str] | None = None, *, results: Path = RESULTS) -> None:
-        """Do as the command line says; exit code 1 where there is something to complain about."""
+        """Run the driver as the command line says; exit with code 1 if something is wrong with the results."""
         chosen = _chosen(arguments)
         kept = read_kept(self.name, self.jobs, folder=results) if chosen.from_results else self.measure(chosen, results)
         for tables in self.tables(kept).values():
@@ -112,7 +112,7 @@ class Driver:
             raise SystemExit(1)
 
     def measure(self, chosen: argparse.Namespace, results: Path = RESULTS) -> Parts:
-        """Run all jobs that were asked for, and keep them as they come."""
+        """Run all requested jobs, and keep their results as they arrive."""
         if chosen.renew:
             return self.renew(chosen, results)
         request = Request(time_scale=chosen.time_scale, solvers=chosen.solvers, quick=chosen.quick)
@@ -129,7 +129,7 @@ class Driver:
         return read_kept(self.name, self.jobs, folder=results) if request.keeps else kept.parts
 
     def renew(self, chosen: argparse.Namespace, results: Path = RESULTS) -> Parts:
-        """Measure some solvers again in the parts, by solver, that have them; all else is kept."""
+        """Measure some solvers again, in parts that list answers by solver; everything else is kept."""
         kept = Kept(stamp=Stamp.here(), parts=read_kept(self.name, self.jobs, folder=results))
         check_stamp(self.name, kept.stamp, folder=results)
         for name, part in kept.parts.items():
@@ -150,7 +150,7 @@ class Driver:
 
 
 def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line says; pages are written from whole measurements only."""
+    """Parse the command line; pages are written only from complete measurements."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.renew and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):

@@ -1,4 +1,4 @@
-"""The formulations against each other: do they agree, and which is faster.
+"""The formulations compared: whether they agree, and which is faster.
 
 Three tables: the optimum of the shared rows by three formulations and four solvers; seconds to the
 same proven gap, the textbook formulation against `milp`; and `dp` against `milp`.
@@ -14,18 +14,18 @@ from benchmarks.report.pages import markdown, percent, ratio, times, whole_secon
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
 SAME = 1e-9
-"""Relative difference of optima that is rounding."""
+"""Relative difference below which optima count as equal: rounding."""
 AGREEING = ("milp", "dp", "textbook-milp", "textbook-milp-cbc")
 ALL_ROWS, SHARED_ROWS = "milp", "milp --rows shared"
 OPTIMA, RACE, DP = "optima: ", "race: ", "dp: "
-"""Beginnings of the names of the parts."""
+"""Prefixes of the names of the parts."""
 
 Answers = Mapping[str, Answer]
-"""By solver."""
+"""Answers by solver."""
 
 
 def jobs(*, textbook: tuple[Spec, ...], races: tuple[Spec, ...], dp: tuple[Spec, ...]) -> Jobs:
-    """By name of the part."""
+    """Jobs by name of the part."""
     return {
         **{f"{OPTIMA}{spec.name}": partial(shared_optima, spec) for spec in textbook},
         **{f"{RACE}{spec.name}": partial(race, spec) for spec in races},
@@ -34,7 +34,7 @@ def jobs(*, textbook: tuple[Spec, ...], races: tuple[Spec, ...], dp: tuple[Spec,
 
 
 def tables(parts: Parts) -> dict[str, str]:
-    """By marker."""
+    """Tables by marker."""
     return {
         "optima": optima_table(_answers(parts, OPTIMA)),
         "race": race_table(_own(parts, RACE)),
@@ -43,13 +43,13 @@ def tables(parts: Parts) -> dict[str, str]:
 
 
 def shared_optima(spec: Spec, request: Request) -> Tree:
-    """Every solver of the shared rows, asked for their optimum."""
+    """The answer of every solver that can minimise the shared rows."""
     options = SolveOptions(gap=0.0, time_limit_s=_limit_s(spec, request), rows=RowChoice.SHARED)
     return {solver: request.answer(spec, solver, options).answer.tree() for solver in AGREEING}
 
 
 def optima_table(optima: Mapping[str, Answers]) -> str:
-    """The optimum, whether all that finished agree, and the seconds of each."""
+    """The optimum, whether all solvers that finished agree on it, and the seconds of each."""
     rows = []
     for name, answers in optima.items():
         values = _row_bounds(answers.values())
@@ -59,7 +59,7 @@ def optima_table(optima: Mapping[str, Answers]) -> str:
 
 
 def race(spec: Spec, request: Request) -> Tree:
-    """Per engine: what the textbook formulation proves in its time, and `milp` asked for the same gap."""
+    """For each engine: what the textbook formulation proves in its time, and `milp` given the same gap to prove."""
     limit_s = _limit_s(spec, request)
     runs = {}
     for solver in spec.solvers:
@@ -71,7 +71,7 @@ def race(spec: Spec, request: Request) -> Tree:
 
 
 def race_table(races: Mapping[str, Tree]) -> str:
-    """Seconds of either search to the gap that the textbook formulation proved, and their ratio."""
+    """Seconds of both searches to the gap that the textbook formulation proved, and their ratio."""
     rows = []
     for name, runs in races.items():
         for solver, pair in runs.items():
@@ -84,7 +84,7 @@ def race_table(races: Mapping[str, Tree]) -> str:
 
 
 def dp_and_milp(spec: Spec, request: Request) -> Tree:
-    """`dp`, `milp` on the same rows, and `milp` as it is."""
+    """Answers of `dp`, of `milp` on the same rows, and of `milp` with all rows."""
     limit_s = _limit_s(spec, request)
     shared = SolveOptions(time_limit_s=limit_s, rows=RowChoice.SHARED)
     return {
@@ -95,7 +95,7 @@ def dp_and_milp(spec: Spec, request: Request) -> Tree:
 
 
 def dp_table(found: Mapping[str, Answers]) -> str:
-    """Seconds to the optimum of the shared rows, whether it is the same; gaps, and the seconds of `milp` to its own."""
+    """Seconds to the optimum of the shared rows and whether all agree on it; gaps, and seconds of `milp` to its own."""
     rows = []
     for name, answers in found.items():
         dp, shared, whole = (answers[solver] for solver in ("dp", SHARED_ROWS, ALL_ROWS))
@@ -141,7 +141,7 @@ def _agreement(values: Sequence[float]) -> str:
 
 
 def _finish(answer: Answer) -> str:
-    """Seconds to the optimum of the rows, or how long it was not found."""
+    """Seconds to the optimum of the rows, or for how long it was not found."""
     if answer.search_s is None:
         return "-"
     seconds = whole_seconds(answer.search_s)

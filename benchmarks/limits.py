@@ -26,20 +26,20 @@ from stagecut.planner.io.files.cluster import to_tree
 TIME_LIMITS_S = (1.0, 3.0, 10.0)
 MEMORY_LIMITS_MB = (250, 1000)
 MEMORY_TIME_LIMIT_S = 10.0
-"""Of the commands whose memory is limited."""
+"""Time limit of the commands whose memory is limited."""
 SLACK_S, SLACK = 1.0, 1.02
-"""A command may take its time limit so many times, and so much more."""
+"""Tolerance on the time limit: a factor, and seconds on top."""
 SLACK_BYTES = 32e6
-"""What a command may hold beyond its memory limit: allocated between two looks, 20 ms apart on a quiet machine."""
+"""Bytes allowed above the memory limit: allocated between two checks, 20 ms apart on a quiet machine."""
 ANSWERS = (0, 5)
-"""Exit codes: a plan, or none in the budget."""
+"""Exit codes that pass: a plan, or no plan within the budget."""
 MAXRSS_UNIT_BYTES = 1024
 """Unit of `ru_maxrss` on Linux."""
 HEAD = ("problem, solver", "limit", "took", "of the limit", "plan")
 
 
 def jobs(specs: Sequence[Spec], *, times_s: Sequence[float], memory_mb: Sequence[int]) -> Jobs:
-    """By problem, solver and limit."""
+    """Commands by problem, solver and limit."""
     found = {}
     for spec in specs:
         for solver in spec.solvers:
@@ -57,14 +57,14 @@ def measure_time(spec: Spec, solver: str, limit_s: float, request: Request) -> T
 
 
 def measure_memory(spec: Spec, solver: str, limit_mb: int, request: Request) -> Tree:
-    """A command with a memory limit, and the time to reach it."""
+    """A command with a memory limit, and enough time to reach it."""
     limit_s = MEMORY_TIME_LIMIT_S * request.time_scale
     limits = ["--time-limit", str(limit_s), "--memory-limit", f"{limit_mb}MB"]
     return {"limit_bytes": limit_mb * 1e6, **_measured(spec, solver, limits)}
 
 
 def _measured(spec: Spec, solver: str, limits: Iterable[str]) -> Tree:
-    """Exit code, iteration time, seconds and peak of `plan solve`."""
+    """Exit code, iteration time, seconds and peak memory of `plan solve`."""
     with tempfile.TemporaryDirectory() as folder:
         cluster = Path(folder) / "cluster.json"
         cluster.write_text(format_json(to_tree(spec.problem().cluster)), encoding="utf-8")
@@ -100,7 +100,7 @@ def _cells(part: Tree) -> list[str]:
 
 
 def complaint(parts: Parts) -> str:
-    """Commands that failed or did not keep to their limit."""
+    """Commands that failed or exceeded their limit."""
     return "\n".join(f"{name}: {fault}" for name, part in parts.items() if (fault := _fault(part)))
 
 

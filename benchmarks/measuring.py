@@ -1,4 +1,4 @@
-"""One search, best in a process of its own: what it came to, and what it took."""
+"""One search, preferably in a process of its own: its result, and what it took."""
 
 import multiprocessing
 import resource
@@ -19,20 +19,20 @@ from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
 GAP_MARKS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0001)
-"""Gaps whose first proof is kept."""
+"""Gaps for which the time of their first proof is recorded."""
 REFUSED, DIED = "refused", "died"
-"""Beside the statuses of results: cannot express the problem; ended without an answer."""
+"""Statuses beside those of results: the solver does not support the problem; it ended without an answer."""
 PATIENCE = 3.0
 GRACE_S = 120.0
-"""A process is ended after its time limit so many times, and so much more."""
+"""A process is killed after this many times its time limit plus this many seconds."""
 
 Tree = dict[str, Any]
-"""What JSON holds."""
+"""A JSON object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one search came to, as it is kept: all that tables are made of."""
+    """The outcome of one search as it is stored, with everything that tables are made from."""
 
     status: str
     reason: str = ""
@@ -42,39 +42,39 @@ class Answer:
     row_bound_s: float | None = None
     gap: float | None = None
     seconds: float | None = None
-    """Of all there was to do, the start of the process included where it has one of its own."""
+    """Total time, including the start of the process if the search had one of its own."""
     search_s: float | None = None
-    """Of the search alone."""
+    """Time of the search alone."""
     peak_bytes: float | None = None
     """Largest resident memory of the process."""
     own_objective: Mapping[str, Any] | None = None
-    """`name` and `value` of what the solver itself minimises."""
+    """`name` and `value` of the solver's own objective."""
     num_stages: int | None = None
     stage_deviation_s: float | None = None
     """Population standard deviation of the stages' F + B; None without a plan."""
     max_over_mean: float | None = None
-    """Of the stages' F + B."""
+    """The slowest stage's F + B over the mean of all stages."""
     proven_after_s: Mapping[str, float] = field(default_factory=dict)
-    """Gap -> when the search had proven it: of `GAP_MARKS`, and of the gap at its end."""
+    """Seconds after which the search had proven each gap: those of `GAP_MARKS`, and its final one."""
     counts: Mapping[str, int] = field(default_factory=dict)
     step_seconds: Mapping[str, float] = field(default_factory=dict)
 
     def seconds_to(self, gap: float) -> float | None:
-        """When that gap, one that is kept, had been proven; None if it never was."""
+        """When this recorded gap had been proven; None if it never was."""
         return self.proven_after_s.get(f"{gap:g}")
 
     @property
     def seconds_to_own_gap(self) -> float | None:
-        """When the gap at the end had been reached; None without one."""
+        """When the final gap had been reached; None if there is none."""
         return None if self.gap is None else self.seconds_to(self.gap)
 
     def tree(self) -> Tree:
-        """As it is written."""
+        """The answer as it is written to a file."""
         return asdict(self)
 
 
 def answer_of(tree: Mapping[str, Any]) -> Answer:
-    """As it was written by :meth:`Answer.tree`."""
+    """The answer that :meth:`Answer.tree` wrote."""
     return Answer(**tree)
 
 
@@ -105,7 +105,7 @@ def measured_here(spec: Spec, solver: str, options: SolveOptions) -> Measured:
 
 
 def measured(spec: Spec, solver: str, options: SolveOptions) -> Measured:
-    """Run a solver with nothing else in its process, whose start counts too."""
+    """Run a solver in a process of its own, whose start counts too."""
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -123,7 +123,7 @@ def measured(spec: Spec, solver: str, options: SolveOptions) -> Measured:
 
 
 def answer_to(result: Result) -> Answer:
-    """What is kept of a result."""
+    """The part of a result that is stored."""
     return Answer(
         status=str(result.status),
         objective_s=result.objective_s,
@@ -154,7 +154,7 @@ def _received(receiver: Connection, time_limit_s: float | None) -> Measured:
 
 
 def _with_stages(answer: Answer, problem: Problem, plan: Plan | None) -> Answer:
-    """How many stages the plan has, and how even they are."""
+    """The plan's number of stages, and how even they are."""
     if plan is None:
         return answer
     balance = stage_balance(CostModel(problem).plan(plan))

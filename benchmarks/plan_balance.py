@@ -1,4 +1,4 @@
-"""How evenly the stages of a plan compute."""
+"""How evenly the stages of a plan are loaded."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 
 
 class StageBalance(NamedTuple):
-    """Spread of the seconds that device groups compute per micro-batch; 0 and 1 where all are alike."""
+    """Spread of the device groups' seconds per micro-batch; 0 and 1 if all are equal."""
 
     std_s: float
-    """Standard deviation of the population, not of a sample."""
+    """Population standard deviation."""
     max_over_mean: float
 
 
 def stage_balance(costs: PlanCosts) -> StageBalance:
-    """Balance of forward plus backward, recomputation and exchanges inside a stage included.
+    """Balance of F + B, including recomputation and exchanges inside a stage.
 
     Stages that take turns on a device group count together. Messages between stages, gradient
     synchronisation and optimizer steps do not count.

@@ -1,4 +1,4 @@
-"""Quality of plans: simulated time of every solver, bound, gap; see `benchmarks/driver.py` for the options.
+"""Quality of plans: every solver's simulated time, bound and gap; see `benchmarks/driver.py` for the options.
 
 Every search has a process of its own, one after another on one machine. Times of iterations are
 simulated and reproducible; seconds depend on the machine, and so do the plans and bounds of a
@@ -24,11 +24,11 @@ SPECS = {spec.name: spec for spec in (*QUALITY, *SMOKE)}
 PROOF_HEAD = ("best time", "bound", "gap", "seconds", "memory", "wanted gap within", "proven after")
 
 Answers = Mapping[str, Answer]
-"""By solver."""
+"""Answers by solver."""
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answer of every solver to one spec; what is better than the best known is filed."""
+    """Every solver's answer to one spec; improvements on the best known are filed."""
     found = request.answers(spec)
     if request.keeps:
         improve(spec, found)
@@ -36,7 +36,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def tables(parts: Parts) -> Tables:
-    """A short table for the README, all of it for the page of the benchmarks."""
+    """A short table for the README, and the full ones for the page of the benchmarks."""
     found = {name: answers_of(part) for name, part in parts.items()}
     return {
         README: {"quality table": readme_table(found)},
@@ -51,7 +51,7 @@ def tables(parts: Parts) -> Tables:
 
 
 def complaint(parts: Parts) -> str:
-    """Names of the specs where `milp` is worse, or where a bound is above the time of a plan."""
+    """Names of the specs for which `milp` is worse, or a bound is above the time of a plan."""
     worse = [name for name, part in parts.items() if never_worse(answers_of(part)) is False]
     wrong = [name for name, part in parts.items() if has_wrong_bound(name, answers_of(part))]
     told = (("milp is worse than another solver", worse), ("a bound is above the time of a plan", wrong))
@@ -59,12 +59,12 @@ def complaint(parts: Parts) -> str:
 
 
 def answers_of(part: Tree) -> dict[str, Answer]:
-    """What was kept of one spec."""
+    """The stored answers to one spec."""
     return {solver: answer_of(tree) for solver, tree in part.items()}
 
 
 def never_worse(answers: Answers) -> bool | None:
-    """Whether no plan is faster than that of `milp`; None where `milp` did not run."""
+    """Whether no plan is faster than that of `milp`; None if `milp` did not run."""
     best_s, own = best_time_s(answers), answers.get("milp")
     if own is None:
         return None
@@ -72,7 +72,7 @@ def never_worse(answers: Answers) -> bool | None:
 
 
 def has_wrong_bound(name: str, answers: Answers) -> bool:
-    """Whether a bound is above the time of any plan, the best known ones included."""
+    """Whether a bound is above the time of any plan, including the best known."""
     known = read_entries().get(name)
     found = [(own.objective_s, own.bound_s) for own in answers.values()]
     found += [] if known is None else [(known.objective_s, known.bound_s)]
@@ -81,32 +81,32 @@ def has_wrong_bound(name: str, answers: Answers) -> bool:
 
 
 def best_time_s(answers: Answers, solvers: Iterable[str] | None = None) -> float | None:
-    """The least simulated time; None where nobody has a plan."""
+    """The least simulated time; None if no solver has a plan."""
     chosen = answers if solvers is None else {name: answers[name] for name in solvers if name in answers}
     return min((own.objective_s for own in chosen.values() if own.objective_s is not None), default=None)
 
 
 def readme_table(found: Mapping[str, Answers]) -> str:
-    """The even split and the best of the published planners beside `milp`, and what it proves."""
+    """The even split and the best published planner beside `milp`, with the gap it proves."""
     head = ("instance", "even", "best published planner", "milp", "gap", "seconds")
     return markdown(head, [_readme_row(name, answers) for name, answers in found.items()])
 
 
 def wide_table(found: Mapping[str, Answers]) -> str:
-    """Every solver, relative to the fastest plan."""
+    """Every solver relative to the fastest plan."""
     head = ("instance", *COMPARED, "best time", "milp never worse")
     return markdown(head, [_wide_row(name, answers) for name, answers in found.items()])
 
 
 def verdict(found: Mapping[str, Answers]) -> str:
-    """How often `milp` is at least as good as all others."""
+    """How often `milp` is at least as good as all other solvers."""
     judged = [verdict for answers in found.values() if (verdict := never_worse(answers)) is not None]
     others = len({solver for answers in found.values() for solver in answers} - {"milp"})
     return f"`milp` is never worse than any of the {others} other solvers on {sum(judged)} of {len(judged)} instances."
 
 
 def proof_table(found: Mapping[str, Answers]) -> str:
-    """What `milp` proves, and what that takes."""
+    """What `milp` proves, and what it takes to do so."""
     head = ("instance", "devices", *PROOF_HEAD)
     rows = [[name, _devices(SPECS[name]), *_proof(SPECS[name], answers)] for name, answers in found.items()]
     return markdown(head, rows)
@@ -122,7 +122,7 @@ def seconds_table(found: Mapping[str, Answers]) -> str:
 
 
 def refusals(found: Mapping[str, Answers]) -> str:
-    """Why a solver has no plan, by solver and reason; a reason that speaks of one problem only stands with it."""
+    """Why solvers have no plan, by solver and reason; reasons specific to a problem are listed with it."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for name, answers in found.items():
         for solver, answer in answers.items():
@@ -134,7 +134,7 @@ def refusals(found: Mapping[str, Answers]) -> str:
 
 
 def best_known_table() -> str:
-    """What is filed under `benchmarks/instances`."""
+    """The entries filed under `benchmarks/instances`."""
     rows = [
         [name, format_seconds(entry.objective_s), entry.solver, _seconds(entry.bound_s), percent(entry.gap)]
         for name, entry in sorted(read_entries().items())

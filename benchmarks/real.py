@@ -1,4 +1,4 @@
-"""How well predictions from measured profiles hold: two stages on two cores of this machine.
+"""How accurate predictions from measured profiles are: two stages on two cores of this machine.
 
     python -m benchmarks.real [--docs]
 
@@ -22,7 +22,7 @@ from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.report.results import keep_results
 
 LIMIT = 0.08
-"""Largest error that is accepted, of a run that passes the gate."""
+"""Largest error accepted for a run that passes the gate."""
 DRIFT = 0.03
 """Largest difference between the profiles before and after a run that passes the gate."""
 SPREAD = 0.05
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For files and tables."""
+        """The name in files and tables."""
         return f"{self.model}, {self.schedule}, {self.global_batch // self.micro_batch} x {self.micro_batch}"
 
 
@@ -57,7 +57,7 @@ CASES = (
 
 
 def plan(*arguments: object) -> dict[str, object]:
-    """The answer of a command of the program."""
+    """The JSON answer of a `plan` command."""
     command = [sys.executable, "-m", "stagecut", *(str(argument) for argument in arguments), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     answer: dict[str, object] = json.loads(done.stdout)
@@ -65,7 +65,7 @@ def plan(*arguments: object) -> dict[str, object]:
 
 
 def profile(case: Case, path: Path) -> float:
-    """Measure the model with both cores at work; seconds of its layers, forward and backward."""
+    """Measure the model with both cores busy; return forward and backward seconds of its layers."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
         *("--repetitions", 8),
@@ -77,7 +77,7 @@ def profile(case: Case, path: Path) -> float:
 
 
 def solve(case: Case, folder: Path) -> Path:
-    """A plan of one device for each stage."""
+    """A plan with one device per stage."""
     path = folder / f"{case.name}.plan.json"
     plan(
         "solve",
@@ -90,7 +90,7 @@ def solve(case: Case, folder: Path) -> Path:
 
 
 def run(case: Case, folder: Path) -> list[dict[str, object]]:
-    """What came of every try at the case, until one is not contaminated."""
+    """The outcome of every attempt, up to the first that is not contaminated."""
     rows: list[dict[str, object]] = []
     for number in range(1, TRIES + 1):
         rows.append({"case": case.name, "tries": number, **attempt(case, folder)})
@@ -125,7 +125,7 @@ def attempt(case: Case, folder: Path) -> dict[str, object]:
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    """As Markdown."""
+    """The table as Markdown."""
     head = (
         "plan",
         "stages",
@@ -157,7 +157,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def main() -> int:
-    """Measure, plan, run; 0 if every run that passed the gate is within the limit."""
+    """Measure, plan and run; return 0 if every run that passed the gate is within the limit."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--docs", action="store_true", help="put the table into docs/executor.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")

@@ -1,4 +1,4 @@
-"""How long the other planners search, in the same run as `milp` with one thread (`solver_steps`)."""
+"""Search times of the other planners, from the same run as `milp` with one thread (`solver_steps`)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,17 +13,17 @@ PART = "planners: "
 
 
 def jobs(specs: tuple[Spec, ...]) -> Jobs:
-    """By name of the part."""
+    """Jobs by name of the part."""
     return {f"{PART}{spec.name}": partial(measure, spec) for spec in specs}
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answer of every planner."""
+    """Every planner's answer."""
     return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
 
 
 def tables(parts: Parts) -> dict[str, str]:
-    """By marker."""
+    """Tables by marker."""
     found = {
         name.removeprefix(PART): {solver: answer_of(tree) for solver, tree in part.items()}
         for name, part in parts.items()
@@ -37,7 +37,7 @@ def tables(parts: Parts) -> dict[str, str]:
 
 
 def seconds_table(found: Mapping[str, Mapping[str, Answer]]) -> str:
-    """One row per planner: seconds of its search, and how many times those of `milp` are of it; a column per spec."""
+    """One row per planner: seconds of its search, and how many times longer `milp` takes; one column per spec."""
     rows = [
         [f"`{solver}`", *(_cell(answers.get(solver), answers.get("milp")) for answers in found.values())]
         for solver in COMPARED

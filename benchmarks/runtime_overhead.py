@@ -1,4 +1,4 @@
-"""What the executor takes for itself, per action: near-empty layers over gloo, one process for each stage.
+"""Overhead of the executor per action: near-empty layers over gloo, one process per stage.
 
 Run from the repository root: `python -m benchmarks.runtime_overhead [--docs]`. It needs a processor core for each
 rank; worlds of more ranks are passed over.
@@ -43,14 +43,14 @@ from tests.executor import pool
 WORLDS = (2, 4)
 NUM_MICRO_BATCHES = 64
 WIDTH = 8
-"""Of a layer, which is one product: a few microseconds."""
+"""Width of a layer, which is one product: a few microseconds."""
 WARMUP, STEPS = 3, 15
 LIMIT_S = 0.7e-3
-"""What an action may cost."""
+"""Largest overhead allowed per action."""
 PARTS = ("layers", "wait", "post", "send", "release", "player")
 
 CLEAN_SHARE = 0.05
-"""More of the processors than this may others not use; the system's own work is part of it."""
+"""Largest share of the processors that other programs, including the system, may use."""
 PROCESSORS = Path("/proc/stat")
 
 T = TypeVar("T")
@@ -64,11 +64,11 @@ class RankStep:
     """From the start of its first action until its gradients are complete."""
     num_actions: int
     parts: Mapping[str, float]
-    """Seconds; empty without clocks around the calls."""
+    """Seconds; empty if the calls are not timed."""
 
     @property
     def overhead_s(self) -> float:
-        """Of one action."""
+        """Overhead per action."""
         return (self.seconds - self.parts["layers"]) / self.num_actions
 
 
@@ -78,32 +78,32 @@ class RankSteps:
 
     steps: tuple[RankStep, ...]
     seconds: float
-    """That they took, with what lies between them."""
+    """Seconds from the first step to the last, including the time between steps."""
     own_s: float
-    """Processor time of the rank."""
+    """Processor time used by the rank."""
     machine_s: float
-    """Processor time of everybody."""
+    """Processor time used by all programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What was measured in one world."""
+    """What was measured with one number of ranks."""
 
     num_ranks: int
     num_actions: int
-    """Of each rank in a step."""
+    """Actions of each rank in a step."""
     step_s: float
-    """Per action, layers included, without clocks."""
+    """Seconds per action, including layers, without timed calls."""
     overhead_s: float
-    """Per action."""
+    """Seconds per action."""
     parts_s: Mapping[str, float]
-    """Per action, with clocks."""
+    """Seconds per action, with timed calls."""
     others_share: float
-    """Of the processors, what others used meanwhile."""
+    """Share of the processors used by other programs."""
 
     @property
     def contaminated(self) -> bool:
-        """Whether others had a part in the figures."""
+        """Whether other programs disturbed the measurement."""
         return self.others_share > CLEAN_SHARE
 
 
@@ -114,7 +114,7 @@ class Stopwatch:
         self.seconds = dict.fromkeys(PARTS, 0.0)
 
     def timed(self, part: str, work: Callable[..., T]) -> Callable[..., T]:
-        """The same function, its seconds added to a part."""
+        """The same function, adding its seconds to a part."""
 
         def call(*arguments: Any, **named: Any) -> T:
             start = time.perf_counter()
@@ -127,22 +127,22 @@ class Stopwatch:
 
 
 class TimedTransport:
-    """Another transport, with clocks around what it does."""
+    """Wraps a transport and times its calls."""
 
     def __init__(self, transport: Transport, watch: Stopwatch) -> None:
         self._transport, self._watch = transport, watch
         self.sum, self.broadcast, self.barrier = transport.sum, transport.broadcast, transport.barrier
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
-        """See :class:`executor.transport.distributed.Transport`."""
+        """See :class:`stagecut.executor.transport.interface.Transport`."""
         return self._waiting("release", self._watch.timed("send", self._transport.send)(message, tensors))
 
     def expect(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """See :class:`executor.transport.distributed.Transport`."""
+        """See :class:`stagecut.executor.transport.interface.Transport`."""
         self._watch.timed("post", self._transport.expect)(message, tensors)
 
     def receive(self, message: Message) -> list[Pending]:
-        """See :class:`executor.transport.distributed.Transport`."""
+        """See :class:`stagecut.executor.transport.interface.Transport`."""
         return self._waiting("wait", self._watch.timed("post", self._transport.receive)(message))
 
     def _waiting(self, part: str, pendings: Sequence[Pending]) -> list[Pending]:
@@ -155,7 +155,7 @@ class _Timed:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the table, and keep the results; gives exit code 1 where an action costs too much."""
+    """Measure, print the table and keep the results; return exit code 1 if an action costs too much."""
     options = _parser().parse_args(arguments)
     cores = usable_cores()
     for num_ranks in WORLDS:
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(
     num_ranks: int, *, num_microbatches: int = NUM_MICRO_BATCHES, warmup: int = WARMUP, steps: int = STEPS
 ) -> World:
-    """One world: steps without clocks, then as many with them."""
+    """Measure one number of ranks: steps without timed calls, then as many with them."""
     by_rank = pool.run(_run, num_ranks, num_microbatches, warmup, steps, world_size=num_ranks)
     plain, clocked = zip(*by_rank, strict=True)
     num_actions = plain[0].steps[0].num_actions
@@ -196,14 +196,14 @@ def _by_step(ranks: Sequence[RankSteps]) -> Iterator[tuple[RankStep, ...]]:
 
 
 def others_share(ranks: Sequence[RankSteps]) -> float:
-    """Of the machine's processors, what others than these ranks used while they ran."""
+    """Share of the machine's processors used by other programs while these ranks ran."""
     first = ranks[0]
     others_s = first.machine_s - sum(rank.own_s for rank in ranks)
     return max(0.0, others_s) / (first.seconds * (os.cpu_count() or 1))
 
 
 def _run(num_ranks: int, num_microbatches: int, warmup: int, steps: int) -> tuple[RankSteps, RankSteps]:
-    """A rank's part: without clocks, then with them."""
+    """One rank's part: steps without timed calls, then with them."""
     plain = _steps(_pipeline(num_ranks, num_microbatches), warmup=warmup, steps=steps, watch=None)
     watch = Stopwatch()
     with _clocks(watch):
@@ -225,7 +225,7 @@ def _pipeline(num_ranks: int, num_microbatches: int) -> executor.Pipeline:
 
 
 def plan(num_ranks: int, num_microbatches: int) -> Plan:
-    """One layer for each stage, one sample for each micro-batch."""
+    """One layer per stage, one sample per micro-batch."""
     return plan_of(tuple(range(num_ranks + 1)), micro_batch=1, num_microbatches=num_microbatches)
 
 
@@ -260,7 +260,7 @@ def _step(pipeline: executor.Pipeline, batch: tuple[Tensor, Tensor], watch: Stop
 
 
 def _machine_s() -> float:
-    """Processor time that everybody has used, from the first line of /proc/stat: all but idle and waiting for disks."""
+    """Processor time used by all programs, from the first line of /proc/stat: all but idle and waiting for disks."""
     fields = PROCESSORS.read_text().split("\n", 1)[0].split()[1:9]
     ticks = [int(field) for field in fields]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
@@ -268,7 +268,7 @@ def _machine_s() -> float:
 
 @contextmanager
 def _clocks(watch: Stopwatch) -> Iterator[None]:
-    """A clock around autograd's backward."""
+    """Times autograd's backward."""
     backward = torch.autograd.backward
     torch.autograd.backward = watch.timed("layers", backward)
     try:
@@ -294,7 +294,7 @@ def _row(world: World) -> list[str]:
 
 
 def record(worlds: Sequence[World]) -> dict[str, object]:
-    """What is kept."""
+    """The results to keep."""
     return {
         "machine": {"cores": usable_cores(), "cpu": platform.processor() or platform.machine()},
         "torch": torch.__version__,

@@ -29,11 +29,11 @@ COLOURS = {"milp": "#D55E00", "greedy": "#0072B2"}
 """Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color)."""
 
 Points = Mapping[int, Mapping[str, Answer]]
-"""By size, then solver."""
+"""Answers by size, then by solver."""
 
 
 def jobs(sweeps: Mapping[str, Mapping[int, Spec]]) -> Jobs:
-    """By what grows and its size."""
+    """Jobs by what grows and its size."""
     return {f"{what} {size}": partial(measure, spec) for what, specs in sweeps.items() for size, spec in specs.items()}
 
 
@@ -44,7 +44,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def sweeps_of(parts: Parts) -> dict[str, dict[int, dict[str, Answer]]]:
-    """By what grows, size and solver."""
+    """Answers by what grows, its size and solver."""
     found: dict[str, dict[int, dict[str, Answer]]] = {}
     for name, part in parts.items():
         what, size = name.split()
@@ -53,7 +53,7 @@ def sweeps_of(parts: Parts) -> dict[str, dict[int, dict[str, Answer]]]:
 
 
 def tables(parts: Parts) -> Tables:
-    """Every point, and the exponents."""
+    """Every measurement, and the exponents."""
     sweeps = sweeps_of(parts)
     return {BENCHMARKS_PAGE: {"scaling": points_table(sweeps), "exponents": exponents_table(sweeps)}}
 
@@ -71,13 +71,13 @@ def points_table(sweeps: Mapping[str, Points]) -> str:
 
 
 def exponents_table(sweeps: Mapping[str, Points]) -> str:
-    """One row per size that grows."""
+    """One row per dimension that grows."""
     rows = [[what, *(_exponent_cell(points, solver) for solver in SOLVERS)] for what, points in sweeps.items()]
     return markdown(("seconds grow with the power of the number of", *SOLVERS), rows)
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
-    """Slope of log(seconds) over log(sizes) by least squares; None below three points."""
+    """Slope of log(seconds) over log(sizes) by least squares; None for fewer than three points."""
     if len(sizes) < 3:
         return None
     slope, _ = np.polyfit(np.log(sizes), np.log(seconds), 1)
@@ -85,7 +85,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
 
 
 def finished(points: Points, solver: str) -> list[tuple[int, float]]:
-    """Sizes and seconds of the searches that no limit ended."""
+    """Sizes and seconds of the searches that ended before any limit."""
     return [
         (size, answers[solver].search_s or 0.0)
         for size, answers in points.items()
@@ -94,13 +94,13 @@ def finished(points: Points, solver: str) -> list[tuple[int, float]]:
 
 
 def pictures(parts: Parts) -> "Mapping[str, Figure]":
-    """Seconds over size, both logarithmic, for what grows."""
+    """Seconds over size on logarithmic axes, for each dimension that grows."""
     sweeps = sweeps_of(parts)
     return {"scaling": draw(sweeps)} if sweeps else {}
 
 
 def draw(sweeps: Mapping[str, Points]) -> "Figure":
-    """A panel for each size that grows; hollow marks for searches that the time limit ended."""
+    """One panel per dimension; hollow marks for searches that the time limit ended."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")
@@ -124,7 +124,7 @@ def draw(sweeps: Mapping[str, Points]) -> "Figure":
 
 
 def _ended_by_itself(answer: Answer, solver: str) -> bool:
-    """With the gap asked for, or without a claim to any."""
+    """Options of the spec's gap, or without a gap to prove."""
     return answer.status == Status.OPTIMAL if solver == "milp" else answer.search_s is not None
 
 

@@ -30,12 +30,12 @@ HEAD = ("seconds per plan", "plain event loop", "engine", "ratio")
 
 
 def jobs(num_stages: int, num_microbatches: int) -> Jobs:
-    """By name of the part."""
+    """Jobs by name of the part."""
     return {PART: lambda _: measure(num_stages, num_microbatches)}
 
 
 def measure(num_stages: int, num_microbatches: int) -> Tree:
-    """Seconds per plan of both simulators, whose results are compared; and those to compile the schedule."""
+    """Seconds per plan of both simulators, whose results are compared, and seconds to compile the schedule."""
     rows = {}
     for label, shared in (("links of its own for each flow", False), ("NICs and fabrics shared", True)):
         plans = random_plans(num_stages, num_microbatches, shared=shared)
@@ -59,7 +59,7 @@ def measure(num_stages: int, num_microbatches: int) -> Tree:
 
 
 def tables(parts: Parts) -> dict[str, str]:
-    """By marker."""
+    """Tables by marker."""
     part = parts.get(PART)
     if part is None:
         return {"simulator": markdown(HEAD, [])}
@@ -70,7 +70,7 @@ def tables(parts: Parts) -> dict[str, str]:
 
 
 def random_plans(num_stages: int, num_microbatches: int, *, shared: bool) -> list[PlanCosts]:
-    """Stages that differ by up to 20 %, transfers of about a tenth of a forward."""
+    """Random costs: stages that differ by up to 20 %, transfers of about a tenth of a forward."""
     rng = np.random.default_rng(SEED)
     edges = num_stages - 1
     links = {}
@@ -91,19 +91,19 @@ def random_plans(num_stages: int, num_microbatches: int, *, shared: bool) -> lis
 
 
 def route(sender: int, receiver: int) -> tuple[str, ...]:
-    """One fabric per host shared by both directions, one way in and one way out of each host."""
+    """One fabric per host, shared by both directions, and one link into and one out of each host."""
     here, there = sender // STAGES_PER_HOST, receiver // STAGES_PER_HOST
     return (f"{here}:fabric",) if here == there else (f"{here}:nic-out", f"{there}:nic-in")
 
 
 def best_s(*functions: Callable[[], object]) -> list[float]:
-    """Least seconds of each function over rounds in which they take turns, so that they share disturbances."""
+    """Least seconds of each function over rounds in which they alternate, so that they share disturbances."""
     rounds = [[seconds(function) for function in functions] for _ in range(ROUNDS)]
     return [min(times) for times in zip(*rounds, strict=True)]
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Of one call."""
+    """Seconds of one call."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""What the steps of `milp` leave, and where its time goes.
+"""How much each step of `milp` leaves, and where its time goes.
 
 Counts are the same in every run; seconds depend on the machine. Every search is asked for the
 default gap, and has the time to prove it.
@@ -29,28 +29,28 @@ SIZES = (
     ("MIPs solved", "MIPs solved"),
     ("plans simulated", "plans simulated"),
 )
-"""Row of the table, and its count."""
+"""Rows of the table, and their counts."""
 STEP_NAMES = (
     *("greedy", "network", "arc fixing", "labels", "local search"),
     *("positions", "branching", "multipliers", "MIP", "simulation"),
 )
 
 Answers = Mapping[str, Mapping[str, Answer]]
-"""By name of the spec, and threads."""
+"""Answers by name of the spec and number of threads."""
 
 
 def jobs(specs: tuple[Spec, ...] = STEPS) -> Jobs:
-    """By name of the part."""
+    """Jobs by name of the part."""
     return {part_of_steps(spec.name): partial(measure, spec) for spec in specs}
 
 
 def part_of_steps(spec_name: str) -> str:
-    """Name of the part that has the steps of a spec."""
+    """Name of the part that holds the steps of a spec."""
     return f"{PART}{spec_name}"
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answer of `milp`, with one thread for HiGHS and with two; and the number of variants."""
+    """The answers of `milp` with one HiGHS thread and with two, and the number of variants."""
     limit_s = request.time_scale * spec.time_limit_s
     answers = {
         threads: request.answer(spec, "milp", SolveOptions(time_limit_s=limit_s, threads=int(threads))).answer.tree()
@@ -60,7 +60,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def tables(parts: Parts) -> dict[str, str]:
-    """By marker."""
+    """Tables by marker."""
     own = {name.removeprefix(PART): part for name, part in parts.items() if name.startswith(PART)}
     answers = {name: {threads: answer_of(part[threads]) for threads in THREADS} for name, part in own.items()}
     variants = {name: part["variants"] for name, part in own.items()}
@@ -72,7 +72,7 @@ def tables(parts: Parts) -> dict[str, str]:
 
 
 def sizes_table(answers: Answers, variants: Mapping[str, int]) -> str:
-    """Arcs and other counts of all variants together, a column per spec."""
+    """Arcs and other counts of all variants together, one column per spec."""
     singles = [of["1"] for of in answers.values()]
     rows = [["variants", *(str(variants[name]) for name in answers)]]
     rows += [[row, *(f"{single.counts.get(name, 0):,}" for single in singles)] for row, name in SIZES]
@@ -81,7 +81,7 @@ def sizes_table(answers: Answers, variants: Mapping[str, int]) -> str:
 
 
 def seconds_table(answers: Answers) -> str:
-    """Seconds and share of each step, a column per spec; the steps that none of the searches took left out."""
+    """Seconds and share of each step, one column per spec; steps that no search took are left out."""
     singles = [of["1"] for of in answers.values()]
     steps = [{**single.step_seconds, "all else": _rest_s(single)} for single in singles]
     rows = [
@@ -94,7 +94,7 @@ def seconds_table(answers: Answers) -> str:
 
 
 def threads_table(answers: Answers) -> str:
-    """The whole search, and the share that HiGHS could do on several threads."""
+    """Seconds of the whole search, and the share in which HiGHS could use several threads."""
     rows = []
     for name, of in answers.items():
         one, two = (of[threads] for threads in THREADS)

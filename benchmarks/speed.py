@@ -1,4 +1,4 @@
-"""Seconds of the parts of a search, against the textbook formulation and against other planners.
+"""Seconds of the parts of a search, and of other formulations and planners.
 
 Options: `benchmarks/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
 those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), the
@@ -23,7 +23,7 @@ def jobs(
     dp: tuple[Spec, ...] = DP,
     simulator: tuple[int, int] = (16, 256),
 ) -> Jobs:
-    """What is measured, by name of the part: the table's name and that of the spec.
+    """What is measured, by name of the part: name of the table and of the spec.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def jobs(
 
 
 def tables(parts: Parts) -> Tables:
-    """Steps and formulations for the page about the solver, the others for that of the benchmarks."""
+    """Steps and formulations go to the page about the solver, the others to that about benchmarks."""
     return {
         SOLVER_PAGE: {**solver_steps.tables(parts), **formulations.tables(parts)},
         BENCHMARKS_PAGE: {**rivals.tables(parts), **simulator_speed.tables(parts)},

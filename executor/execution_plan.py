@@ -28,7 +28,7 @@ Turns = Mapping[int, tuple[Turn, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How to train, independent of the plan; see :func:`executor.loading.load`."""
+    """How to train, independent of the plan; see :func:`stagecut.executor.loading.load`."""
 
     loss_fn: LossFunction | None = None
     optimizer: OptimizerFactory = DEFAULT

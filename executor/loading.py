@@ -87,7 +87,8 @@ def load(  # noqa: PLR0913
     pace
         None: full speed.
     world
-        What :func:`executor.ranks.world.join_world` returned: a rank that waits in vain then names the rank to blame.
+        What :func:`stagecut.executor.ranks.world.join_world` returned: a rank that waits in vain then names the rank
+        to blame.
         None: it says only that it timed out.
 
     Raises

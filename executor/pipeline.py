@@ -36,9 +36,10 @@ SYNC, UPDATE = "sync", "update"
 
 @dataclass(kw_only=True, eq=False)
 class Pipeline:
-    """One rank's part of a plan, from :func:`executor.load`: train with :meth:`step`, test with :meth:`evaluate`.
+    """One rank's part of a plan: train with :meth:`step`, test with :meth:`evaluate`.
 
-    All ranks call the same methods in the same order, with the same global batch.
+    :func:`stagecut.executor.load` builds it. All ranks call the same methods in the same order, with the
+    same global batch.
     """
 
     execution: ExecutionPlan

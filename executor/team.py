@@ -30,14 +30,15 @@ class Team:
     Parameters
     ----------
     plan, layers, training, actions, shares
-        See :func:`executor.loading.load`.
+        See :func:`stagecut.executor.loading.load`.
     streams
         One CUDA stream per rank, in green contexts to emulate unequal devices; None: equal streams.
 
     Raises
     ------
     BadInputError
-        See :meth:`executor.execution_plan.ExecutionPlan.of`; also for tensor parallelism, which needs processes.
+        See :meth:`stagecut.executor.execution_plan.ExecutionPlan.of`; also for tensor parallelism, which needs
+        processes.
     """
 
     def __init__(
@@ -82,11 +83,11 @@ class Team:
         self.each(Pipeline.sync_initial_weights)
 
     def step(self, batch: Batch) -> float:
-        """Train on one global batch; see :meth:`executor.pipeline.Pipeline.step`."""
+        """Train on one global batch; see :meth:`stagecut.executor.pipeline.Pipeline.step`."""
         return self.each(lambda pipeline: pipeline.step(batch))[0]
 
     def evaluate(self, batch: Batch) -> float:
-        """See :meth:`executor.pipeline.Pipeline.evaluate`."""
+        """See :meth:`stagecut.executor.pipeline.Pipeline.evaluate`."""
         return self.each(lambda pipeline: pipeline.evaluate(batch))[0]
 
     def each(self, work: Callable[[Pipeline], Answer]) -> list[Answer]:

@@ -1,1 +1,1 @@
-"""Plans of many devices played on this machine, against the simulator."""
+"""Plans for many devices played on this machine, compared with the simulator."""

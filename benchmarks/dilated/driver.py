@@ -1,4 +1,4 @@
-"""Dilated mode against the simulator: the same plans by the clock, with real messages and gradients.
+"""Dilated mode compared with the simulator: the same plans in real time, with real messages and gradients.
 
     python -m benchmarks.dilated           prints the table and writes results/dilated.json
     python -m benchmarks.dilated --docs    also puts it into docs/dilated.md
@@ -41,25 +41,25 @@ from stagecut.planner.report.labels import seconds_label
 
 DILATED_PAGE = ROOT / "docs" / "dilated.md"
 WORST, MEDIAN = 0.05, 0.025
-"""Largest error of each plan, and of the median."""
+"""Limits on the error of any plan, and on the median error."""
 EXACT = 1e-9
-"""Largest difference of a gradient in float64."""
+"""Largest absolute difference allowed for a gradient, in float64."""
 WARMUP, STEPS = 1, 3
 WIDTH, SEED = 8, 7
 PATIENCE = timedelta(seconds=120)
-"""Of a rank with another one."""
+"""How long a rank waits for another."""
 HEAD = ("plan", "devices", "stages", "schedule", "simulated", "measured", "error", "run queue", "")
 START_UP_HEAD = ("start-up of the last stage", "whole", "sliced", "sliced over whole")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What one rank has to say of one plan."""
+    """What one rank reports about one plan."""
 
     traces: tuple[StepTrace, ...]
     gradient_difference: float
     overrun_s: float
-    """Of the last step: real work beyond the planned times."""
+    """How much longer than planned the work of the last step took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,26 +69,26 @@ class Line:
     case: Case
     measured_s: float
     start_up_s: float
-    """Measured, until the last stage begins its first forward."""
+    """Measured time until the last stage begins its first forward."""
     run_queue_share: float
-    """Largest over the steps that count and their ranks."""
+    """The largest over the measured steps and their ranks."""
     contaminated: bool
     gradient_difference: float
     overrun_s: float
 
     @property
     def error(self) -> float:
-        """Relative, of the simulated time."""
+        """Error relative to the simulated time."""
         return self.measured_s / self.case.simulated_s - 1
 
     @property
     def passed(self) -> bool:
-        """Within the limits for a single plan."""
+        """Whether the plan is within the limits for a single plan."""
         return abs(self.error) <= WORST and self.gradient_difference <= EXACT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play every plan, print the table, and keep the results; exit code 1 where a limit is broken."""
+    """Play every plan, print the table and keep the results; exit with code 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docs", action="store_true", help="put the table into docs/dilated.md")
     parser.add_argument("--only", default="", metavar="TEXT", help="plans with this in their name; nothing is kept")
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(cases: Sequence[Case]) -> list[Line]:
-    """Play plans one after another, in processes that are started once."""
+    """Play plans one after another, in processes that are started only once."""
     os.environ.update(LOOPBACK_ONLY)
     os.environ["OMP_NUM_THREADS"] = "1"
     size = max(case.num_devices for case in cases)
@@ -116,7 +116,7 @@ def measure(cases: Sequence[Case]) -> list[Line]:
 
 
 def play_all(worker: Worker, cases: Sequence[Case], folder: Path) -> list[Played | None]:
-    """Be one rank of every plan that has so many; None for the others."""
+    """Act as one rank of every plan that has this many; None for the others."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     found: list[Played | None] = []
@@ -136,7 +136,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def start_up_table(lines: Sequence[Line]) -> str:
-    """How much earlier the last stage begins where the first micro-batches are halved: simulated, and measured."""
+    """How much earlier the last stage begins if the first micro-batches are halved: simulated and measured."""
     by_name, rows = {line.case.name: line for line in lines}, []
     for name, sliced in by_name.items():
         whole = by_name.get(name.replace(SLICED_WARM_UP, WHOLE_WARM_UP))
@@ -164,7 +164,7 @@ def passed(lines: Sequence[Line]) -> bool:
 
 
 def record(lines: Sequence[Line]) -> dict[str, object]:
-    """What is kept of a run."""
+    """The results to keep."""
     return {
         "limits": {"worst": WORST, "median": MEDIAN},
         "passed": passed(lines),
@@ -190,14 +190,14 @@ def record(lines: Sequence[Line]) -> dict[str, object]:
 
 
 def tiny_chain(num_layers: int) -> ModuleChain:
-    """Layers of next to no work."""
+    """Layers that do next to no work."""
     layer = partial(nn.Linear, WIDTH, WIDTH)
     layers = tuple(LayerModule(name=f"layer{index}", build=layer) for index in range(num_layers))
     return ModuleChain(name="tiny", layers=layers, loss=nn.functional.mse_loss, batch=None)
 
 
 def _play(case: Case, rank: int, *, store: Path, links: Path) -> Played:
-    """Be one rank of one plan, whose ranks find each other in a file."""
+    """Act as one rank of one plan, whose ranks find each other through a file."""
     dist.init_process_group(
         "gloo", init_method=store.as_uri(), rank=rank, world_size=case.num_devices, timeout=PATIENCE
     )
@@ -252,7 +252,7 @@ def _line(case: Case, played: Sequence[Played]) -> Line:
 
 
 def _start_up_s(step: Sequence[StepTrace], last_stage: int) -> float:
-    """From the start of a step to the first forward of the last stage."""
+    """Seconds from the start of a step to the first forward of the last stage."""
     begins_s = min(trace.start_s for trace in step)
     return min(span.start_s for trace in step for span in trace.spans if span.stage == last_stage) - begins_s
 

@@ -1,4 +1,4 @@
-"""The plans of the dilated benchmark, frozen: homogeneous, mixed and catalogue clusters, every schedule, odd lists."""
+"""The plans of the dilated benchmark, frozen: uniform, mixed and catalogue clusters, every schedule, unusual lists."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from stagecut.planner.solvers.search.options import SolveOptions
 
 GPIPE, ONE_F_ONE_B, EAGER, INTERLEAVED = Schedule
 WHOLE_WARM_UP, SLICED_WARM_UP = "whole warm-up", "sliced warm-up"
-"""How the names of two plans begin that differ in nothing else."""
+"""Prefixes of the names of two plans that are otherwise the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,47 +24,47 @@ class Case:
 
     name: str
     devices: str
-    """What they are like."""
+    """A description of the devices."""
     plan: Plan
     lists: tuple[tuple[Action, ...], ...]
-    """Of each device group."""
+    """By device group."""
     times: PlannedTimes
 
     @property
     def num_devices(self) -> int:
-        """Ranks."""
+        """Number of devices, which is the number of ranks."""
         return len(
             {device for pipeline in self.plan.pipelines for stage in pipeline.stages for device in stage.devices}
         )
 
     @property
     def simulated_s(self) -> float:
-        """Iteration time."""
+        """Simulated iteration time."""
         return self.times.iteration_s(self.lists)
 
     @property
     def start_up_s(self) -> float:
-        """Until the last stage begins its first forward."""
+        """Simulated time until the last stage begins its first forward."""
         return self.times.start_up_s(self.lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A plan by hand, one layer to a stage."""
+    """A hand-made plan with one layer per stage."""
 
     schedule: Schedule = ONE_F_ONE_B
     num_microbatches: int
     micro_batch: int = 1
     replicas: tuple[int, ...] = ()
-    """By device group; ones by default."""
+    """Replicas by device group; one each by default."""
     sizes: tuple[tuple[int, int], ...] = ()
-    """Samples of forwards and backwards, by stage."""
+    """Samples per forward and per backward, by stage."""
     num_pipelines: int = 1
     chunks: int = 1
     num_sliced: int = 0
 
     def plan(self, num_stages: int) -> Plan:
-        """The plan of that many stages."""
+        """The plan with this many stages."""
         depths = warmup_depths(self.schedule, num_stages, self.num_microbatches, chunks=self.chunks)
         pipelines = range(self.num_pipelines)
         return Plan(
@@ -135,7 +135,7 @@ def _links() -> tuple[Case, ...]:
 
 
 def _sizes() -> tuple[Case, ...]:
-    """Stages with sizes of their own (UMPIPE), and half micro-batches in the warm-up (AutoPipe, section III-C).
+    """Stages with their own micro-batch sizes (UMPIPE), and halves in the warm-up (AutoPipe, section III-C).
 
     A small size takes more than its part of a large one, as on real devices.
     """
@@ -157,7 +157,7 @@ def _sizes() -> tuple[Case, ...]:
 
 
 def _sliced() -> tuple[Case, ...]:
-    """AutoPipe's slicing where it is known what it saves: B = 2 F, M = 2 p, no transfers, counts that saturate."""
+    """AutoPipe's slicing where its gain is known: B = 2 F, M = 2 p, no transfers, and enough halves to gain it all."""
     cases = []
     for num_stages, forward_ms, count in ((4, 50, 1), (8, 24, 2)):
         times = _times([forward_ms] * num_stages, [2 * forward_ms] * num_stages, 0, micro_batch=2)
@@ -214,7 +214,7 @@ def _times(
     sync_ms: Sequence[float] = (),
     update_ms: Sequence[float] = (),
 ) -> PlannedTimes:
-    """Times without shared links."""
+    """Planned times without shared links."""
     num_stages = len(forward_ms)
     transfers = [transfer_ms] * (num_stages - 1) if isinstance(transfer_ms, int | float) else transfer_ms
     nothing = [0.0] * num_stages
@@ -234,7 +234,7 @@ def _seconds(milliseconds: Sequence[float]) -> tuple[float, ...]:
 
 
 def _on_hosts(times: PlannedTimes, hosts: Sequence[int]) -> PlannedTimes:
-    """Stages on these hosts: one fabric for all messages inside a host, one interface each way between hosts."""
+    """Stages on these hosts: one fabric for all messages inside a host, one interface per direction between hosts."""
 
     def route(sender: int, receiver: int) -> tuple[str, ...]:
         first, second = hosts[sender], hosts[receiver]
@@ -247,7 +247,7 @@ def _on_hosts(times: PlannedTimes, hosts: Sequence[int]) -> PlannedTimes:
 
 
 def _planned(spec: Spec, *, iteration_s: float) -> Case:
-    """The plan that `greedy` finds, its times scaled so that an iteration takes that long."""
+    """The plan found by `greedy`, its times scaled so that an iteration takes the given time."""
     problem = spec.problem()
     plan = run(problem, "greedy", SolveOptions()).plan
     assert plan is not None

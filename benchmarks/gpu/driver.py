@@ -1,4 +1,4 @@
-"""Predictions on one GPU: measured profiles for the catalogue, and pipelines of several stages beside the simulator.
+"""Predictions on one GPU: measured profiles for the catalogue, and pipelines of several stages against the simulator.
 
     python -m benchmarks.gpu                        gpt2-345m and bert-large in bf16, under eight minutes
     python -m benchmarks.gpu --quick                fewer sizes, stages and repetitions
@@ -33,7 +33,7 @@ from stagecut.planner.io.files.profile import to_tree
 
 MODELS = ("gpt2-345m", "bert-large")
 BAD_INPUT = 3
-"""Exit code, as of `plan`."""
+"""Exit code for bad input, the same as that of `plan`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class Scope:
     """What to measure."""
 
     sizes: tuple[int, ...]
-    """Micro-batches, in samples."""
+    """Micro-batch sizes to profile, in samples."""
     run_sizes: tuple[int, ...]
-    """Of which the largest that fits is the micro-batch of pipelines."""
+    """Micro-batch sizes for pipelines, in samples; the largest that fits is used."""
     num_stages: tuple[int, ...]
     effort: Effort
 
@@ -54,16 +54,16 @@ QUICK = Scope(sizes=(1, 2), run_sizes=(1,), num_stages=(2,), effort=Effort(repet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """All about one model."""
+    """Everything measured about one model."""
 
     profiled: Profiled
     runs: tuple[PipelineRun, ...]
     seconds: float
-    """That measuring took."""
+    """How long measuring took."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure everything, print tables, keep results; gives the exit code."""
+    """Measure everything, print tables and keep results; return the exit code."""
     options = _parser().parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print("benchmarks.gpu: needs a CUDA device, torch finds none; or try --device cpu --quick", file=sys.stderr)
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(name: str, scope: Scope, *, precision: Precision, device: torch.device) -> Finding:
-    """One model: its layers on the whole device, then its pipelines."""
+    """Measure one model: its layers on the whole device, then its pipelines."""
     started = time.monotonic()
     subject = Subject.of(name, precision=precision, device=device, device_type=catalogue_type(device))
     profiled = profile_layers(subject, scope.sizes, scope.effort)
@@ -108,7 +108,7 @@ def measure(name: str, scope: Scope, *, precision: Precision, device: torch.devi
 
 
 def run_size(subject: Subject, scope: Scope) -> int:
-    """The largest micro-batch with which every pipeline fits: under 1F1B, equal stages hold (S + 1) / 2 on average."""
+    """The largest micro-batch that fits in every pipeline: under 1F1B, equal stages hold (S + 1) / 2 on average."""
     held = max(scope.effort.in_flight, *((stages + 1) / 2 for stages in scope.num_stages))
 
     def needed_bytes(size: int) -> float:
@@ -119,7 +119,7 @@ def run_size(subject: Subject, scope: Scope) -> int:
 
 
 def catalogue_type(device: torch.device) -> str:
-    """The catalogue's name of the device, its own where the catalogue does not have it.
+    """The device's name in the catalogue, or its own if the catalogue does not have it.
 
     "NVIDIA H100 80GB HBM3" has all the words of `h100-80`.
     """
@@ -130,14 +130,14 @@ def catalogue_type(device: torch.device) -> str:
 
 
 def keep_profile(profiled: Profiled, folder: Path) -> None:
-    """Put a profile where the catalogue finds it."""
+    """Write a profile to where the catalogue finds it."""
     folder.mkdir(parents=True, exist_ok=True)
     text = format_json(to_tree(profiled.profile))
     (folder / f"{profiled.profile.name}.json").write_text(text, encoding="utf-8")
 
 
 def layers_table(profiled: Profiled) -> str:
-    """Milliseconds of a forward and a backward, medians over the layers of each kind."""
+    """Milliseconds per forward and backward: medians over the layers of each kind."""
     profile = profiled.profile
     sizes = sorted({size for layer in profile.layers for table in layer.times for size in table.samples})
     rows = []
@@ -151,7 +151,7 @@ def layers_table(profiled: Profiled) -> str:
 
 
 def runs_table(runs: Sequence[PipelineRun]) -> str:
-    """Predictions beside measurements."""
+    """Predicted beside measured times."""
     head = [
         "stages on",
         "stages",
@@ -181,7 +181,7 @@ def _row(run: PipelineRun) -> list[str]:
 
 
 def record(findings: dict[str, Finding], device: torch.device) -> dict[str, object]:
-    """What is kept."""
+    """The results to keep."""
     return {
         "device": device_record(device),
         "torch": torch.__version__,
@@ -218,7 +218,7 @@ def device_record(device: torch.device) -> dict[str, object]:
 
 
 def driver_version() -> str:
-    """As nvidia-smi says."""
+    """A property of the device, as reported by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "unknown"

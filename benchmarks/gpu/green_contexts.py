@@ -18,11 +18,11 @@ SUCCESS, SM_RESOURCE, DEFAULT_STREAM, NON_BLOCKING = 0, 1, 1, 1
 
 
 class GreenContextsUnavailableError(RuntimeError):
-    """Driver or device have none."""
+    """The driver or the device does not support green contexts."""
 
 
 class Resource(ctypes.Structure):
-    """CUdevResource of the driver: 144 bytes, the number of multiprocessors at byte 96."""
+    """The driver's CUdevResource: 144 bytes, the number of multiprocessors at byte 96."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
@@ -37,14 +37,14 @@ class GreenContexts:
     """Equal parts of a device."""
 
     streams: tuple[torch.cuda.Stream, ...]
-    """One of each part."""
+    """One per part."""
     num_multiprocessors: int
-    """Of each part."""
+    """Multiprocessors of each part."""
 
 
 @cache
 def green_contexts(device_index: int, count: int) -> GreenContexts:
-    """Divide a device into that many equal parts, once for the life of the process.
+    """Divide a device into this many equal parts, once for the life of the process.
 
     Neither contexts nor streams are destroyed: the memory allocator keeps blocks that belong to the streams.
 
@@ -91,7 +91,7 @@ def split(driver: "Driver", whole: Resource, count: int) -> "ctypes.Array[Resour
 
 
 def _stream(driver: "Driver", part: Resource, device: ctypes.c_int) -> int:
-    """A stream whose work runs on one part only."""
+    """A stream whose work runs on one part of the device only."""
     description, context, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuDevResourceGenerateDesc", ctypes.byref(description), ctypes.byref(part), ctypes.c_uint(1))
     driver.call("cuGreenCtxCreate", ctypes.byref(context), description, device, ctypes.c_uint(DEFAULT_STREAM))
@@ -114,13 +114,13 @@ class Driver:
         self._library = library
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call one; complain if it fails."""
+        """Call a function of the driver; raise if it fails."""
         fault = self.fault_of(name, *arguments)
         if fault is not None:
             raise GreenContextsUnavailableError(f"{name}: {fault}")
 
     def fault_of(self, name: str, *arguments: object) -> str | None:
-        """Call one; the name of its error, None if it has worked."""
+        """Call a function of the driver; return the name of its error, None if it succeeded."""
         try:
             function = getattr(self._library, name)
         except AttributeError as fault:

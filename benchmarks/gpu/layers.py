@@ -1,4 +1,4 @@
-"""Layers of a model on one device: a measured profile, as large as the memory allows."""
+"""Layers of a model on one device: a measured profile, for micro-batches as large as memory allows."""
 
 import gc
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 
 STATIC_BYTES = 16
-"""For each parameter: weight, gradient and AdamW's state in fp32."""
+"""Bytes per parameter: weight, gradient and AdamW's state in fp32."""
 MEMORY_SHARE = 0.6
-"""Of the device's memory, what micro-batches and weights may take by count: allocators need room."""
+"""Share of the device's memory for weights and micro-batches as counted: allocators need some room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model of the catalogue on the device at hand."""
+    """A catalogue model on this machine's device."""
 
     chain: ModuleChain
     analytic: ModelProfile
@@ -49,7 +49,7 @@ class Subject:
 
     @classmethod
     def of(cls, name: str, *, precision: Precision, device: torch.device, device_type: str) -> "Subject":
-        """Run every layer once, for what it keeps in memory."""
+        """Run every layer once to find out what it keeps in memory."""
         chain, autocast = build_modules(name), AUTOCAST.get(precision)
         few = draw_samples(chain, MOST_INSPECTED, shape=None, device=device)
         return cls(
@@ -63,12 +63,12 @@ class Subject:
 
     @property
     def autocast(self) -> torch.dtype | None:
-        """In what torch computes; None: as the weights are."""
+        """The type in which torch computes; None: that of the weights."""
         return AUTOCAST.get(self.precision)
 
     @property
     def budget_bytes(self) -> float:
-        """Memory to use."""
+        """Memory that may be used."""
         return MEMORY_SHARE * device_memory_bytes(self.device, sharing=1)
 
     def timing(self, layers: tuple[int, int], effort: Effort) -> TimingOptions:
@@ -84,16 +84,16 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """Layers on the whole device."""
+    """Layers measured on the whole device."""
 
     profile: ModelProfile
     update_s: float
-    """Of one parameter, in an optimizer step."""
+    """Seconds per parameter of an optimizer step."""
     contaminated: bool
 
 
 def profile_layers(subject: Subject, sizes: Sequence[int], effort: Effort) -> Profiled:
-    """Times at these micro-batch sizes, measured in consecutive stages that leave room for the largest one."""
+    """Times at these micro-batch sizes, measured in groups of consecutive layers that leave room for the largest."""
     samples = draw_samples(subject.chain, max(sizes), shape=None, device=subject.device)
     measurements = []
     for span in spans(subject.facts.layers, budget_bytes=subject.budget_bytes, in_flight=effort.in_flight, sizes=sizes):
@@ -114,7 +114,7 @@ def profile_layers(subject: Subject, sizes: Sequence[int], effort: Effort) -> Pr
 def spans(
     layers: Sequence[LayerFacts], *, budget_bytes: float, in_flight: int, sizes: Iterable[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Consecutive stages as long as memory allows, of one layer at least."""
+    """Groups of consecutive layers, each as long as memory allows, but of at least one layer."""
     largest, starts, held, working = max(sizes), [0], 0.0, 0.0
     for index, layer in enumerate(layers):
         held += held_bytes(layer, samples=in_flight * largest)
@@ -126,7 +126,7 @@ def spans(
 
 
 def held_bytes(layer: LayerFacts, *, samples: int) -> float:
-    """Weights, and what so many samples keep between forward and backward."""
+    """Bytes of the weights, and of what this many samples keep between forward and backward."""
     kept_bytes = max(layer.saved_bytes, layer.allocated_bytes)
     return STATIC_BYTES * (layer.num_params + layer.num_shared_params) + samples * kept_bytes
 
@@ -134,7 +134,7 @@ def held_bytes(layer: LayerFacts, *, samples: int) -> float:
 def _measure(
     subject: Subject, span: tuple[int, int], samples: Samples, *, sizes: Sequence[int], effort: Effort
 ) -> tuple[ModelMeasurement, Samples]:
-    """One stage; and the samples as they leave it."""
+    """Times of one group of layers, and the samples as they leave it."""
     stage = StageTimes(subject.chain, subject.timing(span, effort), device=subject.device)
     times: list[SizeTimes] = []
     for size in sizes:
@@ -172,7 +172,7 @@ def _leaving(modules: Iterable[torch.nn.Module], samples: Samples, subject: Subj
 
 
 def free_memory() -> None:
-    """Give what nobody uses back to the device."""
+    """Return unused memory to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

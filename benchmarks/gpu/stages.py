@@ -1,4 +1,4 @@
-"""Pipelines on one device: what the simulator says of them, and what the clock says.
+"""Pipelines on one device: simulated and measured times.
 
 On *green contexts* every stage has multiprocessors of its own, and is a device as the simulator knows it. All stages
 are timed at once, each on its own part, and the simulator plays their times with transfers that take nothing.
@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 
 class Sharing(StrEnum):
-    """How stages have the device."""
+    """How the stages share the device."""
 
     GREEN_CONTEXTS = "green contexts"
     EQUAL_STREAMS = "equal streams"
     THREADS = "threads"
-    """On a CPU, where each has cores of its own."""
+    """On a CPU, where each stage has cores of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,12 @@ class Lanes:
 
     sharing: Sharing
     streams: tuple[torch.cuda.Stream, ...] | None
-    """One for each stage; None on a CPU."""
+    """One per stage; None on a CPU."""
     num_multiprocessors: int | None
-    """That a stage may use; None on a CPU."""
+    """Multiprocessors that a stage may use; None on a CPU."""
 
     def on(self, stage: int) -> AbstractContextManager[object]:
-        """In this context, work goes where the stage runs."""
+        """A context in which work goes to where the stage runs."""
         return nullcontext() if self.streams is None else torch.cuda.stream(self.streams[stage])
 
 
@@ -84,12 +84,12 @@ class PipelineRun:
     sharing: Sharing
     num_multiprocessors: int | None
     slowdown: float
-    """Of a product of matrices, on what a stage has, over the whole device."""
+    """Time of a matrix product on a stage's part of the device, over its time on the whole device."""
     cuts: tuple[int, ...]
     micro_batch: int
     num_microbatches: int
     stages: tuple[StageFigures, ...]
-    """By which it is predicted."""
+    """The figures from which the time is predicted."""
     predicted_s: float
     measured_s: float
     steps_s: tuple[float, ...]
@@ -97,12 +97,12 @@ class PipelineRun:
 
     @property
     def error(self) -> float:
-        """By how much of the prediction the measurement is larger."""
+        """Error of the measured time, relative to the prediction."""
         return self.measured_s / self.predicted_s - 1
 
 
 def lanes_on(device: torch.device, num_stages: int) -> tuple[list[Lanes], str | None]:
-    """Every way to share the device, and why green contexts are not among them, where they are not."""
+    """Every way to share the device, and the reason if green contexts are not among them."""
     if device.type == "cpu":
         own, shared = (
             Lanes(sharing=sharing, streams=None, num_multiprocessors=None)
@@ -125,7 +125,7 @@ def lanes_on(device: torch.device, num_stages: int) -> tuple[list[Lanes], str | 
 def run_pipeline(
     subject: Subject, profiled: Profiled, lanes: Lanes, *, num_stages: int, micro_batch: int, effort: Effort
 ) -> PipelineRun:
-    """Predict and measure a pipeline of stages that take about as long as each other."""
+    """Predict and measure a pipeline of stages that take about equally long."""
     cuts = equal_cuts(profiled.profile, num_stages, micro_batch)
     plan = plan_of(cuts, micro_batch=micro_batch, num_microbatches=MICRO_BATCHES_PER_STAGE * num_stages)
     if lanes.sharing is Sharing.EQUAL_STREAMS:
@@ -153,7 +153,7 @@ def run_pipeline(
 
 
 def simulated_s(stages: Sequence[StageFigures], plan: Plan) -> float:
-    """Iteration time of stages on devices of their own, between which messages take no time."""
+    """Iteration time of stages on devices of their own, with instant messages."""
     times = PlannedTimes(
         micro_batch=plan.micro_batch,
         forward_s=tuple(stage.forward_s for stage in stages),
@@ -167,12 +167,12 @@ def simulated_s(stages: Sequence[StageFigures], plan: Plan) -> float:
 
 
 def shared_s(stages: Sequence[StageFigures], num_microbatches: int) -> float:
-    """Iteration time of stages that share a device without loss: all that they take alone."""
+    """Iteration time of stages that share a device without loss: the sum of their times alone."""
     return sum(num_microbatches * (stage.forward_s + stage.backward_s) + stage.update_s for stage in stages)
 
 
 def equal_cuts(profile: ModelProfile, num_stages: int, micro_batch: int) -> tuple[int, ...]:
-    """Boundaries such that the slowest stage is as fast as possible: a dynamic program over stages."""
+    """Boundaries that make the slowest stage as fast as possible, by dynamic programming over stages."""
     work_s = [sum(layer_s(profile, index, micro_batch)) for index in range(profile.num_layers)]
     best: list[tuple[float, tuple[int, ...]]] = [(sum(work_s[:stop]), (0, stop)) for stop in range(len(work_s) + 1)]
     for stage in range(1, num_stages):
@@ -187,7 +187,7 @@ def equal_cuts(profile: ModelProfile, num_stages: int, micro_batch: int) -> tupl
 
 
 def layer_s(profile: ModelProfile, index: int, micro_batch: int) -> tuple[float, float]:
-    """Forward and backward of a layer, from the one table that it has."""
+    """Forward and backward times of a layer, from its only time table."""
     (table,) = profile.layers[index].times
     forward_s, backward_s = (
         interpolate(table.samples, seconds, micro_batch) for seconds in (table.forward_s, table.backward_s)
@@ -196,7 +196,7 @@ def layer_s(profile: ModelProfile, index: int, micro_batch: int) -> tuple[float,
 
 
 def stages_of(profiled: Profiled, cuts: Sequence[int], micro_batch: int) -> tuple[StageFigures, ...]:
-    """Stages on the whole device, from the profile of their layers."""
+    """Times of stages on the whole device, from the profile of their layers."""
     profile, found = profiled.profile, []
     for start, stop in pairwise(cuts):
         times = [layer_s(profile, index, micro_batch) for index in range(start, stop)]
@@ -215,7 +215,7 @@ def stages_of(profiled: Profiled, cuts: Sequence[int], micro_batch: int) -> tupl
 def stages_together(
     subject: Subject, lanes: Lanes, cuts: Sequence[int], *, micro_batch: int, effort: Effort
 ) -> tuple[tuple[StageFigures, ...], bool]:
-    """Stages as they are timed on their own parts of the device, all at once; and whether others disturbed them."""
+    """Times of all stages at once, each on its part of the device, and whether other programs disturbed them."""
     samples = draw_samples(subject.chain, micro_batch, shape=None, device=subject.device)
     _wait_for(subject.device)
     timed = []
@@ -231,7 +231,7 @@ def stages_together(
 def _timed(
     subject: Subject, lanes: Lanes, worker: Worker, stage: StageTimes, here: Samples, *, effort: Effort
 ) -> tuple[StageFigures, bool]:
-    """One stage among the others."""
+    """Time one stage among the others."""
     with lanes.on(worker.rank):
         times: SizeTimes = size_times(here.size, [stage.timings(here, worker, piece=1)])
         parameters = [parameter for module in stage.modules for parameter in module.parameters()]
@@ -246,7 +246,7 @@ def _timed(
 
 
 def _at_once(size: int, work: Callable[[Worker], T]) -> list[T]:
-    """Do something in threads that meet; if one fails, the others stop."""
+    """Run threads that wait for each other; if one fails, the others stop."""
     barrier, finished, over = threading.Barrier(size), _Counter(), _Counter()
 
     def one(rank: int) -> T:
@@ -266,19 +266,19 @@ def _at_once(size: int, work: Callable[[Worker], T]) -> list[T]:
 
 
 class _Counter:
-    """Of pieces of work done, for threads."""
+    """A counter shared by threads, of work done."""
 
     def __init__(self) -> None:
         self.value = 0
         self._lock = threading.Lock()
 
     def get_lock(self) -> threading.Lock:
-        """To be held while the value changes."""
+        """Must be held while the value changes."""
         return self._lock
 
 
 def _played(subject: Subject, plan: Plan, lanes: Lanes, effort: Effort) -> tuple[tuple[float, ...], bool]:
-    """Seconds of the steps, of clean ones if there are any; and whether there are none."""
+    """Seconds of the clean steps, or of all steps if none is clean; and whether none is."""
     team = Team(plan, subject.chain, Training(autocast=subject.autocast), device=subject.device, streams=lanes.streams)
     samples = draw_samples(subject.chain, plan.micro_batch * plan.num_microbatches, shape=None, device=subject.device)
     _wait_for(subject.device)
@@ -288,7 +288,7 @@ def _played(subject: Subject, plan: Plan, lanes: Lanes, effort: Effort) -> tuple
 
 
 def _steps(team: Team, samples: Samples, *, count: int) -> Iterator[tuple[float, float]]:
-    """Seconds and run-queue share of steps."""
+    """Seconds and run-queue share of each step."""
     queue = RunQueue()
     for _ in range(count):
         mark = queue.mark()
@@ -299,7 +299,7 @@ def _steps(team: Team, samples: Samples, *, count: int) -> Iterator[tuple[float,
 
 
 def _slowdown(device: torch.device, lanes: Lanes) -> float:
-    """Of a product of matrices on one stage's part of the device: shows what the division does."""
+    """Seconds of a matrix product on a stage's part of the device, which shows what dividing it costs."""
 
     def product_s() -> float:
         readings = matmul_timings(device, Precision.BF16, side=MATRIX_SIDE[device.type], repetitions=3)

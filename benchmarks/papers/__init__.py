@@ -1,1 +1,1 @@
-"""One file per paper: its planner in our simulator, beside the figures that the paper states."""
+"""One file per paper: its planner under our simulator, beside the figures stated in the paper."""

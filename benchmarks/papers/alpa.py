@@ -1,4 +1,4 @@
-"""Alpa: stages on sub-meshes by its inter-operator programme."""
+"""Alpa: stages on submeshes, by its inter-operator program."""
 
 from functools import partial
 

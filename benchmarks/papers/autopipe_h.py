@@ -1,4 +1,4 @@
-"""AutoPipe-H: evenness of the partition, time of the iteration, seconds of the search."""
+"""AutoPipe-H: evenness of the partition, iteration time, and seconds of the search."""
 
 from collections.abc import Callable
 from statistics import geometric_mean
@@ -11,7 +11,7 @@ from benchmarks.report.pages import markdown, ratio, times, whole_seconds
 from stagecut.planner.core.units import format_seconds
 
 OF_BLOCKS = " of blocks"
-"""In the names of planners that are given whole blocks."""
+"""Marks the names of planners that are given whole blocks."""
 SOLVERS = (
     *("even", "dapple", "piper", "autopipe", "autopipe-h", "milp"),
     *(f"{solver}{OF_BLOCKS}" for solver in ("even", "dapple", "piper")),
@@ -21,7 +21,7 @@ RIVALS = (f"even{OF_BLOCKS}", "even", *PLANNERS)
 
 
 def side_by_side(found: Found) -> Found:
-    """One row of answers for each model and number of stages: of its parts, and of its blocks under other names."""
+    """One row of answers for each model and number of stages; planners that were given whole blocks are marked."""
     rows: dict[str, dict[str, Answer]] = {}
     for name, answers in found.items():
         parts, blocks, _ = name.partition(f", {WHOLE_BLOCKS}")
@@ -47,22 +47,22 @@ def seconds_table(found: Found) -> str:
 
 
 def speedup(found: Found) -> str:
-    """Of the simulated iteration."""
+    """Ratios of the simulated iteration times."""
     return "; ".join(f"`{rival}` over `autopipe`: {range_of(found, rival, 'autopipe')}" for rival in PLANNERS)
 
 
 def evener(found: Found) -> str:
-    """Standard deviations of the stage times."""
+    """Ratios of the standard deviations of the stage times."""
     return _ratios(found, lambda answer: answer.stage_deviation_s, rivals=RIVALS)
 
 
 def quicker(found: Found) -> str:
-    """Seconds of the search."""
+    """Ratios of the seconds of the searches."""
     return _ratios(found, lambda answer: answer.search_s, rivals=PLANNERS)
 
 
 def _ratios(found: Found, figure: Callable[[Answer], float | None], *, rivals: tuple[str, ...]) -> str:
-    """Geometric mean over the instances, each rival over `autopipe`."""
+    """Geometric mean over the instances, of each other planner over `autopipe`."""
     told = []
     for rival in rivals:
         factors = [

@@ -1,4 +1,4 @@
-"""AutoPipe-H's device mapping: what it costs to map stages as if links were never shared.
+"""AutoPipe-H's device mapping: the cost of mapping stages as if links were never shared.
 
     python -m benchmarks.papers.autopipe_h_mapping
 
@@ -48,14 +48,14 @@ SPECS = (
     _spec("gpt2-345m", "dgx-a100-16", 128),
     _spec("bert-large", "three-generations-64", 256, micro_batches=(4, 8), pipelines=(1, 2)),
 )
-"""Servers with one PCIe root for all devices, but for `dgx-a100-16`, whose devices have a switch."""
+"""Servers with one PCIe root for all devices, except `dgx-a100-16`, whose devices have a switch."""
 QUICK = (_spec("vgg16", "cpu-2", 8, micro_batches=(2,)),)
 TIMES = ("model, cluster", "blind: believed", "blind: simulated", "aware: simulated", "blind / aware")
 MAPPINGS = ("model, cluster", "blind", "its busiest link", "aware", "its busiest link")
 
 
 def jobs(specs: Sequence[Spec] = SPECS) -> Jobs:
-    """By name of the spec."""
+    """Results by name of the spec."""
     return {spec.name: partial(measure, spec) for spec in specs}
 
 
@@ -76,7 +76,7 @@ def tables(parts: Parts) -> Tables:
 
 
 def table(parts: Parts) -> str:
-    """Times, and then mappings, of both searches on every problem that has plans of both."""
+    """Times, then mappings, of both searches, on every problem for which both found a plan."""
     both = {
         name: part for name, part in shortened(parts).items() if all("objective_s" in side for side in part.values())
     }
@@ -100,7 +100,7 @@ def in_words(plan: Plan) -> str:
 
 
 def _side(problem: Problem, result: Result) -> Tree:
-    """The plan of one search, and what its links carry."""
+    """The plan of one search, and the loads of its links."""
     if result.plan is None:
         return {"status": str(result.status)}
     loads = link_loads(CostModel(problem).plan(result.plan))
@@ -136,7 +136,7 @@ DRIVER = Driver(name="autopipe_h_mapping", jobs=jobs(), quick_jobs=jobs(QUICK), 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, keep, print."""
+    """Measure, keep the results and print the tables."""
     DRIVER.main(arguments)
 
 

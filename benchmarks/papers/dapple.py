@@ -1,4 +1,4 @@
-"""DAPPLE: its plans against those of PipeDream, both run synchronously."""
+"""DAPPLE: its plans against PipeDream's, both run synchronously."""
 
 from functools import partial
 

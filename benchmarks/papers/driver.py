@@ -1,4 +1,4 @@
-"""The papers' planners beside the figures that the papers state; options: `benchmarks/driver.py`.
+"""The papers' planners beside the figures stated in the papers; options: `benchmarks/driver.py`.
 
 Every paper has a file of its own, with its problems, its headlines, and a word on what is comparable.
 """
@@ -19,24 +19,24 @@ PAPERS = (autopipe_h.PAPER, dapple.PAPER, piper.PAPER, alpa.PAPER, hetpipe.PAPER
 
 
 def jobs(papers: tuple[Paper, ...]) -> Jobs:
-    """By name of the paper and of the spec."""
+    """Jobs by name of the paper and of the spec."""
     return {f"{paper.key}: {spec.name}": partial(measure, spec) for paper in papers for spec in paper.specs}
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answer of every solver to one spec."""
+    """Every solver's answer to one spec."""
     return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
 
 
 def tables(parts: Parts) -> Tables:
-    """The text of every paper, and the start-up of AutoPipe's plans."""
+    """The text for every paper, and the start-up times of AutoPipe's plans."""
     texts = {f"paper {paper.key}": paper.text(found_of(paper, parts)) for paper in PAPERS}
     verdict = quality.verdict({name: quality.answers_of(part) for name, part in _compared(parts).items()})
     return {BENCHMARKS_PAGE: {"papers verdict": verdict, **texts, **startup.tables(parts)}}
 
 
 def complaint(parts: Parts) -> str:
-    """As of the quality of plans: where `milp` is worse."""
+    """As in the quality benchmark: where `milp` is worse."""
     return quality.complaint(_compared(parts))
 
 
@@ -51,7 +51,7 @@ def found_of(paper: Paper, parts: Parts) -> Found:
 
 
 def _compared(parts: Parts) -> Parts:
-    """The parts with answers of several solvers."""
+    """The parts that hold answers of several solvers."""
     return {name: part for name, part in parts.items() if not name.startswith(startup.PART)}
 
 

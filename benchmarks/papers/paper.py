@@ -1,4 +1,4 @@
-"""What a paper states, and what is run to put beside it."""
+"""What a paper states, and what is run for comparison."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from benchmarks.report.pages import markdown, ratio, times
 from stagecut.planner.core.units import format_seconds
 
 Found = Mapping[str, Mapping[str, Answer]]
-"""By name of the spec, then solver."""
+"""Answers by name of the spec, then by solver."""
 Answers = TypeVar("Answers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """A figure that the paper states, in our words."""
+    """A figure stated in the paper, in our words."""
 
     claim: str
     read_in: str
-    """Where we read it: the abstract, slides, published code."""
+    """Its source: the abstract, slides or published code."""
     ours: Callable[[Found], str]
-    """The same figure of our runs."""
+    """The same figure from our runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +30,20 @@ class Paper:
     """One paper with its problems."""
 
     key: str
-    """Of its marker, and of the names of its parts."""
+    """Name of its marker, and prefix of the names of its parts."""
     source: str
     """Authors, venue, year."""
     specs: tuple[Spec, ...]
     rows: Callable[[Found], Found] = dict
-    """Puts answers to several specs into one row."""
+    """Merges answers to several specs into one row."""
     headlines: tuple[Headline, ...] = ()
-    """None where we could not read any."""
+    """None if the paper was not available to us."""
     tables: tuple[Callable[[Found], str], ...]
     comparable: str
-    """What may be compared with the paper, and what may not."""
+    """What may and what may not be compared with the paper."""
 
     def text(self, found: Found) -> str:
-        """For the page: headlines beside our figures, the tables, and how to read them."""
+        """Text of the page: headlines beside our figures, the tables, and how to read them."""
         head = ("the paper", "read in", "here")
         found = shortened(self.rows(found))
         rows = [[own.claim, own.read_in, own.ours(found)] for own in self.headlines]
@@ -56,13 +56,13 @@ class Paper:
 
 
 def shortened(found: Mapping[str, Answers]) -> dict[str, Answers]:
-    """By model and cluster alone, where that tells the specs apart."""
+    """The model and the cluster, if that distinguishes the specs."""
     short = {name: name.split(", batch ")[0] for name in found}
     return {short[name] if len(set(short.values())) == len(short) else name: own for name, own in found.items()}
 
 
 def times_table(found: Found, *, solvers: tuple[str, ...], over: str) -> str:
-    """Simulated time of each solver's plan, and how many times that of one of them it is."""
+    """Simulated time of each solver's plan, and its ratio to that of one of them."""
     rows = []
     for name, answers in found.items():
         base_s = answers[over].objective_s if over in answers else None
@@ -71,7 +71,7 @@ def times_table(found: Found, *, solvers: tuple[str, ...], over: str) -> str:
 
 
 def own_objectives_table(found: Found, *, solver: str) -> str:
-    """What the planner itself minimises beside the simulated time of its plan."""
+    """The planner's own objective beside the simulated time of its plan."""
     rows = []
     for name, answers in found.items():
         own = answers[solver].own_objective if solver in answers else None
@@ -81,7 +81,7 @@ def own_objectives_table(found: Found, *, solver: str) -> str:
 
 
 def range_of(found: Found, slow: str, fast: str) -> str:
-    """How many times faster one solver's plans are than another's: from the least to the most."""
+    """How many times faster one solver's plans are than another's: the smallest and the largest ratio."""
     ratios = [
         factor
         for answers in found.values()

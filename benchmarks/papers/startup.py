@@ -1,4 +1,4 @@
-"""AutoPipe's start-up: the forwards of the first micro-batches in halves, on the plans of `autopipe`."""
+"""AutoPipe's start-up: the forwards of the first micro-batches halved, in the plans of `autopipe`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,12 +27,12 @@ HEAD = (
 
 
 def jobs(specs: tuple[Spec, ...] = BALANCE) -> Jobs:
-    """By name of the part."""
+    """Results by name of the part."""
     return {f"{PART}{spec.name}": partial(measure, spec) for spec in specs}
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """Start-up and iteration of one plan by the number of micro-batches that are halved, from none on.
+    """Start-up and iteration time of one plan, by the number of halved micro-batches, from none.
 
     Nothing where there is no plan, no start-up, or nothing to halve.
     """
@@ -51,27 +51,27 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def seconds_of(problem: Problem, plan: Plan) -> tuple[float, float]:
-    """Until the last stage begins its first forward; and of the iteration."""
+    """Time until the last stage begins its first forward, and iteration time."""
     timeline = simulate(CostModel(problem).plan(plan))
     last = (timeline.kind == Kind.FORWARD) & (timeline.stage == timeline.num_stages - 1)
     return float(timeline.start_s[last].min()), timeline.iteration_s
 
 
 def tables(parts: Parts) -> dict[str, str]:
-    """By marker."""
+    """Tables by marker."""
     found = {name.removeprefix(PART): part for name, part in parts.items() if name.startswith(PART) and part}
     return {"start-up": f"{headline(found)}\n\n{table(found)}"}
 
 
 def headline(found: Mapping[str, Tree]) -> str:
-    """What the abstract says, and the same figure here."""
+    """The figure stated in the abstract, and the same figure here."""
     saved = [1 - part["free_startup_s"] / part["startup_s"][0] for part in found.values()]
     ours = f"{percent(min(saved))} to {percent(max(saved))} where one more action costs nothing" if saved else "-"
     return f"The abstract of AutoPipe: start-up overhead reduced by 50 %. Here: {ours}."
 
 
 def table(found: Mapping[str, Tree]) -> str:
-    """One row per plan: start-up with and without halves, the count with the least time, what it saves."""
+    """One row per plan: start-up with and without halves, the fastest number of halves, and what it saves."""
     rows = [[name, *_cells(part)] for name, part in shortened(found).items()]
     return markdown(HEAD, rows)
 

@@ -16,7 +16,7 @@ KINDS = (
     (device_types.A100_40_PCIE, links.PCIE_4, links.ETHERNET_100G),
     (device_types.T4, links.PCIE_3, links.ETHERNET_25G),
 )
-"""Device type, fabric and network interface of its servers."""
+"""Device type, fabric and network interface of each kind of server."""
 PCIE = (links.PCIE_3, links.PCIE_4)
 """Fabrics that all devices of a server share."""
 PER_SERVER = 4
@@ -24,12 +24,12 @@ NAME = "pods"
 
 
 def is_generated(name: str) -> bool:
-    """Whether a name asks for such a cluster."""
+    """Whether a name denotes such a cluster."""
     return name.partition(":")[0] == NAME
 
 
 def pods(name: str) -> Cluster:
-    """The cluster of that name.
+    """The cluster of this name.
 
     Raises
     ------

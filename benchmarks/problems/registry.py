@@ -1,4 +1,4 @@
-"""Every problem that is run, by the set it belongs to."""
+"""All benchmark problems, in the sets in which they are run."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from stagecut.planner.core.schedule import Schedule
 
 ONLY_1F1B = (Schedule.ONE_F_ONE_B,)
 PLAIN = {"micro_batches": (1,), "replicas": (1,), "tensor_parallel": (1,), "pipelines": (1,)}
-"""One device for each stage, one pipeline."""
+"""One device per stage, one pipeline."""
 
 GPT2_XL = Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, time_limit_s=60, wanted_gap=0.001)
 BERT_LARGE = Spec(model="bert-large", cluster="commodity-32", global_batch=512, time_limit_s=60, wanted_gap=0.005)
@@ -26,16 +26,16 @@ QUALITY = (
     Spec(model="llama3-8b", cluster="commodity-32", global_batch=64),
     Spec(model="resnet152", cluster="mixed-server-8", global_batch=64),
 )
-"""For the plans and bounds of all solvers."""
+"""For plans and bounds of all solvers."""
 
 STEPS = tuple(replace(spec, solvers=("milp",), time_limit_s=400.0) for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B))
-"""For what the steps of `milp` take."""
+"""For the time of each step of `milp`."""
 
 SPEED = tuple(
     replace(spec, solvers=tuple(name for name in spec.solvers if name != "milp"))
     for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B)
 )
-"""For the seconds of all solvers beside those of `milp`: the problems of `STEPS`."""
+"""For search times of all solvers beside `milp`: the problems of `STEPS`."""
 
 TEXTBOOK = tuple(
     replace(spec, solvers=("milp", "dp", "textbook-milp", "textbook-milp-cbc"), time_limit_s=15.0)
@@ -79,7 +79,7 @@ BALANCE_BATCH = 128
 
 
 def _balance(model: str, num_stages: int) -> Spec:
-    """Straight pipelines on so many like devices, four to a server; M = 2p micro-batches, as AutoPipe's planner has."""
+    """A pipeline on this many like devices, four to a server; M = 2p micro-batches, as in AutoPipe's planner."""
     return Spec(
         model=model,
         cluster=f"pods:1:{num_stages}",
@@ -96,9 +96,9 @@ def _balance(model: str, num_stages: int) -> Spec:
 
 
 BALANCE = tuple(_balance(model, stages) for model in BALANCE_MODELS for stages in BALANCE_STAGES)
-"""How evenly planners cut a model; AutoPipe's models, sequence length, batch and sizes of micro-batches."""
+"""How evenly planners cut a model; AutoPipe's models, sequence length, batch and micro-batch sizes."""
 BALANCE_OF_BLOCKS = tuple(replace(spec, whole_blocks=True, solvers=("even", "dapple", "piper")) for spec in BALANCE)
-"""The same for those who cut between blocks only."""
+"""The same for planners that cut only between blocks."""
 
 SCALING_LAYERS = (24, 48, 96, 192, 384)
 SCALING_DEVICES = (4, 16, 64, 256, 1024)
@@ -124,14 +124,14 @@ SCALING = {
     "devices": {size: scaled(devices=size) for size in SCALING_DEVICES},
     "types": {size: scaled(devices=24, types=size) for size in SCALING_TYPES},
 }
-"""One size at a time, by what grows and how large it is."""
+"""One dimension at a time: what grows, and its sizes."""
 
 LIMITS = (
     Spec(model="gpt3-175b", cluster="pods:1:4096", global_batch=4096, solvers=("milp", "dp", "annealing")),
     Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, solvers=("milp",)),
     Spec(model="synthetic:1:1000", cluster="pods:2:128", global_batch=256, solvers=("milp", "hetpipe")),
 )
-"""Too large for any search to end by itself in seconds, and in no set: tests find a plan for each of those."""
+"""Too large for any search to finish in seconds, and in no set: tests find a plan for each of them."""
 
 SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
 """Small enough for the test suite."""

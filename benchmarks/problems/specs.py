@@ -1,4 +1,4 @@
-"""A problem that benchmarks run on, frozen: inputs, choices, solvers, budget."""
+"""A benchmark problem, frozen: inputs, choices, solvers, budget."""
 
 from dataclasses import dataclass
 
@@ -11,53 +11,53 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 
 FREE = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
-"""Schedules with devices of a stage's own, what files and the command line allow by default."""
+"""Schedules in which every stage has its own devices: the default of files and command line."""
 OURS = ("milp", "dp", "greedy")
 PUBLISHED = (
     *("autopipe", "autopipe-h", "pipedream", "dapple", "piper", "alpa", "hetpipe"),
     *("megatron-even", "deepspeed-parameters", "metis-like"),
 )
-"""Planners of papers, and rules of published systems."""
+"""Planners of papers, and the rules of published systems."""
 OTHERS = ("even", "annealing")
 COMPARED = (*OURS, *PUBLISHED, *OTHERS)
-"""Every solver that is meant for problems of any size."""
+"""Solvers for problems of any size."""
 WHOLE_BLOCKS = "whole blocks"
-"""In the names of specs."""
+"""Abbreviations in the names of specs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """One problem with its solvers: by default with every choice left to the planner."""
+    """One problem with its solvers; by default, every choice is left to the planner."""
 
     model: str
     cluster: str
-    """Of the catalogue, or `pods:TYPES:DEVICES` for a generated one."""
+    """A cluster of the catalogue, or `pods:TYPES:DEVICES` for a generated one."""
     global_batch: int
     sequence_length: int | None = None
-    """None: the model's own."""
+    """None: the model's default."""
     micro_batches: tuple[int, ...] = (1, 2, 4, 8)
     replicas: tuple[int, ...] | None = None
     tensor_parallel: tuple[int, ...] | None = None
     pipelines: tuple[int, ...] | None = None
     schedules: tuple[Schedule, ...] = FREE
     whole_blocks: bool = False
-    """Whether transformer blocks are layers, in place of their parts."""
+    """Whether layers are whole transformer blocks rather than their parts."""
     solvers: tuple[str, ...] = COMPARED
     time_limit_s: float = 120.0
-    """Of `milp`, the start of its process included."""
+    """Time limit of `milp`, including the start of its process."""
     others_time_limit_s: float = 60.0
-    """Of every other solver."""
+    """Time limit of every other solver."""
     wanted_gap: float = 0.01
-    """The gap that has to be proven within the time limit."""
+    """The gap to prove within the time limit."""
 
     @property
     def name(self) -> str:
-        """Inputs and what is not free, short."""
+        """The inputs and the fixed choices, in short."""
         return ", ".join([self.model, self.cluster, f"batch {self.global_batch}", *self.restrictions])
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """Choices that the planner does not have."""
+        """The choices that are fixed."""
         told = [] if self.sequence_length is None else [f"sequence {self.sequence_length}"]
         if self.micro_batches != (1, 2, 4, 8):
             told.append(f"b {_list(self.micro_batches)}")
@@ -71,7 +71,7 @@ class Spec:
         return tuple(told)
 
     def problem(self) -> Problem:
-        """The problem itself, in fp16 with AdamW."""
+        """The problem, in fp16 with AdamW."""
         precision = Precision.FP16
         problem = Problem(
             model=build_model(self.model, precision=precision, sequence_length=self.sequence_length),

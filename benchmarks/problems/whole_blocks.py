@@ -1,4 +1,4 @@
-"""Models of whole transformer blocks, the layers that planners before AutoPipe cut between."""
+"""Models whose layers are whole transformer blocks, between which planners before AutoPipe cut."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def of_whole_blocks(problem: Problem) -> Problem:
 
 
 def _bounds(model: ModelProfile) -> Iterator[tuple[int, int]]:
-    """Start and stop of every block."""
+    """First layer of every block, and one past its last."""
     start = 0
     for _, parts in itertools.groupby(model.layers, key=lambda layer: layer.name.partition(".")[0]):
         stop = start + sum(1 for _ in parts)

@@ -1,1 +1,1 @@
-"""Where the figures go: pages, pictures and recorded results."""
+"""Output: pages, pictures and recorded results."""

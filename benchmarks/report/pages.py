@@ -1,4 +1,4 @@
-"""Measured tables as Markdown, between markers in a page, and pictures beside the pages."""
+"""Measured tables as Markdown between markers in a page, and pictures beside the pages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +21,13 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
-    """A table whose first column is text, and whose others are numbers or text as well."""
+    """A table whose first column is text; the others may hold numbers or text."""
     rule = ["---", *["--:" if numbers else "---"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)).replace("| --- |", "|---|", 1)
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """The page with the table between the markers of that name.
+    """The page with the table between the markers of this name.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def with_table(text: str, name: str, table: str) -> str:
 
 
 def table_in(text: str, name: str) -> str:
-    """What the page has between the markers of that name.
+    """The text between the markers of this name.
 
     Raises
     ------
@@ -59,18 +59,18 @@ def put_tables(page: Path, tables: Mapping[str, str]) -> None:
 
 
 def save_picture(path: Path, figure: "Figure") -> None:
-    """Write a figure as SVG; to be called where it was drawn, inside `reproducible`."""
+    """Write a figure as SVG; call inside `reproducible`, where it was drawn."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, encoded(figure, ImageFormat.SVG), force=True)
 
 
 def percent(share: float | None) -> str:
-    """Two digits after the point; a dash for nothing."""
+    """Two digits after the point; a dash for None."""
     return "-" if share is None else f"{100 * share:.2f} %"
 
 
 def whole_seconds(seconds: float | None) -> str:
-    """With one digit after the point below ten seconds, in milliseconds below a tenth; a dash for nothing."""
+    """Seconds, with one digit after the point below ten, and milliseconds below a tenth; a dash for None."""
     if seconds is None:
         return "-"
     if seconds < 0.1:
@@ -79,12 +79,12 @@ def whole_seconds(seconds: float | None) -> str:
 
 
 def times(ratio: float | None, *, digits: int = 2) -> str:
-    """A factor; a dash for nothing."""
+    """A factor; a dash for None."""
     return "-" if ratio is None else f"{ratio:.{digits}f}x"
 
 
 def ratio(value: float | None, other: float | None) -> float | None:
-    """One over the other; None without both, or over nothing."""
+    """One number over another; None if either is missing, or the second is zero."""
     return None if value is None or not other else value / other
 
 
@@ -93,7 +93,7 @@ def _markers(name: str) -> tuple[str, str]:
 
 
 def _around(text: str, name: str) -> tuple[str, str, str]:
-    """Before the table, the table, after it."""
+    """The page's text before the table, the table, and the text after it."""
     begin, end = _markers(name)
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"the page needs {begin} and {end}, once each")

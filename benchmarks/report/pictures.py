@@ -14,19 +14,19 @@ OURS_COLOUR, OTHERS_COLOUR = "#D55E00", "#0072B2"
 """Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color)."""
 MARKERS = "osv^DPX*<>h"
 FURTHEST = 10.0
-"""Times the best plan; plans beyond stand at the edge."""
+"""Multiple of the best plan; plans beyond it are drawn at the edge."""
 WIDTH_IN = 8.0
 
 
 def pictures(found: Mapping[str, Mapping[str, Answer]]) -> "Mapping[str, Figure]":
-    """By name of the file."""
+    """Figures by file name."""
     if not found:
         return {}
     return {"quality": draw_plans(found), "proofs": draw_proofs(found)}
 
 
 def draw_plans(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
-    """One column per solver, one mark per instance, at its time over that of the best plan."""
+    """One column per solver and one mark per instance, at its time relative to the best plan."""
     solvers = [name for name in COMPARED if any(name in answers for answers in found.values())]
     figure, axes = _figure(4.5)
     for (name, answers), marker in zip(found.items(), _markers(len(found)), strict=True):
@@ -46,7 +46,7 @@ def draw_plans(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
 
 
 def draw_proofs(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
-    """The gap that `milp` has proven over the seconds of its search, one line per instance."""
+    """The gap proven by `milp` over the seconds of its search, one line per instance."""
     figure, axes = _figure(4.0)
     for (name, answers), marker in zip(found.items(), _markers(len(found)), strict=True):
         proven = answers["milp"].proven_after_s if "milp" in answers else {}

@@ -1,4 +1,4 @@
-"""What was measured, as JSON beside the drivers: `results/NAME.json`, with versions and machine."""
+"""Measurements as JSON beside the drivers: `results/NAME.json`, with versions and machine."""
 
 import json
 import os
@@ -17,44 +17,44 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Under what a part was measured; parts are kept together under the same stamp only."""
+    """The circumstances of a measurement; only parts measured under the same ones are kept together."""
 
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     time_scale: float = 1.0
-    """Times every time limit of the specs."""
+    """Multiplies every time limit of the specs."""
 
     @classmethod
     def here(cls, *, time_scale: float = 1.0) -> "Stamp":
-        """Of this machine, with what is installed."""
+        """The stamp of this machine and the installed versions."""
         return cls(versions=installed_versions(), machine=machine(), time_scale=time_scale)
 
     def tree(self) -> dict[str, Any]:
-        """As it is written."""
+        """The stamp as it is written to a file."""
         return {"versions": dict(self.versions), "machine": dict(self.machine), "time_scale": self.time_scale}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Parts that belong together."""
+    """Parts measured under one stamp."""
 
     stamp: Stamp
     parts: Mapping[str, dict[str, Any]]
 
     def with_part(self, name: str, tree: dict[str, Any]) -> "Kept":
-        """One more, or another one of that name."""
+        """These parts with one added or replaced."""
         return replace(self, parts={**self.parts, name: tree})
 
 
 def keep_results(name: str, results: Mapping[str, object], *, folder: Path = RESULTS) -> None:
-    """Write `NAME.json`, with the versions that gave them and the machine."""
+    """Write `NAME.json`, with the versions and the machine that gave the results."""
     folder.mkdir(parents=True, exist_ok=True)
     tree = {"versions": installed_versions(), "machine": machine(), **results}
     (folder / f"{name}.json").write_text(json.dumps(tree, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def keep_part(name: str, part: str, kept: Kept, *, expected: Iterable[str], folder: Path = RESULTS) -> None:
-    """Put one part into `NAME.json`.
+    """Add one part to `NAME.json`.
 
     What is there under another stamp is left out, and so are parts that are not expected any more.
     """
@@ -67,7 +67,7 @@ def keep_part(name: str, part: str, kept: Kept, *, expected: Iterable[str], fold
 
 
 def check_stamp(name: str, stamp: Stamp, *, folder: Path = RESULTS) -> None:
-    """Stop before parts of several machines or versions are mixed.
+    """Stop before mixing parts from different machines or versions.
 
     Raises
     ------
@@ -83,18 +83,18 @@ def check_stamp(name: str, stamp: Stamp, *, folder: Path = RESULTS) -> None:
 
 
 def read_kept(name: str, expected: Iterable[str], *, folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """The parts of `NAME.json` in the order expected; those that are missing are left out."""
+    """The parts of `NAME.json` in the expected order; missing ones are left out."""
     parts = _read(folder / f"{name}.json").get("parts", {})
     return {key: parts[key] for key in expected if key in parts}
 
 
 def machine() -> dict[str, Any]:
-    """What the seconds depend on."""
+    """What measured seconds depend on."""
     return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
 def _processor() -> str:
-    """As Linux names it; elsewhere what Python knows."""
+    """The processor's name according to Linux; elsewhere, according to Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -32,7 +32,7 @@ class HashedFile(io.BufferedIOBase):
         self.fault: OSError | None = None
 
     def writable(self) -> bool:
-        """Always."""
+        """Always true: the file is open for writing."""
         return True
 
     def write(self, content: Any) -> int:

@@ -29,7 +29,7 @@ POLL_S = 3e-4
 
 
 class Dilation(Pace):
-    """The pace of one rank; see :class:`executor.play.pace.Pace`.
+    """The pace of one rank; see :class:`stagecut.executor.play.pace.Pace`.
 
     Parameters
     ----------

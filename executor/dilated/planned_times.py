@@ -22,17 +22,17 @@ class PlannedTimes:
     micro_batch: int
     """Samples that actions and transfers are timed for; other sizes are scaled in proportion."""
     forward_s: tuple[float, ...]
-    """By stage."""
+    """One per stage."""
     backward_s: tuple[float, ...]
-    """By stage; each half of a split backward takes half as long."""
+    """One per stage; each half of a split backward takes half as long."""
     transfer_s: tuple[float, ...]
-    """By boundary, S - 1 entries; the same for activations and gradients."""
+    """One per boundary, S - 1 in all; the same for activations and gradients."""
     sync_s: tuple[float, ...]
-    """By stage."""
+    """One per stage."""
     update_s: tuple[float, ...]
-    """By stage."""
+    """One per stage."""
     routes: RouteNames
-    """Names of the links of each flow, 3 S - 2 entries: see :mod:`planner.simulator.iteration_graph`."""
+    """Names of the links of each flow, 3 S - 2 entries: see :mod:`stagecut.planner.simulator.iteration_graph`."""
     own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
     """Exceptions to proportional action times, by (op, stage, samples)."""
     own_transfer_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PlannedTimes:
 
     @property
     def num_stages(self) -> int:
-        """S."""
+        """Number of stages, S."""
         return len(self.forward_s)
 
     def scaled(self, times: float) -> "PlannedTimes":

@@ -35,7 +35,8 @@ class Transfer:
 class SharedLinks:
     """Links that serve one transfer after another, in the order in which they become ready.
 
-    A transfer is served when it is ready and all of its links are free, as in :mod:`planner.simulator.contention`:
+    A transfer is served when it is ready and all of its links are free, as in
+    :mod:`stagecut.planner.simulator.contention`:
 
         start = max(ready time, end of what was served last on each of its links),  end = start + seconds.
 

@@ -19,11 +19,11 @@ class PipelineTransfers:
     messages: Mapping[int, Transfer]
     """By message number; messages that replicas send each other at the same time share a transfer."""
     syncs: Mapping[int, Transfer]
-    """By stage; one for the copies in all pipelines."""
+    """All-reduces by stage, each shared by the copies in all pipelines."""
     num_links: int
-    """In all pipelines together."""
+    """Number of links in all pipelines together."""
     num_transfers: int
-    """In all pipelines together."""
+    """Number of transfers in all pipelines together."""
 
 
 def transfers_of(

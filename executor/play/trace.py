@@ -12,7 +12,7 @@ class Span(NamedTuple):
 
     rank: int
     kind: str
-    """An :class:`planner.simulator.action_lists.Op`, or "sync", or "update"."""
+    """An :class:`stagecut.planner.simulator.action_lists.Op`, or "sync", or "update"."""
     stage: int
     lo: int
     """First sample in the pipeline's batch, of the whole action even if the rank has only a replica's share of it."""

@@ -66,7 +66,8 @@ class WaitError(StagecutError):
     Parameters
     ----------
     ranks
-        The ranks to blame, as far as this one can tell: see :meth:`executor.ranks.wait_graph.WaitGraph.culprits`.
+        The ranks to blame, as far as this one can tell: see
+        :meth:`stagecut.executor.ranks.wait_graph.WaitGraph.culprits`.
     """
 
     def __init__(self, ranks: tuple[int, ...]) -> None:

@@ -32,8 +32,9 @@ def launch(
 
     Every rank gets the environment that torchrun would give it, except for a master address: the ranks find each
     other through a file in a folder that only this user can read, and connect over the loopback interface. See
-    :func:`executor.ranks.world.join_world`. A rank must call :func:`executor.ranks.rank_process.become_rank` first.
-    When one rank fails, the others are terminated; when this process ends, for whatever reason, so do they.
+    :func:`stagecut.executor.ranks.world.join_world`. A rank must call
+    :func:`stagecut.executor.ranks.rank_process.become_rank` first. When one rank fails, the others are
+    terminated; when this process ends, for whatever reason, so do they.
 
     Parameters
     ----------

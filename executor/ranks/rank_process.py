@@ -47,7 +47,7 @@ def end_rank(report: FailureReport, world: "World | None" = None, *, names: Sequ
     Parameters
     ----------
     world
-        What :func:`executor.ranks.world.join_world` returned; None if the rank failed before that.
+        What :func:`stagecut.executor.ranks.world.join_world` returned; None if the rank failed before that.
     names
         What to call each rank in messages; `rank 3` by default.
     """

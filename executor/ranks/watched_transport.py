@@ -14,7 +14,7 @@ from stagecut.executor.transport.interface import Pending, Transport
 class WatchedTransport:
     """Wraps a transport; its waits are visible to all ranks of the machine, and raise :class:`WaitError` on failure.
 
-    That is how a rank that waits in vain finds out who is to blame: see :mod:`executor.ranks.wait_graph`.
+    That is how a rank that waits in vain finds out who is to blame: see :mod:`stagecut.executor.ranks.wait_graph`.
     """
 
     def __init__(self, transport: Transport, world: World) -> None:

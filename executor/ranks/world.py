@@ -48,7 +48,7 @@ class World:
         return tuple(range(self.world_size))
 
     def gather(self, value: T, *, classes: Sequence[type] = ()) -> list[T] | None:
-        """The values of all ranks, by rank; None on all ranks but the first. See :mod:`executor.transport.objects`."""
+        """The values of all ranks, by rank; None on all but the first: :mod:`stagecut.executor.transport.objects`."""
         with self.wait_graph.waiting_for(self.everyone):
             return gather(value, classes=classes)
 
@@ -98,7 +98,7 @@ def join_world(*, backend: str | None = None, device: str | None = None, timeout
     """Start torch.distributed; the only place that does.
 
     A process that was not started as a rank is a world of one. From here on, a failure that ends a rank is reported
-    once per run: see :func:`executor.ranks.excepthook.install_excepthook`.
+    once per run: see :func:`stagecut.executor.ranks.excepthook.install_excepthook`.
 
     Parameters
     ----------

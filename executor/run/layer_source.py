@@ -15,7 +15,7 @@ def layers_of(profile: ModelProfile, *, source: str | None = None, dropout: floa
     Parameters
     ----------
     source
-        `package.module:function`, see :func:`executor.measure.chain_source.user_chain`; None: the
+        `package.module:function`, see :func:`stagecut.executor.measure.chain_source.user_chain`; None: the
         catalogue model that the profile is named after.
     dropout
         Dropout probability for catalogue models; None: their own.

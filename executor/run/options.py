@@ -43,7 +43,7 @@ class RunOptions:
     device: str = "cpu"
     """`cpu` or `cuda`."""
     layers: str | None = None
-    """See :func:`executor.run.layer_source.layers_of`."""
+    """See :func:`stagecut.executor.run.layer_source.layers_of`."""
     seed: int = 0
     learning_rate: float = 1e-3
     check_finite: bool = True
@@ -74,7 +74,7 @@ class RunOptions:
         return functools.partial(OPTIMIZERS.get(name, torch.optim.AdamW), lr=self.learning_rate, **extra)
 
     def training(self, plan_file: PlanFile) -> Training:
-        """How to train, for :class:`executor.team.Team`."""
+        """How to train, for :class:`stagecut.executor.team.Team`."""
         return Training(
             optimizer=self.optimizer(plan_file),
             autocast=None if self.autocast is None else AUTOCAST[self.autocast],

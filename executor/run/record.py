@@ -209,7 +209,7 @@ class _Meter:
         return _seconds(spans, kinds) / num_samples
 
     def _memory_bytes(self) -> float | None:
-        """That of the fullest device."""
+        """Peak memory of the fullest device."""
         peaks = [step[rank].peak_memory_bytes for step in self._steps for rank in self.ranks]
         return max((peak for peak in peaks if peak is not None), default=None)
 

@@ -4,7 +4,7 @@ A *piece* is the part of a forward that one rank runs: samples [lo, hi) of its p
 piece, and later their gradients, travel in one message per piece of the next stage that has samples in common with it.
 Equal, unequal and halved micro-batches and any shares of replicas are all intersections of such pieces.
 
-Sends and receives begin in an order common to all ranks: see :mod:`executor.schedule.order`.
+Sends and receives begin in an order common to all ranks: see :mod:`stagecut.executor.schedule.order`.
 """
 
 import bisect
@@ -36,7 +36,7 @@ class Message(NamedTuple):
     op: Op
     """FORWARD: activations, BACKWARD: their gradients."""
     stage: int
-    """The sender's."""
+    """Stage of the sender."""
     lo: int
     hi: int
     source: int

@@ -21,8 +21,9 @@ class DistributedTransport:
     """One rank's end of `torch.distributed`.
 
     Over gloo every message has its own tag. NCCL has no tags: there each ordered pair of ranks has its own
-    communicator, on which both ends begin messages in the common order (:mod:`executor.schedule.order`). The tensors of
-    a message are one batch, which is one kernel on the group's communicator; a single send would create another one.
+    communicator, on which both ends begin messages in the common order (:mod:`stagecut.executor.schedule.order`).
+    The tensors of a message are one batch, which is one kernel on the group's communicator; a single send would create
+    another one.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class Transport(Protocol):
     """How one rank exchanges tensors with the others.
 
     All ranks call the collective operations in the same order, and begin sends and receives in the order of
-    :mod:`executor.schedule.order`.
+    :mod:`stagecut.executor.schedule.order`.
     """
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> list[Pending]:
