@@ -77,7 +77,7 @@ def replay(spec: Spec, entry: Entry, *, folder: Path = FOLDER) -> tuple[str, ...
     problem, stated = spec.problem(), read_plan_file(folder / entry.plan)
     found = list(faults(CostModel(problem), stated.plan))
     if dict(stated.provenance.input_hashes) != input_hashes(problem):
-        found.append(f"{entry.plan}: made for other inputs than those of the instance")
+        found.append(f"{entry.plan}: not made for the inputs of this instance")
     iteration_s = play(problem, stated.plan).timeline.iteration_s
     if not math.isclose(iteration_s, entry.objective_s, rel_tol=SAME):
         found.append(f"{entry.plan}: takes {iteration_s!r} s, not {entry.objective_s!r} s")

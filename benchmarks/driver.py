@@ -154,25 +154,31 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.renew and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):
-        parser.error("--renew: leave out --quick, --solvers, --time-scale")
+        parser.error("--renew: cannot be combined with --quick, --solvers or --time-scale")
     if chosen.docs and (chosen.quick or chosen.solvers is not None or chosen.time_scale != 1):
         parser.error(
-            "--docs: pages tell of all solvers with all their time; leave out --quick, --solvers, --time-scale"
+            "--docs: pages show all solvers with their full time limits; leave out --quick, --solvers and --time-scale"
         )
     return chosen
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--docs", action="store_true", help="put tables and pictures into the pages")
-    parser.add_argument("--from-results", action="store_true", help="measure nothing: from the results that are there")
-    parser.add_argument("--only", default="", metavar="TEXT", help="parts with this in their name; the others are kept")
-    parser.add_argument("--time-scale", type=float, default=1.0, metavar="X", help="times every time limit")
+    parser.add_argument("--docs", action="store_true", help="write tables and pictures into the pages")
+    parser.add_argument("--from-results", action="store_true", help="measure nothing; use the stored results")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only parts whose name contains TEXT")
+    parser.add_argument("--time-scale", type=float, default=1.0, metavar="X", help="multiply every time limit by X")
     parser.add_argument(
-        "--renew", type=_names, default=(), metavar="NAMES", help="these solvers again; the rest is kept"
+        "--renew",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help="measure these solvers again and keep all other results",
     )
-    parser.add_argument("--solvers", type=_names, metavar="NAMES", help="these only; nothing is kept")
-    parser.add_argument("--quick", action="store_true", help="something tiny; nothing is kept")
+    parser.add_argument(
+        "--solvers", type=_names, metavar="NAMES", help="run only these solvers; results are not stored"
+    )
+    parser.add_argument("--quick", action="store_true", help="run something tiny; results are not stored")
     return parser
 
 

@@ -159,8 +159,8 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> int:
     """Measure, plan and run; return 0 if every run that passed the gate is within the limit."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--docs", action="store_true", help="put the table into docs/executor.md")
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/executor.md")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run only cases whose name contains TEXT")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

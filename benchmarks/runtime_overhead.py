@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cores = usable_cores()
     for num_ranks in WORLDS:
         if num_ranks > cores:
-            print(f"passed over: {num_ranks} ranks on {cores} processor cores")
+            print(f"skipped: {num_ranks} ranks need as many processor cores, this machine has {cores}")
     worlds = [measure(num_ranks) for num_ranks in WORLDS if num_ranks <= cores]
     text = table(worlds)
     largest_s = max((world.overhead_s for world in worlds), default=0.0)
@@ -317,7 +317,7 @@ def record(worlds: Sequence[World]) -> dict[str, object]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.runtime_overhead", description=__doc__)
-    parser.add_argument("--docs", action="store_true", help="put the table into docs/executor.md")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/executor.md")
     return parser
 
 

@@ -90,8 +90,10 @@ class Line:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play every plan, print the table and keep the results; exit with code 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--docs", action="store_true", help="put the table into docs/dilated.md")
-    parser.add_argument("--only", default="", metavar="TEXT", help="plans with this in their name; nothing is kept")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/dilated.md")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="play only plans whose name contains TEXT; nothing is kept"
+    )
     chosen = parser.parse_args(arguments)
     cases = [case for case in all_cases() if chosen.only in case.name]
     lines = measure(cases)

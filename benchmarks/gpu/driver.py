@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure everything, print tables and keep results; return the exit code."""
     options = _parser().parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
-        print("benchmarks.gpu: needs a CUDA device, torch finds none; or try --device cpu --quick", file=sys.stderr)
+        print("benchmarks.gpu: needs a CUDA device, but torch finds none; try --device cpu --quick", file=sys.stderr)
         return BAD_INPUT
     device = torch.device("cpu") if options.device == "cpu" else torch.device("cuda", torch.cuda.current_device())
     scope = QUICK if options.quick else FULL
@@ -99,7 +99,7 @@ def measure(name: str, scope: Scope, *, precision: Precision, device: torch.devi
     for num_stages in scope.num_stages:
         ways, missing = lanes_on(device, num_stages)
         if missing is not None:
-            print(f"no green contexts, equal streams only: {missing}", file=sys.stderr)
+            print(f"no green contexts, only equal streams: {missing}", file=sys.stderr)
         runs += [
             run_pipeline(subject, profiled, lanes, num_stages=num_stages, micro_batch=size, effort=scope.effort)
             for lanes in ways
@@ -231,10 +231,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="+", default=MODELS, metavar="NAME", help="of the catalogue")
-    parser.add_argument("--quick", action="store_true", help="fewer sizes, stages and repetitions")
+    parser.add_argument("--models", nargs="+", default=MODELS, metavar="NAME", help="catalogue models to measure")
+    parser.add_argument("--quick", action="store_true", help="measure fewer sizes, stages and repetitions")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument(
-        "--output", type=Path, default=ROOT, metavar="FOLDER", help="in place of the root of the repository"
+        "--output",
+        type=Path,
+        default=ROOT,
+        metavar="FOLDER",
+        help="where to write (default: the root of the repository)",
     )
     return parser

@@ -61,7 +61,7 @@ def green_contexts(device_index: int, count: int) -> GreenContexts:
     whole = Resource()
     driver.call("cuDeviceGetDevResource", device, ctypes.byref(whole), ctypes.c_int(SM_RESOURCE))
     if whole.num_multiprocessors != known:
-        raise GreenContextsUnavailableError(f"the driver counts {whole.num_multiprocessors} multiprocessors of {known}")
+        raise GreenContextsUnavailableError(f"the driver finds {whole.num_multiprocessors} of {known} multiprocessors")
     parts = split(driver, whole, count)
     return GreenContexts(
         streams=tuple(
@@ -87,7 +87,9 @@ def split(driver: "Driver", whole: Resource, count: int) -> "ctypes.Array[Resour
         )
         if fault is None and found.value == count:
             return parts
-    raise GreenContextsUnavailableError(f"{whole.num_multiprocessors} multiprocessors make no {count} equal parts")
+    raise GreenContextsUnavailableError(
+        f"{whole.num_multiprocessors} multiprocessors cannot be divided into {count} equal parts"
+    )
 
 
 def _stream(driver: "Driver", part: Resource, device: ctypes.c_int) -> int:

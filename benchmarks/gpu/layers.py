@@ -141,7 +141,7 @@ def _measure(
         try:
             times.append(size_times(size, [stage.timings(samples.first(size), single_worker(), piece=1)]))
         except torch.OutOfMemoryError:
-            print(f"{subject.chain.name}: no memory for layers {span[0]} to {span[1] - 1} at {size} samples")
+            print(f"{subject.chain.name}: not enough memory for layers {span[0]} to {span[1] - 1} at {size} samples")
             break
         free_memory()
     parameters = [parameter for module in stage.modules for parameter in module.parameters()]

@@ -77,8 +77,8 @@ def check_stamp(name: str, stamp: Stamp, *, folder: Path = RESULTS) -> None:
     there = _read(folder / f"{name}.json")
     if there.get("parts") and not _is_under(there, stamp):
         raise SystemExit(
-            f"results/{name}.json comes from other versions, another machine or another --time-scale: "
-            "measure all parts, or try without keeping with --solvers"
+            f"results/{name}.json was measured with other versions, on another machine or with another --time-scale; "
+            "measure all parts, or use --solvers, which stores nothing"
         )
 
 

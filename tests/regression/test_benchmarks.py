@@ -302,7 +302,7 @@ def test_pages_are_written_from_whole_measurements_only(arguments, tmp_path, cap
     driver = Driver(name="some", jobs={}, quick_jobs={}, tables=lambda _: {})
     with pytest.raises(SystemExit, match="2"):
         driver.main(["--docs", *arguments], results=tmp_path)
-    assert "--docs: pages tell of all solvers" in capsys.readouterr().err
+    assert "--docs: pages show all solvers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("request_", [Request(by=measured_here, solvers=("even",)), HERE])
