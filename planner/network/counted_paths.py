@@ -137,7 +137,8 @@ class CountedPaths:
     @classmethod
     def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
         """Whether the labels of a network are few enough, and fit in the memory there is."""
-        return num_labels(network) <= MAX_LABELS and cls.needed_bytes(network) <= room_bytes
+        num_labels = network.graph.num_nodes * num_states(network)
+        return num_labels <= MAX_LABELS and cls.needed_bytes(network) <= room_bytes
 
     @staticmethod
     def needed_bytes(network: StageNetwork) -> int:
@@ -239,11 +240,6 @@ class CountedPaths:
 def num_states(network: StageNetwork) -> int:
     """Number of count states, H."""
     return math.prod(server.count + 1 for server in network.cluster.servers)
-
-
-def num_labels(network: StageNetwork) -> int:
-    """Number of labels: nodes times count states."""
-    return network.graph.num_nodes * num_states(network)
 
 
 def _judge(criteria: Criteria, arcs: Ints, before: _Labels, rest: Floats) -> tuple[Floats, Bools]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network import counted_paths, pareto_paths
-from stagecut.planner.network.counted_paths import CountedPaths, Criteria, num_labels, num_states
+from stagecut.planner.network.counted_paths import CountedPaths, Criteria, num_states
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from tests.catalogue import CATALOGUE, chain, job, kinds
@@ -117,7 +117,7 @@ def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
     """0, 1 or 2 hosts opened at each node that an arc touches."""
     nodes = np.union1d(pair_of_hosts.arcs.tail, pair_of_hosts.arcs.head)
     assert num_states(pair_of_hosts) == 3
-    assert num_labels(pair_of_hosts) == 3 * len(nodes)
+    assert pair_of_hosts.graph.num_nodes == len(nodes)
 
 
 def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
@@ -163,5 +163,5 @@ def test_labels_too_many_for_memory_do_not_fit(monkeypatch):
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
     network = positioned_network(problem)
     assert CountedPaths.fit(network)
-    monkeypatch.setattr(counted_paths, "MAX_LABELS", num_labels(network) - 1)
+    monkeypatch.setattr(counted_paths, "MAX_LABELS", network.graph.num_nodes * num_states(network) - 1)
     assert not CountedPaths.fit(network)
