@@ -13,7 +13,8 @@ from stagecut.planner.solvers.exact.host_prices import find_host_prices
 from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
-"""A round that leaves more than this share of the arcs is the last one."""
+"""A round that leaves more than this share of the arcs is the last one; 0.9 and 0.975 changed no plan and no bound
+on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
 class ArcFixing:

@@ -27,6 +27,8 @@ from stagecut.planner.solvers.exact.decision import Decision, StoppedError
 from stagecut.planner.solvers.heuristic.local_search import improve
 from stagecut.planner.solvers.search.search import Search
 
+# Measured on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16: half or twice each of these (of
+# WORTH_IMPROVING, of what it has above 1), or a single tightening, changed no plan and no bound.
 WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are at most this many times slower than the best one."""
 PRECISION, COARSE_PRECISION = 1e-4, 1e-3

@@ -24,7 +24,8 @@ from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.options import StopCheck
 
 FLOOR_PRECISION = 1e-3
-"""Width at which the search for the least bottleneck ends, as a share of T."""
+"""Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
+no bound on vgg16 and resnet50 on mixed-server-8."""
 
 
 class StoppedError(Exception):

@@ -27,6 +27,7 @@ from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.search.search import Search
 
+# Half or twice each of these changed neither plan nor bound for vgg16 on hetpipe-16.
 NARROW = 1e-3
 """Relative width of the interval below which beating the best value outright is tried."""
 FIRST_STEP, STEP_GROWTH = 4e-3, 4.0

@@ -42,9 +42,11 @@ from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
 FIRST_SHARES = (0.9, 0.6)
-"""Shares of the limit to try to prove at the start."""
+"""Shares of the limit to try to prove at the start, so that a search that ends early has a bound to show; without them
+no plan and no final bound changed on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 LABEL_STEPS = 4
-"""Decisions and branchings of the labels in one step."""
+"""Decisions and branchings of the labels in one step; 1 and 8 changed no plan and no bound on vgg16 and resnet50 on
+mixed-server-8."""
 PRICED_ARCS = 3000
 """With no more arcs than this multipliers are looked for; with more, labels branch."""
 LARGEST_NETWORK = 100_000

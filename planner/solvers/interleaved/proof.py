@@ -28,7 +28,7 @@ from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
 MAX_BATCHES = 8
-"""Batches of nodes branched in one step."""
+"""Batches of nodes branched in one step; 4 or 16 changed neither plan nor bound for gpt-mini on mixed-server-8."""
 
 
 @dataclass(slots=True, kw_only=True)
