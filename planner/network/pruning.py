@@ -22,7 +22,8 @@ from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.rows import Rows
 
 STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Prices of a stage to try, in round trips of an average stage."""
+"""Prices of a stage to try, in round trips of an average stage; every second one alone, or none, changed no plan and no
+bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
 def arc_prices(rows: Rows, prices: Floats) -> Floats:
