@@ -41,17 +41,9 @@ def what_ifs(problem: Problem, units: tuple[Unit, ...] = tuple(Unit)) -> Iterato
 
     Resources that are already unlimited are left out.
     """
-    cluster = problem.cluster
-    islands = (island for server in cluster.servers for island in server.islands)
-    if Unit.SERVER in units:
-        for index, server in enumerate(cluster.servers):
-            yield _changed(problem, f"one more server {server.name}", Unit.SERVER, with_one_more_server(cluster, index))
-    if Unit.MEMORY in units and any(math.isfinite(kind.memory_bytes) for kind in cluster.device_types):
-        yield _changed(problem, "10 % more memory on every device", Unit.MEMORY, with_more_memory(cluster))
-    if Unit.NIC in units and any(not link.is_unlimited for link in _interfaces(cluster)):
-        yield _changed(problem, "interfaces of every server twice as fast", Unit.NIC, with_faster_interfaces(cluster))
-    if Unit.FABRIC in units and any(map(_has_limited_fabric, islands)):
-        yield _changed(problem, "fabrics of every server twice as fast", Unit.FABRIC, with_faster_fabrics(cluster))
+    for unit, name, cluster in _larger(problem.cluster):
+        if unit in units:
+            yield WhatIf(name=name, unit=unit, problem=replace(problem, cluster=cluster))
 
 
 def plan_in(what_if: Problem, problem: Problem, plan: Plan) -> Plan | None:
@@ -89,46 +81,46 @@ def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
     return replace(cluster, device_types=tuple(grown))
 
 
-def with_faster_interfaces(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
+def with_faster_interfaces(cluster: Cluster) -> Cluster:
     """Multiply the bandwidth of every server's network interface; the network between them stays.
 
     A network with a table, which includes the interfaces, is scaled as a whole.
     """
 
     def faster(path: Link) -> Link:
-        return path.scaled(factor) if path.table else path
+        return path.scaled(FASTER_LINKS) if path.table else path
 
-    grown = _with_servers(cluster, lambda server: replace(server, nic=server.nic.scaled(factor)))
+    grown = _with_servers(cluster, lambda server: replace(server, nic=server.nic.scaled(FASTER_LINKS)))
     overrides = tuple(replace(override, link=faster(override.link)) for override in cluster.overrides)
     return replace(grown, network=faster(cluster.network), overrides=overrides)
 
 
-def with_faster_fabrics(cluster: Cluster, factor: float = FASTER_LINKS) -> Cluster:
+def with_faster_fabrics(cluster: Cluster) -> Cluster:
     """Multiply the bandwidth of every island's fabric, measured ones included; explicit bridges stay."""
 
     def faster(island: Island) -> Island:
-        tables = tuple(table.scaled(factor) for table in island.all_reduce)
-        return replace(island, fabric=island.fabric.scaled(factor), all_reduce=tables)
+        tables = tuple(table.scaled(FASTER_LINKS) for table in island.all_reduce)
+        return replace(island, fabric=island.fabric.scaled(FASTER_LINKS), all_reduce=tables)
 
     return _with_servers(cluster, lambda server: replace(server, islands=tuple(map(faster, server.islands))))
 
 
-def _changed(problem: Problem, name: str, unit: Unit, cluster: Cluster) -> WhatIf:
-    return WhatIf(name=name, unit=unit, problem=replace(problem, cluster=cluster))
+def _larger(cluster: Cluster) -> Iterator[tuple[Unit, str, Cluster]]:
+    for index, server in enumerate(cluster.servers):
+        yield Unit.SERVER, f"one more server {server.name}", with_one_more_server(cluster, index)
+    if any(math.isfinite(kind.memory_bytes) for kind in cluster.device_types):
+        yield Unit.MEMORY, "10 % more memory on every device", with_more_memory(cluster)
+    # Measured paths, which have tables, include interfaces.
+    paths = (path for path in (cluster.network, *(other.link for other in cluster.overrides)) if path.table)
+    if not all(link.is_unlimited for link in (*(server.nic for server in cluster.servers), *paths)):
+        yield Unit.NIC, "interfaces of every server twice as fast", with_faster_interfaces(cluster)
+    islands = [island for server in cluster.servers for island in server.islands]
+    if any(island.all_reduce or not island.fabric.is_unlimited for island in islands):
+        yield Unit.FABRIC, "fabrics of every server twice as fast", with_faster_fabrics(cluster)
 
 
 def _with_servers(cluster: Cluster, change: Callable[[Server], Server]) -> Cluster:
     return replace(cluster, servers=tuple(map(change, cluster.servers)))
-
-
-def _interfaces(cluster: Cluster) -> Iterator[Link]:
-    """The interface of every server, and the measured paths that include interfaces."""
-    yield from (server.nic for server in cluster.servers)
-    yield from (path for path in (cluster.network, *(other.link for other in cluster.overrides)) if path.table)
-
-
-def _has_limited_fabric(island: Island) -> bool:
-    return not island.fabric.is_unlimited or bool(island.all_reduce)
 
 
 def _renamed(override: NetworkOverride, old: str, new: str) -> NetworkOverride:

@@ -15,6 +15,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.solvers.heuristic.local_search import BATCH, BATCH_ACTIONS
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
 from stagecut.planner.solvers.interleaved.rows import row_forms
@@ -35,8 +36,6 @@ MANY_STAGES, MOST_SHIFTED = 32, 4
 """In longer pipelines, a move shifts boundaries by at most that many layers in total."""
 LEAST_GAIN = 1e-5
 """Relative gain of a move that is worth taking."""
-BATCH, BATCH_ACTIONS = 16, 200_000
-"""Neighbours simulated in one call, the smallest estimates first; fewer, or none, if they have more actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

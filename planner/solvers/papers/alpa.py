@@ -25,19 +25,14 @@ fewer programs.
 
 Approximated here:
 
-- Equal servers, see :mod:`planner.solvers.papers.uniform.cluster`.
 - The intra-operator plan is the fastest choice of replicas and tensor parallelism that our costs have
   for the devices of the submesh, in place of an integer program over sharded operators. Gradients are
-  summed once per iteration; t_i includes that time divided by B. Recomputation follows the job.
+  summed once per iteration; t_i includes that time divided by B.
 - T has no transfers between stages, as in the code.
 - The layers are those of the model's chain. Alpa first merges operators into fewer and larger ones.
-- Alpa uses all devices, and assigns the largest submeshes first. Here servers are filled in the
-  order of the pipeline, as a server holds a contiguous run of stages, and devices may stay idle, as
-  not every number of replicas divides a micro-batch. Several whole servers are a submesh only where
-  all servers are alike.
-- Every micro-batch size and number of identical pipelines is planned for separately, and the simulator
-  picks among these plans. Alpa is given a micro-batch, and replicates only inside stages.
-- Schedule: 1F1B.
+- Alpa uses all devices, and assigns the largest submeshes first. Here devices may stay idle, as not every
+  number of replicas divides a micro-batch. Several whole servers are a submesh only where all are alike.
+- Alpa replicates only inside stages.
 """
 
 import heapq

@@ -19,14 +19,12 @@ Approximated here:
   that are fastest then, and fit, are searched, and the one with the least time in AutoPipe's model is kept.
   A stage is one device; where the job allows no such stages, or nothing fits, it is the fewest replicas and
   the smallest tensor parallel degree with which something fits.
-- Data parallelism means identical pipelines. Every allowed number of them, and every micro-batch size, is
-  planned for separately, and the simulator picks among these plans: more than AutoPipe does.
+- Data parallelism means identical pipelines.
 - Memory is checked once a partition is found. With `auto` the layers are first timed without
   recomputation; if a stage of the partition does not fit then, they are timed with it, and exactly the
   stages that have to recompute do. A number of stages that does not fit then either is skipped.
 - Micro-batch slicing, the other half of the paper, belongs to the schedule, not to this solver.
-- Every device is taken to be as slow as the slowest: :mod:`planner.solvers.papers.uniform.cluster`. The planner
-  for unlike servers is `autopipe-h`.
+- The planner for unlike servers is `autopipe-h`.
 """
 
 import numpy as np
@@ -45,8 +43,6 @@ NAME = "autopipe"
 OBJECTIVE = "iteration without synchronisation, s"
 NUM_SEARCHED = 3
 """Numbers of stages that fit and are searched, on each kind of device group."""
-
-
 Timed = tuple[Plan, float]
 """A plan and its iteration time in AutoPipe's model, in seconds."""
 

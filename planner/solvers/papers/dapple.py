@@ -30,12 +30,12 @@ Approximated here:
   depends on how many follow it. So there is a plan for every number of stages and occupied set, straight
   pipelines among them, and L picks from all of these.
 - The memory check is ours, parameters and optimizer state plus min(q, M) micro-batches in flight, not
-  2 W + (s - i + 1) A; stages that do not fit recompute if the job allows it.
+  2 W + (s - i + 1) A.
 - An append goes to the server of the neighbouring stage only, since a host has one contiguous run of stages.
   For the same reason scattering is all or nothing: if all stages scatter, the result is several identical pipelines,
   which are tried for every share of the cluster, each with the program above.
-- Links and all-reduces are the slowest of each kind in the cluster, not the constants of the code.
-- The micro-batch size is tried, not given. L picks the plan of each size and share, the simulator among these.
+- Links and all-reduces are those of the cluster, not the constants of the code.
+- L picks the plan of each micro-batch size and share, the simulator among these.
 
 Since L only picks, its plan need not have the least L of all: it does in 33 of 40 random cases of up to 5 layers
 and 9 devices; on average L is 1.2 % above the least, at worst 15 % (tests/unit/solvers/papers/test_dapple.py).

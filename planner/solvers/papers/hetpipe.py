@@ -110,11 +110,6 @@ class Worker:
         nothing = np.zeros((1, self.sequence.num_layers + 1))
         self._received_s = np.vstack([nothing, self.sequence.transfer_s, nothing])
 
-    @property
-    def num_stages(self) -> int:
-        """Number of devices and of stages, k."""
-        return self.sequence.num_stages
-
     def seconds(self, in_flight: Sequence[int]) -> Floats:
         """a[q,i,j] of every run, recomputation included; infinite if it is empty or does not fit, (k, L + 1, L + 1).
 
@@ -125,7 +120,7 @@ class Worker:
         """
         num_nodes, sequence = self.sequence.num_layers + 1, self.sequence
         start, stop = np.ogrid[:num_nodes, :num_nodes]
-        seconds = np.empty((self.num_stages, num_nodes, num_nodes))
+        seconds = np.empty((len(self._tables), num_nodes, num_nodes))
         for q, (table, held) in enumerate(zip(self._tables, in_flight, strict=True)):
             recompute, fits = first_fit(start, table.plain.starts(held), table.recomputing.starts(held))
             taken_s = (
@@ -140,7 +135,7 @@ class Worker:
     def slowest_s(self, stops: Ints, in_flight: Sequence[int]) -> float:
         """Seconds of the slowest stage of a cut, stops of shape (k,); infinite if a stage does not fit."""
         starts = np.concatenate(([0], stops[:-1]))
-        return float(self.seconds(in_flight)[np.arange(self.num_stages), starts, stops].max())
+        return float(self.seconds(in_flight)[np.arange(len(stops)), starts, stops].max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +226,14 @@ def _variants(problem: Problem) -> list[Variant]:
 def _partitions(
     search: Search, tables: StageTables, variant: Variant, known: dict[_Key, WorkerPartition | None]
 ) -> Iterator[WorkerPartition]:
-    """The best partition for every N_m while any fits; one that stays the best is not repeated."""
-    workers = list(_workers(search, tables, variant))
-    if not workers:
+    """The best partition for every N_m while any fits; one that stays the best is not repeated.
+
+    There is none for more devices than layers.
+    """
+    cluster = search.costs.of(variant.share).cluster
+    if cluster.num_devices > tables.num_layers:
         return
+    workers = [Worker(tables, variant, groups_host_by_host(cluster, order)) for order in class_orders(cluster)]
     depths = [int(depth) for depth in workers[0].sequence.depth]
     best: WorkerPartition | None = None
     for num_in_flight in range(1, warmup_depth(variant.schedule, len(depths), variant.num_microbatches) + 1):
@@ -266,14 +265,6 @@ def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequen
         if stops is not None and (seconds := worker.slowest_s(stops, in_flight)) < least_s:
             best = WorkerPartition(worker=worker, stops=stops, seconds=seconds)
     return best
-
-
-def _workers(search: Search, tables: StageTables, variant: Variant) -> Iterator[Worker]:
-    """The devices of one pipeline in every order of its server classes; none if they are more than the layers."""
-    cluster = search.costs.of(variant.share).cluster
-    if cluster.num_devices <= tables.num_layers:
-        for order in class_orders(cluster):
-            yield Worker(tables, variant, groups_host_by_host(cluster, order))
 
 
 def _program(allowed: Bools, scaled: Floats, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:

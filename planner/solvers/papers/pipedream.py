@@ -35,10 +35,8 @@ Approximated here:
   of nodes that can come first in the graph.
 - Components may stay idle, since the replicas of a stage must divide the micro-batch.
 - Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
-  the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits. Stages that do not fit
-  recompute if the job allows it.
-- Links are the slowest of the cluster; latencies are ignored.
-- The micro-batch size is tried, not given; the simulator picks among the plans of all sizes.
+  the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits.
+- Latencies are ignored.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -30,21 +30,17 @@ recursion stays within it; bisection finds the least limit for which the cluster
 
 Approximated here:
 
-- Equal servers with one bandwidth, that of the slowest link between two devices; its latency is ignored.
+- All links have the bandwidth of the slowest between two devices; its latency is ignored.
 - In Piper a replica takes every d-th micro-batch, so d divides N, and p, a and b are those of a whole micro-batch. That
   load and that memory are kept, though in the plan each replica computes its part of every micro-batch, so that d
   divides the samples of one. y is Piper's, but never above N.
 - All-reduces among the t devices are part of p, from our cost model, which gives a and b of single layers too.
 - In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where the
   plan does not fit, Piper is told of less memory.
-- A stage has part of a server or several whole ones, the latter only where all servers are alike;
-  servers are filled in the order of the pipeline.
-- Piper is given a micro-batch; every size is planned for separately, and the simulator picks among these plans.
-  Identical pipelines are stages of equal d to Piper. Each number P of them is planned for separately, with gradients
-  summed over d P replicas and the samples of all of them counted; for each size the plan with the least time per
-  sample is kept.
+- A stage has part of a server or several whole ones, the latter only where all servers are alike.
+- Identical pipelines are stages of equal d to Piper. For each number P of them, gradients are summed over d P
+  replicas and the samples of all of them counted; for each size the plan with the least time per sample is kept.
 - Among plans with the same load, one with the fewest replicas is taken.
-- Schedule: 1F1B.
 """
 
 import math

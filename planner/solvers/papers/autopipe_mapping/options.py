@@ -99,9 +99,7 @@ def _option(costs: CostModel, variant: Variant, run: HostRun, spans: Sequence[Sp
     )
 
 
-def _stage_s(
-    costs: CostModel, variant: Variant, placement: Placement, span: Span
-) -> tuple[float, float, float, float] | None:
+def _stage_s(costs: CostModel, variant: Variant, placement: Placement, span: Span) -> list[float] | None:
     """F, B, all-reduce and optimizer step; None where the stage does not fit in memory."""
     recompute = recompute_choice(costs, variant, placement, span.start, span.stop, span.depth)
     if recompute is None:
@@ -109,4 +107,4 @@ def _stage_s(
     cost = costs.stage(
         placement, micro_batch=variant.micro_batch, recompute=recompute, start=span.start, stop=span.stop
     )
-    return float(cost.forward_s[0]), float(cost.backward_s[0]), float(cost.sync_s[0]), float(cost.update_s[0])
+    return [float(times_s[0]) for times_s in (cost.forward_s, cost.backward_s, cost.sync_s, cost.update_s)]

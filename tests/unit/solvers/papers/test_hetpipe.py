@@ -66,7 +66,7 @@ def test_program_finds_the_cut_with_the_fastest_slowest_stage(problem):
     cluster = search.costs.of(variant.share).cluster
     assume(problem.job.allows_replicas(1, variant.micro_batch) and cluster.num_devices <= problem.model.num_layers)
     worker = Worker(StageTables(search.costs), variant, groups_host_by_host(cluster, range(len(cluster.servers))))
-    stages, layers = worker.num_stages, problem.model.num_layers
+    stages, layers = worker.sequence.num_stages, problem.model.num_layers
     for in_flight in ([1] * stages, [min(2, stages - stage) for stage in range(stages)]):
         cuts = [(*inner, layers) for inner in itertools.combinations(range(1, layers), stages - 1)]
         least_s = min(_slowest_s(problem, worker, cut, in_flight) for cut in cuts)
