@@ -74,6 +74,7 @@ class Annealer:
         self._search, self._variants = search, variants
         self._tables = StageTables(search.costs)
         self._random = np.random.default_rng(search.options.seed)
+        # Neighbours of the last state's device groups.
         self._changes: tuple[SequenceCosts | None, list[tuple[Run, ...]]] = (None, [])
         self._times: dict[tuple[Variant, tuple[PlacedGroup, ...], tuple[int, ...]], float] = {}
 
@@ -113,19 +114,15 @@ class Annealer:
         return self._simulated(state.sequence, cuts[self._random.integers(len(cuts))]) if len(cuts) else None
 
     def _changed_groups(self, state: Candidate) -> Candidate | None:
-        changes = self._changes_of(state.sequence)
+        sequence, variant = state.sequence, state.sequence.variant
+        if self._changes[0] is not sequence:
+            cluster, runs = self._cluster(variant), runs_of(sequence.groups)
+            found = neighbouring_runs(self._search.problem, cluster, variant.micro_batch, runs)
+            self._changes = (sequence, [runs for runs in found if runs])
+        _, changes = self._changes
         if not changes:
             return None
-        return self._on_groups(state.sequence.variant, groups_of(changes[self._random.integers(len(changes))]))
-
-    def _changes_of(self, sequence: SequenceCosts) -> list[tuple[Run, ...]]:
-        """All neighbouring sequences of device groups; those of the last state are cached."""
-        if self._changes[0] is not sequence:
-            variant = sequence.variant
-            cluster = self._cluster(variant)
-            found = neighbouring_runs(self._search.problem, cluster, variant.micro_batch, runs_of(sequence.groups))
-            self._changes = (sequence, [runs for runs in found if runs])
-        return self._changes[1]
+        return self._on_groups(variant, groups_of(changes[self._random.integers(len(changes))]))
 
     def _other_variant(self, state: Candidate) -> Candidate | None:
         variant = self._variants[self._random.integers(len(self._variants))]

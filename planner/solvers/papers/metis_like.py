@@ -90,11 +90,6 @@ Grouping = tuple[PlacedGroup, ...]
 """The device groups of all stages in order, each with all its devices as replicas."""
 
 
-def deals(num_devices: int, num_stages: int) -> Iterator[tuple[int, ...]]:
-    """Non-decreasing powers of two, one of at least v n / S for each stage, n in all; the most even first."""
-    return _deals(num_devices, num_stages, VARIANCE * num_devices / num_stages)
-
-
 def groupings(cluster: Cluster, *, most_stages: int) -> Iterator[Grouping]:
     """Device groups over all devices, in order of the number of stages."""
     orders = class_orders(cluster)
@@ -114,10 +109,13 @@ def estimated_s(sequence: SequenceCosts, stops: Ints) -> float:
     return float(waiting_s + work_s.sum() + 2 * costs.transfer_s.sum() + costs.tail_s.max())
 
 
-def _deals(left: int, num_stages: int, least: float) -> Iterator[tuple[int, ...]]:
+def deals(left: int, num_stages: int, least: float | None = None) -> Iterator[tuple[int, ...]]:
+    """Non-decreasing powers of two, one of at least v n / S for each stage, n in all; the most even first."""
     if num_stages == 0:
         yield ()
         return
+    if least is None:
+        least = VARIANCE * left / num_stages
     for power in range((left // num_stages).bit_length() - 1, -1, -1):
         size = 1 << power
         if size < least:
@@ -125,7 +123,7 @@ def _deals(left: int, num_stages: int, least: float) -> Iterator[tuple[int, ...]
         units, rest = divmod(left - size, size)
         # Later sizes are multiples of this one: S - 1 of them can make up the rest exactly under this condition.
         if rest == 0 and units.bit_count() <= num_stages - 1 <= units:
-            for later in _deals(left - size, num_stages - 1, size):
+            for later in deals(left - size, num_stages - 1, size):
                 yield (size, *later)
 
 

@@ -93,17 +93,13 @@ def start_mappings(problem: Problem, cluster: Cluster, micro_batch: int) -> Iter
     """
     menus = host_runs(problem, cluster, micro_batch)
     for shape in dict.fromkeys(run.shape for menu in menus for run in menu):
-        first = {
-            index: next(run for run in menu if run.shape == shape)
-            for index, menu in enumerate(menus)
-            if any(run.shape == shape for run in menu)
-        }
+        first = [next((run for run in menu if run.shape == shape), None) for menu in menus]
         counts = [
-            server.count // first[index].num_hosts if index in first else 0
-            for index, server in enumerate(cluster.servers)
+            server.count // run.num_hosts if run is not None else 0
+            for server, run in zip(cluster.servers, first, strict=True)
         ]
         for order in host_orders(counts):
-            yield _shortened([first[index] for index in order], problem.model.num_layers)
+            yield _shortened([run for index in order if (run := first[index])], problem.model.num_layers)
 
 
 def host_orders(counts: Sequence[int]) -> list[tuple[int, ...]]:
@@ -156,10 +152,9 @@ def _runs_on(
         if 0 in most:
             continue
         for numbers in [[n] for n in range(most[0], 0, -1)] if len(islands) == 1 else [most]:
-            placements = (
-                [replace(group, island=island)] * number for island, number in zip(islands, numbers, strict=True)
-            )
-            yield HostRun(placements=tuple(itertools.chain.from_iterable(placements)))
+            on_each = zip(islands, numbers, strict=True)
+            placements = (replace(group, island=island) for island, number in on_each for _ in range(number))
+            yield HostRun(placements=tuple(placements))
 
 
 def _shortened(runs: Sequence[HostRun], num_layers: int) -> DeviceMapping:

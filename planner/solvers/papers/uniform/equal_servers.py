@@ -6,7 +6,7 @@ between two servers, are the slowest of their kind. A server is an island of a r
 
 from dataclasses import replace
 from functools import reduce
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, Link, Server, slowest
 from stagecut.planner.core.placement import Placement
@@ -30,7 +30,13 @@ def equal_servers(costs: CostModel) -> Cluster:
         for index, server in enumerate(cluster.servers)
         for island in range(len(server.islands))
     ]
-    slow = max(singles, key=lambda single: _whole_model_s(costs, single))
+
+    def whole_model_s(single: Placement) -> float:
+        """Seconds of forward and backward of one sample through all layers on one device."""
+        cost = costs.stage(single, micro_batch=1, recompute=False, start=0, stop=costs.problem.model.num_layers)
+        return float(cost.forward_s[0] + cost.backward_s[0])
+
+    slow = max(singles, key=whole_model_s)
     island = replace(
         cluster.servers[slow.server_class].islands[slow.island],
         fabric=reduce(slowest, (island.fabric for island in islands), UNLIMITED),
@@ -51,12 +57,6 @@ def equal_share(share: Share) -> Share:
     return WHOLE if share == WHOLE else replace(share, host_splits=(max(share.host_splits),))
 
 
-def _whole_model_s(costs: CostModel, single: Placement) -> float:
-    """Seconds of forward and backward of one sample through all layers on one device."""
-    cost = costs.stage(single, micro_batch=1, recompute=False, start=0, stop=costs.problem.model.num_layers)
-    return float(cost.forward_s[0] + cost.backward_s[0])
-
-
 def _paths(cluster: Cluster, share: Share) -> list[Link]:
     """All paths between servers, on different hosts or the same one, including to hosts of other pipelines."""
     pairs = combinations_with_replacement(range(len(cluster.servers)), 2)
@@ -68,7 +68,6 @@ def _paths(cluster: Cluster, share: Share) -> list[Link]:
     bridges = [
         link_within_host(cluster, index, first, second)
         for index, server in enumerate(cluster.servers)
-        for first, second in combinations_with_replacement(range(len(server.islands)), 2)
-        if first != second
+        for first, second in combinations(range(len(server.islands)), 2)
     ]
     return between_hosts + bridges

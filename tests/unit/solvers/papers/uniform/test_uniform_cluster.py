@@ -245,5 +245,5 @@ def test_shares_with_unequal_servers_are_passed_over():
 
 def test_jobs_with_none_of_the_schedules_are_refused():
     search = Search(_problem(_host("a", "fast")), SolveOptions())
-    with pytest.raises(UnsupportedError, match="it knows schedule gpipe only, and the job allows 1f1b; allow gpipe"):
+    with pytest.raises(UnsupportedError, match="supports only schedule gpipe, but the job allows 1f1b; allow gpipe"):
         uniform_variants(search, "planner", schedules=(Schedule.GPIPE,))
