@@ -191,10 +191,7 @@ class Option:
         size = variant.micro_batch * group.replicas
         # With a whole micro-batch on each replica.
         self._plain, self._recomputing = (
-            Configuration(
-                uniform.stage_costs(group, micro_batch=size, recompute=mode, start=layers, stop=layers + 1),
-                group.replicas,
-            )
+            uniform.stage_costs(group, micro_batch=size, recompute=mode, start=layers, stop=layers + 1)
             for mode in (False, True)
         )
         self._communication_s = self._communication()
@@ -219,15 +216,17 @@ class Option:
         """Sum of p over the layers, each in the configuration chosen if so many micro-batches are kept."""
         policy = self._uniform.costs.problem.job.recompute
         first = self._recomputing if policy is Recompute.ALWAYS else self._plain
-        first_s, excess_bytes = interval_sums(first.seconds), interval_sums(first.bytes(kept)) - self._limit_bytes
+        own_s, first_bytes = self._seconds(first), _bytes(first, kept)
+        first_s, excess_bytes = interval_sums(own_s), interval_sums(first_bytes) - self._limit_bytes
         fits = excess_bytes <= 0
         if policy is not Recompute.AUTO or fits.all():
             return np.where(fits, first_s, np.inf)
-        lost_s, freed_bytes = (
-            self._recomputing.seconds - first.seconds,
-            first.bytes(kept) - self._recomputing.bytes(kept),
-        )
+        lost_s, freed_bytes = self._seconds(self._recomputing) - own_s, first_bytes - _bytes(self._recomputing, kept)
         return np.where(fits, first_s, first_s + swapped_s(lost_s, freed_bytes, excess_bytes))
+
+    def _seconds(self, costs: StageCosts) -> Floats:
+        """The seconds p / d of every layer, shape (L,)."""
+        return (costs.forward_s + costs.backward_s) / self.group.replicas
 
     def _communication(self) -> Floats:
         """Activations and gradients over both ends, and the share of one micro-batch in summing gradients."""
@@ -243,17 +242,9 @@ class Option:
         return seconds
 
 
-class Configuration:
-    """One way to run every layer on d replicas: p / d, a and b, each of shape (L,)."""
-
-    def __init__(self, costs: StageCosts, num_replicas: int) -> None:
-        self.seconds = (costs.forward_s + costs.backward_s) / num_replicas
-        self._kept_bytes, self._fixed_bytes = costs.saved_bytes, costs.static_bytes + costs.working_bytes
-
-    def bytes(self, kept: int) -> Floats:
-        """The sum a y + b with y = `kept` micro-batches."""
-        sizes: Floats = kept * self._kept_bytes + self._fixed_bytes
-        return sizes
+def _bytes(costs: StageCosts, kept: int) -> Floats:
+    """The sum a y + b of every layer with y = `kept` micro-batches, shape (L,)."""
+    return kept * costs.saved_bytes + (costs.static_bytes + costs.working_bytes)
 
 
 def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floats:
