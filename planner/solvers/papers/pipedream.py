@@ -250,8 +250,7 @@ def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tupl
 def replicated_s(inner_s: Floats, weight_bytes: Floats, link: Link, num_replicas: int) -> Floats:
     """1/m ( inner + 4 (m - 1)/m |w| / bandwidth ), elementwise."""
     sync_s = 4 * (num_replicas - 1) / num_replicas * weight_bytes / link.large_message_bytes_per_s
-    seconds: Floats = (inner_s + sync_s) / num_replicas
-    return seconds
+    return (inner_s + sync_s) / num_replicas
 
 
 def _after_a_cut(segments_s: Mapping[int, Floats], link: Link, message_bytes: Floats) -> dict[int, Floats]:

@@ -238,8 +238,7 @@ class Option:
         holders = self.group.replicas * variant.share.num_pipelines
         sync_bytes = 4 * (holders - 1) / holders * weight_bytes / variant.num_microbatches
         slowest = min(link.large_message_bytes_per_s for link in (uniform.inside, uniform.between))
-        seconds: Floats = (cut_bytes + sync_bytes) / slowest
-        return seconds
+        return (cut_bytes + sync_bytes) / slowest
 
 
 def _bytes(costs: StageCosts, kept: int) -> Floats:
@@ -279,8 +278,7 @@ def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floa
 def _of_stages(prefix_sums: Floats, row: Ints) -> Floats:
     """Sums over the layers of each stage, each from a row of its own."""
     start, stop = np.ogrid[: row.shape[0], : row.shape[1]]
-    sums: Floats = prefix_sums[row, stop] - prefix_sums[row, start]
-    return sums
+    return prefix_sums[row, stop] - prefix_sums[row, start]
 
 
 def _cut_bytes(model: ModelProfile) -> Floats:

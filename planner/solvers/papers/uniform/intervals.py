@@ -58,5 +58,4 @@ def held_weight_bytes(model: ModelProfile) -> Floats:
 def interval_sums(values: Floats) -> Floats:
     """Sums over the layers [i, j) of L values, shape (L + 1, L + 1); meaningless below the diagonal."""
     prefix = np.concatenate(([0.0], np.cumsum(values)))
-    sums: Floats = prefix[None, :] - prefix[:, None]
-    return sums
+    return prefix[None, :] - prefix[:, None]
