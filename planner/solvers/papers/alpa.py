@@ -115,7 +115,9 @@ class Alpa:
         best, tie = self.within(math.inf, search), itertools.count()
         if best is None:
             return None
-        open_limits = [(0.0, next(tie), self._slowest_layer_s(), best)]
+        # No limit is below the time of any layer by itself.
+        alone_s = [mesh.times_s(1).diagonal(1) for mesh in self._meshes]
+        open_limits = [(0.0, next(tie), float(np.min(alone_s, axis=0).max()), best)]
         while open_limits and not search.out_of_budget:
             bound_s, _, low_s, upper = heapq.heappop(open_limits)
             if bound_s >= best.latency_s * (1 - ALPA_LATENCY):
@@ -197,11 +199,6 @@ class Alpa:
                 if good.any():
                     return mesh, int(np.argmax(good)), before
         raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
-
-    def _slowest_layer_s(self) -> float:
-        """A lower limit of the slowest stage: the time of any layer by itself."""
-        alone_s = [mesh.times_s(1).diagonal(1) for mesh in self._meshes]
-        return float(np.min(alone_s, axis=0).max())
 
 
 class Submesh:

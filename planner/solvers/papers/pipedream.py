@@ -272,9 +272,9 @@ def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> 
     tables = dict[int, Floats]()
     for number in uniform.replicas(variant.micro_batch):
         stages = uniform.intervals(variant, Group(replicas=number)).fitting(in_flight)
-        table_s = np.full(stages.fits.shape, np.inf)
+        table_s, fits = np.full_like(stages.forward_s, np.inf), np.isfinite(stages.forward_s)
         for mode, costs in single.modes:
-            chosen = (stages.fits & (stages.recompute == mode))[inside]
+            chosen = (fits & (stages.recompute == mode))[inside]
             table_s[inside[0][chosen], inside[1][chosen]] = (costs.forward_s + costs.backward_s)[chosen]
         tables[number] = table_s
     return tables

@@ -84,7 +84,6 @@ class IntegerAnswer:
     columns: Floats | None
     objective: float
     bound: float
-    num_nodes: int
 
 
 def run_highs(highs: highspy.Highs, *, threads: int) -> None:
@@ -169,13 +168,12 @@ def solve_integer(
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if np.isposinf(info.mip_dual_bound) and not failed:
         # Some infeasible programs end as "optimal" with an infinite bound and a fractional point.
-        return IntegerAnswer(outcome=Outcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf, num_nodes=0)
+        return IntegerAnswer(outcome=Outcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf)
     return IntegerAnswer(
         outcome=outcome,
         columns=np.array(highs.getSolution().col_value) if found else None,
         objective=float(info.objective_function_value) if found else np.inf,
         bound=-np.inf if failed else float(info.mip_dual_bound),
-        num_nodes=int(info.mip_node_count),
     )
 
 

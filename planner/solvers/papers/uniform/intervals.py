@@ -13,11 +13,9 @@ from stagecut.planner.cost.stage_costs import StageCosts, first_fitting
 class IntervalTimes:
     """Times of stages [start, stop) in the first recompute mode in which they fit, shape (L + 1, L + 1) each."""
 
-    fits: Bools
-    """False where there is no stage, stop <= start, as well."""
     recompute: Bools
     forward_s: Floats
-    """Infinite where nothing fits, like the other times."""
+    """Infinite where nothing fits or there is no stage, stop <= start, like the other times."""
     backward_s: Floats
     sync_s: Floats
 
@@ -40,14 +38,14 @@ class Intervals:
         """Which stages fit with that many micro-batches in flight, and their times."""
         inside = np.triu_indices(self.num_layers + 1, 1)
         shape = (self.num_layers + 1, self.num_layers + 1)
-        fits, recompute = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        recompute = np.zeros(shape, dtype=bool)
         seconds = {name: np.full(shape, np.inf) for name in ("forward_s", "backward_s", "sync_s")}
         for mode, costs, fresh in first_fitting(self.modes, np.array(warmup_depth), self.limit_bytes):
             where = (inside[0][fresh], inside[1][fresh])
-            fits[where], recompute[where] = True, mode
+            recompute[where] = mode
             for name, table in seconds.items():
                 table[where] = getattr(costs, name)[fresh]
-        return IntervalTimes(fits=fits, recompute=recompute, **seconds)
+        return IntervalTimes(recompute=recompute, **seconds)
 
 
 def held_weight_bytes(model: ModelProfile) -> Floats:
