@@ -110,7 +110,7 @@ def contention_blind(problem: Problem, search: Search) -> Result:
     evaluator = Evaluator(search, blind=True)
     _MappingSearch(problem, evaluator).run()
     if evaluator.best is not None:
-        search.offer_with(evaluator.best, OwnObjective(name="time without contention, s", value=evaluator.best_s))
+        search.offer([evaluator.best], OwnObjective(name="time without contention, s", value=evaluator.best_s))
     return search.result(f"{NAME}, contention-blind", proves=False)
 
 

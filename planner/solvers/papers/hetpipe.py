@@ -89,7 +89,7 @@ def solve(problem: Problem, search: Search) -> Result:
             sequence = partition.worker.sequence
             plan = assemble(search.costs.of(variant.share), variant, sequence.arrangement(partition.stops))
             if plan is not None:
-                search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=partition.seconds))
+                search.offer([plan], OwnObjective(name=OBJECTIVE, value=partition.seconds))
         if search.out_of_budget:
             break
     return search.result(NAME, proves=False)

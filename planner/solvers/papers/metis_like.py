@@ -82,7 +82,7 @@ def solve(problem: Problem, search: Search) -> Result:
             for draft in sorted(drafts, key=lambda draft: draft.seconds)[:NUM_SIMULATED]:
                 plan = assemble(search.costs.of(variant.share), variant, draft.sequence.arrangement(draft.stops))
                 if plan is not None:
-                    search.offer_with(plan, OwnObjective(name=OBJECTIVE, value=draft.seconds))
+                    search.offer([plan], OwnObjective(name=OBJECTIVE, value=draft.seconds))
     return search.result(NAME, proves=False)
 
 

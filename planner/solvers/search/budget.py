@@ -93,11 +93,8 @@ class Budget:
         self._ran_out_of_memory = False
         self._started = time.perf_counter()
         self._limit_s = math.inf if options.time_limit_s is None else max(0.0, options.time_limit_s - spent_s)
+        # Time that the caller needs to report a plan, and what is set aside for the best one.
         self._answer_s, self._kept_for_answer_s = answer_s, 0.0
-
-    def keep_time_for_answer(self, plan: Plan) -> None:
-        """Set aside the time that the caller needs to report this plan."""
-        self._kept_for_answer_s = self._answer_s(plan)
 
     @property
     def seconds(self) -> float:

@@ -97,7 +97,7 @@ class Search(Budget):
     def _keep(self, plan: Plan, seconds: float, own_objective: OwnObjective | None) -> None:
         with uninterrupted():
             self.best_plan, self.best_s, self._own_objective = plan, seconds, own_objective
-            self.keep_time_for_answer(plan)
+            self._kept_for_answer_s = self._answer_s(plan)
             self._record()
 
     def _sliced(self, plan: Plan, numbers: PlanCosts, seconds: float) -> tuple[Plan, float]:
@@ -109,11 +109,6 @@ class Search(Budget):
         with self.step("simulation"):
             num_sliced, seconds = paying_count(numbers, seconds)
         return (replace(plan, num_sliced=num_sliced) if num_sliced else plan), seconds
-
-    def offer_with(self, plan: Plan, own_objective: OwnObjective) -> float:
-        """Simulate one plan of a planner with an objective of its own; return its iteration time."""
-        (seconds,) = self.offer([plan], own_objective)
-        return seconds
 
     def offer_least(self, plans: Iterable[tuple[Plan, OwnObjective]]) -> None:
         """Simulate the plan of the smallest objective, the first of several.
@@ -127,7 +122,7 @@ class Search(Budget):
                     least = plan, own_objective
         finally:
             if least is not None:
-                self.offer_with(*least)
+                self.offer([least[0]], least[1])
 
     def offer_by_bound(
         self, plans: Sequence[Plan], own_objective: Callable[[Plan], OwnObjective] | None = None

@@ -44,7 +44,7 @@ def uniform_variants(
 def offer_each(search: Search, variants: Iterable[UniformVariant], planner: Planner, objective: str) -> None:
     """Simulate the plan of every variant."""
     for plan, own_objective in _planned(search, variants, planner, objective):
-        search.offer_with(plan, own_objective)
+        search.offer([plan], own_objective)
 
 
 def offer_least(search: Search, variants: Iterable[UniformVariant], planner: Planner, objective: str) -> None:

@@ -64,7 +64,7 @@ def test_plans_are_sliced_as_the_job_says(choice, num_sliced, seconds):
     for given in (0, 2):
         record = Search(problem, SolveOptions())
         own = OwnObjective(name="seconds", value=1.0)
-        assert record.offer_with(halved(problem, num_sliced=given), own) == seconds
+        assert record.offer([halved(problem, num_sliced=given)], own) == [seconds]
         assert (record.best_plan, record.best_s) == (halved(problem, num_sliced=num_sliced), seconds)
         assert record.result("even", proves=False).own_objective == own
 
