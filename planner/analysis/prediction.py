@@ -1,9 +1,7 @@
 """What the planner expects of a plan, and the plan file that records it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
@@ -37,19 +35,11 @@ def play(problem: Problem, plan: Plan) -> Played:
 
 def predict(played: Played) -> Prediction:
     """Times and memory as a plan file records them."""
-    costs = played.costs
-    columns: dict[str, Sequence[float] | Floats] = {
-        "forward_s": costs.forward_s,
-        "backward_s": costs.backward_s,
-        "transfer_s": [*costs.transfer_s, 0.0],
-        "sync_s": costs.sync_s,
-        "update_s": costs.update_s,
-        "memory_bytes": costs.memory_bytes,
-        "limit_bytes": costs.limit_bytes,
-    }
+    columns = {field.name: getattr(played.costs, field.name) for field in fields(StagePrediction)}
+    columns["transfer_s"] = [*columns["transfer_s"], 0.0]  # the last stage sends nothing
     stages = (
         StagePrediction(**{name: float(column[index]) for name, column in columns.items()})
-        for index in range(costs.num_stages)
+        for index in range(played.costs.num_stages)
     )
     return Prediction(iteration_s=played.timeline.iteration_s, stages=tuple(stages))
 
@@ -70,13 +60,3 @@ def plan_file_of(played: Played, result: Result, provenance: Provenance) -> Plan
         certificate=certificate,
         provenance=provenance,
     )
-
-
-def provenance_tree(provenance: Provenance) -> dict[str, object]:
-    """Where an answer comes from, as the plan file records it."""
-    return {
-        "versions": dict(provenance.versions),
-        "options": dict(provenance.options),
-        "seed": provenance.seed,
-        "input_hashes": dict(provenance.input_hashes),
-    }

@@ -64,11 +64,7 @@ def recheck(plan_file: PlanFile) -> Recheck:
             *_predictions(plan_file.predicted, prediction),
             *_certificate(plan_file, prediction.iteration_s),
         ),
-        faults=(
-            *faults(costs, plan_file.plan),
-            *slicing_faults(costs, plan_file.plan),
-            *certificate_faults(plan_file),
-        ),
+        faults=(*faults(costs, plan_file.plan), *slicing_faults(costs, plan_file.plan), *certificate_faults(plan_file)),
         iteration_s=prediction.iteration_s,
         unchecked=tuple(unchecked(plan_file)),
     )

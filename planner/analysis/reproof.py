@@ -72,16 +72,8 @@ def prove_again(
 ) -> Proof:
     """Search for a proof of the bound, or for a faster plan; stop at the first of the two.
 
-    The search uses the options of the file and the solver that `auto` stands for, and starts from the plan.
-
-    Parameters
-    ----------
-    bound_s
-        The bound that the certificate claims.
-    iteration_s
-        Simulated time of the plan.
-    cancelled
-        Set from any thread to stop.
+    The search uses the options of the file and the solver that `auto` stands for, and starts from the plan, whose
+    simulated time is `iteration_s`. Any thread may stop it by the event.
 
     Raises
     ------

@@ -47,17 +47,10 @@ def what_if_outcomes(
 
     A plan that was not proven optimal is first searched for again on the cluster as it is, so that what a
     longer search finds is not credited to a unit. Ends early at the first search that is interrupted.
-
-    Parameters
-    ----------
-    iteration_s
-        Simulated time of the plan.
     """
     problem, plan = plan_file.problem, plan_file.plan
-    if plan_file.certificate.status is Status.OPTIMAL:
-        result = certified_result(plan_file, iteration_s)
-    else:
-        result = solve(UNCHANGED, problem, plan)
+    is_optimal = plan_file.certificate.status is Status.OPTIMAL
+    result = certified_result(plan_file, iteration_s) if is_optimal else solve(UNCHANGED, problem, plan)
     if result.status is Status.INTERRUPTED:
         return
     yield WhatIfOutcome(what=UNCHANGED, unit="", planned_s=iteration_s, result=result)

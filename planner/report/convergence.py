@@ -59,10 +59,7 @@ def convergence_bytes(result: Result, image: ImageFormat, *, title: str = "") ->
 def draw_convergence(result: Result, *, title: str = "") -> tuple["Figure", "Axes"]:
     """Draw best time and bound as steps over the seconds of the search, the gap between them grey.
 
-    Parameters
-    ----------
-    title
-        Precedes the solver and the gap.
+    The title precedes the solver and the gap.
     """
     from matplotlib.figure import Figure
 

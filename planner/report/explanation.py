@@ -22,7 +22,7 @@ BOUNDARY_ROWS = frozenset({"pair", "link"})
 
 
 def what_if_label(outcome: WhatIfOutcome) -> str:
-    """What one more unit brings; a limit holds as printed."""
+    """What one more unit brings."""
     saved, most = outcome.saved, outcome.saved_at_most
     if saved is None:
         return "no plan found"
@@ -30,7 +30,8 @@ def what_if_label(outcome: WhatIfOutcome) -> str:
         return f"a longer search saves {percent_label(saved)}" if saved > NOTICEABLE else ""
     if saved < -NOTICEABLE:
         return "nothing as fast found: the cluster is divided differently"
-    limit = "" if most is None else f", {_rounded_up(most)} at most"
+    # a limit has to hold as printed: it is rounded up
+    limit = "" if most is None else f", {percent_label(math.ceil(most * 1e4 - NOTICEABLE) / 1e4)} at most"
     if most is not None and most <= WORTHLESS:
         return f"saves nothing, proven{limit}"
     return f"saves {percent_label(saved)}{limit}" if saved > NOTICEABLE else f"nothing found{limit}"
@@ -39,29 +40,21 @@ def what_if_label(outcome: WhatIfOutcome) -> str:
 def binding_table(plan: Plan, binding: Binding) -> Table:
     """One row for each resource: where it comes closest to its limit, and how close."""
     slowest, fullest, row = binding.slowest, binding.fullest, binding.largest_row
-    computing = percent_label(binding.share(binding.busy_s[slowest]))
-    on_path = percent_label(binding.share(binding.critical_s[slowest]))
-    near = percent_label(binding.share(row.seconds))
-    waited = percent_label(binding.share(binding.communication_s))
     used, limit = float(binding.memory_bytes[fullest]), float(binding.limit_bytes[fullest])
+
+    def share(seconds: float) -> str:
+        return f"{percent_label(binding.share(seconds))} of the iteration"
+
+    computing = f"computes for {share(binding.busy_s[slowest])}"
+    on_path = percent_label(binding.share(binding.critical_s[slowest]))
+    filled = f"{bytes_label(used)} of {bytes_label(limit)}, {percent_label(used / limit)}"
     idle = percent_label(1.0 - binding.share(float(binding.busy_s.mean())))
     rows = [
-        (
-            "device",
-            _device_label(plan, slowest, binding.num_devices),
-            f"computes for {computing} of the iteration, {on_path} on the critical path",
-        ),
-        ("bound", _row_label(row.family, row.index), f"{format_seconds(row.seconds)}, {near} of the iteration"),
-        *(
-            ("link", link.name, f"in use for {percent_label(binding.share(link.busy_s))} of the iteration")
-            for link in binding.links[:1]
-        ),
-        ("communication", "on the critical path", f"{waited} of the iteration"),
-        (
-            "memory",
-            _device_label(plan, fullest, binding.num_devices),
-            f"{bytes_label(used)} of {bytes_label(limit)}, {percent_label(used / limit)}",
-        ),
+        ("device", _device_label(plan, slowest, binding), f"{computing}, {on_path} on the critical path"),
+        ("bound", _row_label(row.family, row.index), f"{format_seconds(row.seconds)}, {share(row.seconds)}"),
+        *(("link", link.name, f"in use for {share(link.busy_s)}") for link in binding.links[:1]),
+        ("communication", "on the critical path", share(binding.communication_s)),
+        ("memory", _device_label(plan, fullest, binding), filled),
         ("bubbles", "on all devices of the plan", f"{idle} of their time"),
     ]
     return text_table(rows, "limit", "where", "how much")
@@ -89,19 +82,18 @@ def binding_summary(plan: Plan, binding: Binding) -> dict[str, object]:
     """The same as :func:`binding_table` in plain values."""
     slowest, fullest, row = binding.slowest, binding.fullest, binding.largest_row
     used, limit = float(binding.memory_bytes[fullest]), float(binding.limit_bytes[fullest])
-    links = [{"name": use.name, "busy_share": binding.share(use.busy_s)} for use in binding.links]
     return {
         "device": {
-            "stages": _stages_on(plan, slowest, binding.num_devices),
+            "stages": _stages_on(plan, slowest, binding),
             "devices": list(plan.stages[slowest].devices),
             "busy_share": binding.share(binding.busy_s[slowest]),
             "critical_share": binding.share(binding.critical_s[slowest]),
         },
         "bound_row": {"family": row.family, "index": row.index, "bound_s": row.seconds},
-        "links": links,
+        "links": [{"name": use.name, "busy_share": binding.share(use.busy_s)} for use in binding.links],
         "communication_share": binding.share(binding.communication_s),
         "memory": {
-            "stages": _stages_on(plan, fullest, binding.num_devices),
+            "stages": _stages_on(plan, fullest, binding),
             "devices": list(plan.stages[fullest].devices),
             "memory_bytes": used,
             "limit_bytes": limit,
@@ -121,17 +113,12 @@ def what_if_summary(outcome: WhatIfOutcome) -> Tree:
     }
 
 
-def _rounded_up(share: float) -> str:
-    """Like :func:`percent_label`, but never less than the share itself: a claim has to hold as printed."""
-    return percent_label(math.ceil(share * 1e4 - NOTICEABLE) / 1e4)
+def _stages_on(plan: Plan, device_group: int, binding: Binding) -> list[int]:
+    return list(range(device_group, len(plan.stages), binding.num_devices))
 
 
-def _stages_on(plan: Plan, device_group: int, num_devices: int) -> list[int]:
-    return list(range(device_group, len(plan.stages), num_devices))
-
-
-def _device_label(plan: Plan, device_group: int, num_devices: int) -> str:
-    stages = _stages_on(plan, device_group, num_devices)
+def _device_label(plan: Plan, device_group: int, binding: Binding) -> str:
+    stages = _stages_on(plan, device_group, binding)
     numbers = ", ".join(map(str, stages))
     return f"{device_label(plan.stages[device_group].devices)} (stage{'s' if len(stages) > 1 else ''} {numbers})"
 

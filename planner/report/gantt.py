@@ -59,12 +59,8 @@ def gantt_bytes(timeline: Timeline, image: ImageFormat, *, stage_labels: Sequenc
 def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: str = "") -> tuple["Figure", "Axes"]:
     """Draw forwards solid, backwards hatched, bubbles grey; time runs in seconds.
 
-    Parameters
-    ----------
-    stage_labels
-        One per stage, for example its devices; numbers by default.
-    title
-        Precedes the iteration time and the share of bubbles.
+    Stages are labelled with their numbers unless labels are given. The title precedes the iteration time and the
+    share of bubbles.
     """
     from matplotlib.figure import Figure
 
@@ -145,16 +141,9 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
         for index in _shown(timeline, kind):
             start_s, end_s = timeline.start_s[index], timeline.end_s[index]
             if (end_s - start_s) * pt_per_s >= widest_pt:
-                axes.text(
-                    (start_s + end_s) / 2,
-                    timeline.device[timeline.stage[index]],
-                    str(timeline.lo[index] // micro_batch),
-                    fontsize=FONT_PT,
-                    ha="center",
-                    va="center",
-                    zorder=3,
-                    path_effects=outline,
-                )
+                place = (start_s + end_s) / 2, timeline.device[timeline.stage[index]]
+                number = str(timeline.lo[index] // micro_batch)
+                axes.text(*place, number, fontsize=FONT_PT, ha="center", va="center", zorder=3, path_effects=outline)
 
 
 def _shown(timeline: Timeline, kind: Kind) -> NDArray[np.intp]:

@@ -26,12 +26,7 @@ class ImageFormat(StrEnum):
 
 
 def image_format(path: Path, *, what: str) -> ImageFormat:
-    """The format that a file name asks for.
-
-    Parameters
-    ----------
-    what
-        The kind of picture, for example `a Gantt chart`.
+    """The format that the file name of a picture, for example of `a Gantt chart`, asks for.
 
     Raises
     ------

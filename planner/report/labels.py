@@ -51,15 +51,9 @@ def lane_labels(timeline: Timeline, labels: Sequence[str] = ()) -> list[str]:
 
 
 def plan_label(plan: Plan, *, zero1: bool = False) -> str:
-    """The choices that hold for a whole plan, in one line.
-
-    Parameters
-    ----------
-    zero1
-        Whether the optimizer state is sharded over replicas and pipelines.
-    """
+    """The choices that hold for a whole plan, in one line."""
     each = " each" if len(plan.pipelines) > 1 else ""
-    batches = counted_label(plan.num_microbatches, "micro-batch", plural="micro-batches")
+    batches = f"{plan.num_microbatches} micro-batch{'es' if plan.num_microbatches != 1 else ''}"
     parts = [
         str(plan.schedule),
         *([share_label(plan.share)] if each else []),
@@ -128,9 +122,9 @@ def count_label(count: float) -> str:
     return f"{count:.3g}"
 
 
-def counted_label(count: int, one: str, *, plural: str = "") -> str:
+def counted_label(count: int, one: str) -> str:
     """A number of things, for example `1 stage` or `2 stages`."""
-    return f"{count} {one if count == 1 else plural or one + 's'}"
+    return f"{count} {one if count == 1 else one + 's'}"
 
 
 def percent_label(share: float | None) -> str:

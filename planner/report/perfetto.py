@@ -29,22 +29,16 @@ Event = dict[str, object]
 def trace(timeline: Timeline, *, stage_labels: Sequence[str] = ()) -> dict[str, object]:
     """Chrome trace events: a lane per device group and per link direction, memory as counters.
 
-    Parameters
-    ----------
-    stage_labels
-        One per stage, for example its devices; numbers by default.
-
-    Notes
-    -----
-    Slices of one lane never overlap. A transfer is drawn on every link it occupies, and on a lane of
-    its own boundary and direction where it shares no link.
+    Slices of one lane never overlap. A transfer is drawn on every link it occupies, and on a lane of its own boundary
+    and direction where it shares no link. Stages are labelled with their numbers unless labels are given.
     """
-    links = _link_lanes(timeline)
+    uses = [(task, name) for task in range(len(timeline.kind)) for name in _link_names(timeline, task)]
+    links = list(dict.fromkeys(name for _, name in uses))
     events = [
         *process_names(DEVICES, "stages", lane_labels(timeline, stage_labels)),
         *process_names(LINKS, "links", links),
         *stage_slices(timeline),
-        *_link_slices(timeline, links),
+        *(event for task, name in uses for event in _slice(timeline, task, process=LINKS, lane=links.index(name))),
         *_memory_counters(timeline),
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
@@ -71,32 +65,13 @@ def slice_event(
 ) -> Iterator[Event]:
     """One complete event, from and to microseconds on the grid; nothing where it would have no length."""
     if end > start:
-        yield {
-            "ph": "X",
-            "pid": process,
-            "tid": lane,
-            "ts": start,
-            "dur": end - start,
-            "name": name,
-            "cat": category,
-            "args": {"stage": stage, "first sample": samples[0], "samples": samples[1] - samples[0]},
-        }
-
-
-def _link_slices(timeline: Timeline, lanes: Sequence[str]) -> Iterator[Event]:
-    """Transfers and all-reduces, on the lanes of the links they occupy."""
-    lane_of = {name: lane for lane, name in enumerate(lanes)}
-    for task in range(len(timeline.kind)):
-        for name in _link_names(timeline, task):
-            yield from _slice(timeline, task, process=LINKS, lane=lane_of[name])
-
-
-def _link_lanes(timeline: Timeline) -> list[str]:
-    """Every link in use, in order of the first task that uses it."""
-    return list(dict.fromkeys(name for task in range(len(timeline.kind)) for name in _link_names(timeline, task)))
+        place = {"pid": process, "tid": lane, "ts": start, "dur": end - start}
+        args = {"stage": stage, "first sample": samples[0], "samples": samples[1] - samples[0]}
+        yield {"ph": "X", **place, "name": name, "cat": category, "args": args}
 
 
 def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
+    """The links that a transfer or an all-reduce occupies."""
     kind, stage = timeline.kind[task], int(timeline.stage[task])
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))
@@ -124,14 +99,8 @@ def _memory_counters(timeline: Timeline) -> Iterator[Event]:
     for lane, (name, curve) in enumerate(zip(lane_labels(timeline), timeline.memory, strict=True)):
         steps = {grid(time_s): num_bytes for time_s, num_bytes in zip(curve.time_s, curve.memory_bytes, strict=True)}
         for ts, num_bytes in steps.items():
-            yield {
-                "ph": "C",
-                "pid": DEVICES,
-                "tid": lane,
-                "ts": ts,
-                "name": f"memory of {name}",
-                "args": {"bytes": float(num_bytes)},
-            }
+            counter = {"name": f"memory of {name}", "args": {"bytes": float(num_bytes)}}
+            yield {"ph": "C", "pid": DEVICES, "tid": lane, "ts": ts, **counter}
 
 
 def grid(seconds: float) -> float:

@@ -24,9 +24,7 @@ REDRAWS_PER_S = 4.0
 
 
 @contextmanager
-def progress(
-    stream: TextIO, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S, solver: str = ""
-) -> Iterator[Observer]:
+def progress(stream: TextIO, *, quiet: bool = False, solver: str = "") -> Iterator[Observer]:
     """Show the progress of a search while the context is open.
 
     On a terminal one live line that disappears at the end; elsewhere a plain line every few seconds and
@@ -41,7 +39,7 @@ def progress(
         with Live(console=console, get_renderable=latest.render, transient=True, refresh_per_second=REDRAWS_PER_S):
             yield latest.observe
     else:
-        with _plain_lines(latest, stream, every_s=every_s):
+        with _plain_lines(latest, stream):
             yield latest.observe
 
 
@@ -72,11 +70,11 @@ class _Latest:
 
 
 @contextmanager
-def _plain_lines(latest: _Latest, stream: TextIO, *, every_s: float) -> Iterator[None]:
+def _plain_lines(latest: _Latest, stream: TextIO) -> Iterator[None]:
     done = threading.Event()
 
     def tick() -> None:
-        while not done.wait(every_s):
+        while not done.wait(PLAIN_EVERY_S):
             print(latest.line(), file=stream, flush=True)
 
     ticker = threading.Thread(target=tick, daemon=True)

@@ -7,6 +7,7 @@ from rich.table import Table
 from stagecut.planner.core.run_record import (
     MAX_MEMORY_SLOWDOWN,
     MAX_RUN_QUEUE_SHARE,
+    CheckRecord,
     DilationRecord,
     ErrorSpread,
     RunMode,
@@ -48,10 +49,7 @@ HASH_DIGITS = 8
 def run_stage_tables(run: RunRecord) -> tuple[Table, ...]:
     """One row per stage: its times and memory, predicted and measured, and its shares of the iteration.
 
-    Returns
-    -------
-    The table with everything first, then the same with fewer and fewer columns. Pairs of figures are
-    predicted / measured.
+    The table with everything comes first, then the same with fewer columns, where pairs are predicted / measured.
     """
     rows = [_stage_row(index, stage, run.measured_s) for index, stage in enumerate(run.stages)]
     return tuple(chosen_columns(rows, columns, text=TEXT) for columns in (WIDE, MEDIUM, NARROW))
@@ -70,7 +68,7 @@ def run_lines(run: RunRecord) -> Lines:
         ("samples per second", f"{run.samples_per_s:.4g}"),
         *([] if run.tokens_per_s is None else [("tokens per second", f"{run.tokens_per_s:.4g}")]),
         ("loss", f"{_loss(run.steps[0].loss)} in the first step, {_loss(run.steps[-1].loss)} in the last"),
-        *([] if run.check is None else [("check", check_label(run))]),
+        *([] if run.check is None else [("check", check_label(run.check))]),
         *([] if run.dilation is None else _dilation_lines(run, run.dilation)),
     )
 
@@ -113,11 +111,8 @@ def contamination_label(run: RunRecord) -> str:
     )
 
 
-def check_label(run: RunRecord) -> str:
+def check_label(check: CheckRecord) -> str:
     """How much a step differs from the same step of a single process."""
-    if run.check is None:
-        return UNKNOWN
-    check = run.check
     verdict = "passed" if check.passed else "FAILED"
     differences = f"loss differs by {check.loss_difference:.2g}, gradients by {check.largest_gradient_difference:.2g}"
     return f"{verdict}: {differences}, at most {check.tolerance:.2g} allowed"

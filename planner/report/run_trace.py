@@ -36,6 +36,8 @@ def run_trace(
 ) -> dict[str, object]:
     """Chrome trace events: a lane per device group as predicted, a lane per rank as measured.
 
+    Slices of one lane never overlap. Waiting for inputs is a slice of its own; gaps are neither.
+
     Parameters
     ----------
     timeline
@@ -44,14 +46,6 @@ def run_trace(
         What all ranks did in one step.
     start_s
         When that step began, on the clock of the spans: both processes begin at zero.
-    rank_labels
-        One per rank.
-    stage_labels
-        One per stage, for example its devices; numbers by default.
-
-    Notes
-    -----
-    Slices of one lane never overlap. Waiting for inputs is a slice of its own; gaps are neither.
     """
     ordered = sorted(spans, key=lambda span: (span[0], *span[-2:]))
     events = [

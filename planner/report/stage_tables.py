@@ -34,16 +34,9 @@ NARROW = ("layers", "devices", "r", "tp", "recompute", "F", "B", "memory / limit
 def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> tuple[Table, ...]:
     """One row per stage: what runs where, how long, how full, how busy.
 
-    Parameters
-    ----------
-    costs, timeline
-        Costs and simulated iteration of this plan.
-
-    Returns
-    -------
-    The table with everything first, then the same with fewer and fewer columns. The narrow ones number
-    the layers without naming them, and leave out recomputation where no stage recomputes. Of several
-    pipelines the first is shown: they differ only in their devices.
+    The table with everything comes first, then the same with fewer and fewer columns. The narrow ones number the
+    layers without naming them, and leave out recomputation where no stage recomputes. Of several pipelines the first
+    is shown: they differ only in their devices.
     """
     types = {device.name: device.device_type for device in problem.cluster.devices()}
     rows = [

@@ -17,15 +17,7 @@ Tree = Mapping[str, object]
 
 
 def result_summary(result: Result, *, plan: object, provenance: Tree) -> dict[str, object]:
-    """The answer of one solver.
-
-    Parameters
-    ----------
-    plan
-        The plan as the plan file has it; None without one.
-    provenance
-        Versions, options, seed, hashes of the inputs.
-    """
+    """The answer of one solver, with plan (None without one) and provenance as in a plan file."""
     return {
         "schema": SCHEMA,
         **comparison_row(result),
@@ -74,11 +66,8 @@ def _stage(plan: Plan, costs: PlanCosts, timeline: Timeline, index: int) -> dict
     return {
         "layers": [stage.start, stage.stop],
         **values_of(stage, "devices", "replicas", "tensor_parallel", "recompute"),
-        "forward_s": float(costs.forward_s[index]),
-        "backward_s": float(costs.backward_s[index]),
+        **{name: float(getattr(costs, name)[index]) for name in ("forward_s", "backward_s", "sync_s", "update_s")},
         "transfer_s": float(costs.transfer_s[index]) if index + 1 < costs.num_stages else None,
-        "sync_s": float(costs.sync_s[index]),
-        "update_s": float(costs.update_s[index]),
         "memory_bytes": float(timeline.memory_high_water_bytes[index]),
         "limit_bytes": limit_bytes if math.isfinite(limit_bytes) else None,
         "busy_share": float(timeline.busy_share[index]),

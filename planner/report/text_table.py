@@ -19,14 +19,7 @@ PLAIN_WIDTH = 1000
 def text_table(rows: Iterable[Iterable[str]], *left: str, right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
     """A table of plain text; long cells other than those of the first column are wrapped.
 
-    Parameters
-    ----------
-    rows
-        Cells in the order of the columns.
-    left, last
-        Headers of the columns of text, before and after the others.
-    right
-        Headers of the columns of numbers, aligned to the right.
+    The headers are those of columns of text (`left`), of numbers, aligned to the right, and of text again (`last`).
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for index, name in enumerate((*left, *right, *last)):
@@ -55,15 +48,9 @@ def add_row(table: Table, cells: Iterable[str]) -> None:
 
 
 def print_table(table: Table, *narrower: Table, stream: TextIO | None = None) -> None:
-    """Write a table; on a terminal the first one that fits its width, elsewhere the first.
+    """Write a table to stdout or another stream: on a terminal the first one that fits its width, else the first.
 
-    Parameters
-    ----------
-    narrower
-        The same with fewer columns, from wide to narrow. If none is narrow enough, the last one is
-        printed with its cells wrapped.
-    stream
-        Where to write; stdout by default.
+    If none is narrow enough for the terminal, the last one is printed with its cells wrapped.
     """
     stream = stream or sys.stdout
     if stream.isatty():

@@ -22,11 +22,8 @@ ENDS = {
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     """What a search found and what it proved, in one sentence.
 
-    Parameters
-    ----------
-    even_split_s
-        Iteration time of equal layer counts on all devices; infinite where that does not fit, None
-        to leave out the comparison.
+    It is compared with the iteration time of an even split (equal layer counts on all devices), infinite where that
+    does not fit, unless that is None.
     """
     if result.objective_s is None:
         return _without_plan(result)

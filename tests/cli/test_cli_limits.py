@@ -1,6 +1,7 @@
 """Chains of many layers, and limits of time and memory on the command line."""
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -112,7 +113,7 @@ def budget(limit_s, *, running_s, compares=True, pictures=NO_PICTURES):
     """Of a command that has been running for so long."""
     context = click.Context(click.Command("solve"))
     context.meta[STARTED_S] = time.perf_counter() - running_s
-    return TimeBudget(context, limit_s, pictures, compares=compares)
+    return TimeBudget(context, math.inf if limit_s is None else limit_s, pictures, compares=compares)
 
 
 def test_a_time_limit_counts_from_the_start_of_the_command():

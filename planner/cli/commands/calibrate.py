@@ -12,7 +12,7 @@ from stagecut.planner.cli.process.writing import announce, print_json, write_fil
 from stagecut.planner.cli.views.run import print_lines, read_history, spread_tree
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode, RunRecord
-from stagecut.planner.cost.calibration import Calibration, calibrate
+from stagecut.planner.cost.calibration import calibrate
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.documents.readable import readable_text
 from stagecut.planner.io.documents.write import check_writable
@@ -66,7 +66,15 @@ def command(
         write_file(output, readable_text(to_tree(calibration.profile), profile_of, path=output), force=force)
         announce([output])
     if as_json:
-        print_json(_summary(calibration, skipped))
+        answer = {
+            "schema": SCHEMA,
+            "num_runs": calibration.num_runs,
+            "passed_over": skipped,
+            "factors": [asdict(factor) for factor in calibration.factors],
+            "before": spread_tree(calibration.before),
+            "after": spread_tree(calibration.after),
+        }
+        print_json(answer)
     else:
         print_table(factor_table(calibration))
         click.echo()
@@ -82,14 +90,3 @@ def choose(
     used = tuple(run for run in real if contaminated or not run.contaminated)
     counts = (len(runs) - len(own), len(own) - len(real), len(real) - len(used))
     return used, dict(zip(REASONS, counts, strict=True))
-
-
-def _summary(calibration: Calibration, skipped: dict[str, int]) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        "num_runs": calibration.num_runs,
-        "passed_over": skipped,
-        "factors": [asdict(factor) for factor in calibration.factors],
-        "before": spread_tree(calibration.before),
-        "after": spread_tree(calibration.after),
-    }

@@ -97,16 +97,13 @@ def _summary(path: Path, outcome: Recheck, proof: Proof | None) -> dict[str, obj
         "differences": [values_of(check, "where", "stated", "derived") for check in outcome.differences],
         "faults": list(outcome.faults),
         "unchecked": [values_of(trusted, "where", "why") for trusted in _trusted(outcome, proof)],
-        "proof": None if proof is None else _proof_summary(proof),
-    }
-
-
-def _proof_summary(proof: Proof) -> dict[str, object]:
-    return {
-        "outcome": str(proof.outcome),
-        "claimed_s": proof.claim.bound_s,
-        **values_of(proof.result, "bound_s", "objective_s", "solver", "stopped_by"),
-        "seconds": proof.seconds,
+        "proof": None
+        if proof is None
+        else {
+            "claimed_s": proof.claim.bound_s,
+            **values_of(proof, "outcome", "seconds"),
+            **values_of(proof.result, "bound_s", "objective_s", "solver", "stopped_by"),
+        },
     }
 
 

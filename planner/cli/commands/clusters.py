@@ -9,7 +9,7 @@ from stagecut.planner.cli.parameters.catalogue import is_file_name, load_cluster
 from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import print_json, print_text
-from stagecut.planner.core.cluster import AllReduceTable, Cluster, Link
+from stagecut.planner.core.cluster import Cluster, Link
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
@@ -56,8 +56,11 @@ def show(name: str, *, as_json: bool) -> None:
     click.echo()
     for what, link in _links(cluster):
         click.echo(f"{what}: {_figures(link)}{f' ({visible(link.source)})' if link.source else ''}")
-    for what, table in _all_reduces(cluster):
-        click.echo(f"{what}: {table_label(table.table)}")
+    for server in cluster.servers:
+        for island in server.islands:
+            for table in island.all_reduce:
+                among = f"{table.num_devices} x {island.device_type}"
+                click.echo(f"{server.name}, all-reduce among {among}: {table_label(table.table)}")
 
 
 def _summary(cluster: Cluster) -> dict[str, object]:
@@ -75,14 +78,6 @@ def _figures(link: Link) -> str:
     if link.table:
         return f"{table_label(link.table)}, {bandwidth} beyond"
     return f"{bandwidth}, latency {format_seconds(link.latency_s)}"
-
-
-def _all_reduces(cluster: Cluster) -> Iterator[tuple[str, AllReduceTable]]:
-    """Every measured all-reduce of the cluster with what it is."""
-    for server in cluster.servers:
-        for island in server.islands:
-            for table in island.all_reduce:
-                yield f"{server.name}, all-reduce among {table.num_devices} x {island.device_type}", table
 
 
 def _links(cluster: Cluster) -> Iterator[tuple[str, Link]]:

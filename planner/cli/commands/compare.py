@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import click
 
-from stagecut.planner.analysis.prediction import provenance_tree
 from stagecut.planner.analysis.stated_options import option_values
-from stagecut.planner.cli.options.problem import ProblemChoices, problem_options
-from stagecut.planner.cli.options.search import search_options
-from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
+from stagecut.planner.cli.options.problem import ProblemChoices
+from stagecut.planner.cli.options.search import SearchOptions
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
@@ -21,6 +20,7 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.report.labels import own_objective_label
 from stagecut.planner.report.progress import progress
@@ -46,16 +46,16 @@ class Refusal:
         "plan compare --model bert-large --cluster commodity-32 --global-batch 128 --solvers milp,greedy,even"
     ),
 )
-@problem_options
+@option_group(ProblemChoices, argument="choices")
 @click.option(
     "--solvers",
-    type=words_of(tuple(SOLVERS)),
+    type=words_of(SOLVERS),
     default="milp,dp,greedy,even",
     show_default=True,
     metavar="LIST|all",
     help=f"Solvers to run: {', '.join(SOLVERS)}.",
 )
-@search_options()
+@option_group(SearchOptions, argument="options")
 @quiet_option
 @general_options
 def command(
@@ -159,16 +159,15 @@ def _print_as_json(
             "schema": SCHEMA,
             "results": [_row(outcome, min(times_s, default=None)) for outcome in outcomes],
             "contradiction": conflict or None,
-            "provenance": provenance_tree(provenance),
+            "provenance": tree_of(provenance),
         }
     )
 
 
 def _row(outcome: Result | Refusal, best_s: float | None) -> dict[str, object]:
     if isinstance(outcome, Refusal):
-        numbers = ("objective_s", "bound_s", "gap", "seconds", "row_bound_s", "own_objective", "times_best")
-        unknown = dict.fromkeys(("stopped_by", "fault", *numbers))
-        return {"solver": outcome.solver, "status": "unsupported", **unknown, "message": outcome.reason}
+        nothing = Result(status=Status.NO_PLAN, solver=outcome.solver, seconds=0.0)
+        return {**_row(nothing, None), "status": "unsupported", "seconds": None, "message": outcome.reason}
     slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
     return {
         **comparison_row(outcome),

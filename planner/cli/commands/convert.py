@@ -7,14 +7,9 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from stagecut.planner.cli.options.convert import (
-    ConversionOutputs,
-    Reading,
-    conversion_output_options,
-    reading_options,
-)
+from stagecut.planner.cli.options.convert import ConversionOutputs, Reading
 from stagecut.planner.cli.parameters.files import InputFile
-from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.cli.views.convert import answer, print_conversion
 from stagecut.planner.core.visible import visible
@@ -44,9 +39,9 @@ OF_OWN_PROFILES = ("source", "name", "max_layers")
     ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=InputFile(str))
-@reading_options
+@option_group(Reading, argument="reading")
 @click.option("--to", "target", type=click.Choice(TARGETS), help="Write a plan for this framework.")
-@conversion_output_options
+@option_group(ConversionOutputs, argument="outputs")
 @general_options
 @click.pass_context
 def command(

@@ -16,7 +16,7 @@ from stagecut.planner.core.units import format_bytes
 from stagecut.planner.report.summary import SCHEMA
 
 if TYPE_CHECKING:
-    from stagecut.executor.measure.devices import CudaDevice, Machine
+    from stagecut.executor.measure.devices import Machine
 
 NEEDED = ("numpy", "highspy", "pulp", "click", "pydantic", "rich", "pyyaml")
 OPTIONAL = {
@@ -33,9 +33,15 @@ def command(*, devices: bool, as_json: bool) -> None:
 
     Exit code 1 if a required library is missing.
     """
-    machine = _machine() if devices else None
+    machine = None
+    if devices and find_spec("torch") is not None:
+        from stagecut.executor.measure.devices import this_machine
+
+        machine = this_machine()
     versions = {name: _version(name) for name in (*NEEDED, *OPTIONAL)}
-    cores = {"machine": os.cpu_count(), "usable": _usable_cores()}
+    # where the system does not say which cores this process may run on: all of them
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = {"machine": os.cpu_count(), "usable": usable}
     if as_json:
         print_json(
             {
@@ -65,15 +71,6 @@ def _print(versions: dict[str, str | None], cores: dict[str, int | None]) -> Non
         click.echo(f"{name:<11} {version or 'not installed' + use}")
 
 
-def _machine() -> "Machine | None":
-    """None without torch."""
-    if find_spec("torch") is None:
-        return None
-    from stagecut.executor.measure.devices import this_machine
-
-    return this_machine()
-
-
 def _print_machine(machine: "Machine | None") -> None:
     if machine is None:
         click.echo("devices     unknown: finding them needs torch, which is not installed; pip install 'stagecut[run]'")
@@ -82,7 +79,10 @@ def _print_machine(machine: "Machine | None") -> None:
         f"cpu         {machine.cores} cores, {machine.threads} torch threads, {format_bytes(machine.memory_bytes)}"
     )
     for device in machine.cuda_devices:
-        click.echo(f"cuda:{device.index:<6} {_cuda_label(device)}")
+        capability = ".".join(map(str, device.capability))
+        figures = f"{format_bytes(device.memory_bytes)}, capability {capability}"
+        mode = f"{device.num_multiprocessors} multiprocessors, mode {device.compute_mode}"
+        click.echo(f"cuda:{device.index:<6} {device.name}, {figures}, {mode}; device type {device.device_type}")
     if not machine.cuda_devices:
         click.echo("cuda        no device")
     click.echo(f"backends    {', '.join(machine.backends) or 'none: torch was built without torch.distributed'}")
@@ -90,21 +90,8 @@ def _print_machine(machine: "Machine | None") -> None:
     click.echo(f"interfaces  {interfaces or 'none'}; set GLOO_SOCKET_IFNAME to choose one for gloo")
 
 
-def _cuda_label(device: "CudaDevice") -> str:
-    capability = ".".join(map(str, device.capability))
-    figures = (
-        f"{format_bytes(device.memory_bytes)}, capability {capability}, {device.num_multiprocessors} multiprocessors"
-    )
-    return f"{device.name}, {figures}, mode {device.compute_mode}; device type {device.device_type}"
-
-
 def _version(library: str) -> str | None:
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _usable_cores() -> int | None:
-    """Cores this process may run on; all of them where the system does not say."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

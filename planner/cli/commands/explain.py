@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from stagecut.planner.analysis.prediction import Played, play, provenance_tree
+from stagecut.planner.analysis.prediction import Played, play
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.analysis.what_if import WhatIfOutcome, certified_result, what_if_outcomes
-from stagecut.planner.cli.options.search import search_options, solver_option
+from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.parameters.files import InputFile
-from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
@@ -25,13 +25,9 @@ from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
+from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of, read_plan_file
-from stagecut.planner.report.explanation import (
-    binding_summary,
-    binding_table,
-    what_if_summary,
-    what_if_table,
-)
+from stagecut.planner.report.explanation import binding_summary, binding_table, what_if_summary, what_if_table
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.text_table import print_table
@@ -47,18 +43,18 @@ from stagecut.planner.solvers.search.options import SolveOptions
 @click.option(
     "--what-if",
     "units",
-    type=words_of([str(unit) for unit in Unit]),
+    type=words_of(Unit),
     default="all",
     show_default=True,
     metavar="LIST|all",
     help=f"Resources to try one more unit of: {', '.join(Unit)}.",
 )
 @solver_option
-@search_options(gap="5e-3", time_limit_s="10")
+@option_group(SearchOptions, argument="options", gap="5e-3", time_limit_s="10")
 @quiet_option
 @general_options
 def command(
-    path: Path, units: tuple[str, ...], solver: str, options: SolveOptions, *, quiet: bool, as_json: bool
+    path: Path, units: tuple[Unit, ...], solver: str, options: SolveOptions, *, quiet: bool, as_json: bool
 ) -> None:
     """Say what limits a plan, and what one more unit would bring.
 
@@ -78,16 +74,24 @@ def command(
             with progress(sys.stderr, quiet=quiet, solver=name) as observer:
                 return run(problem, chosen, options, observer=observer, cancelled=cancelled, start=start)
 
-        tried, iteration_s = tuple(map(Unit, units)), played.timeline.iteration_s
-        outcomes = run_cancellable(lambda: [*what_if_outcomes(plan_file, iteration_s, tried, solve)], cancelled)
-        is_complete = len(outcomes) == 1 + len([*what_ifs(plan_file.problem, tried)])
+        iteration_s = played.timeline.iteration_s
+        outcomes = run_cancellable(lambda: [*what_if_outcomes(plan_file, iteration_s, units, solve)], cancelled)
+        is_complete = len(outcomes) == 1 + len([*what_ifs(plan_file.problem, units)])
         for outcome in outcomes:
             tell_fault(outcome.result, of=outcome.what)
         if as_json:
             name = solver_for(solver, plan_file.problem, rows=options.rows)
             provenance = provenance_of(plan_file.problem, option_values(options, solver=name), seed=options.seed)
-            answer = {"plan": str(path), "complete": is_complete, "provenance": provenance_tree(provenance)}
-            print_json({**_summary(played, outcomes), **answer})
+            answer = {
+                "schema": SCHEMA,
+                "plan": str(path),
+                **values_of(played.timeline, "iteration_s", "bubble_fraction"),
+                "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
+                "what_if": [what_if_summary(outcome) for outcome in outcomes],
+                "complete": is_complete,
+                "provenance": tree_of(provenance),
+            }
+            print_json(answer)
         else:
             _print_for_people(plan_file, played, outcomes)
             if not is_complete:
@@ -104,12 +108,3 @@ def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[Wh
     print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
     click.echo()
     print_table(what_if_table(outcomes))
-
-
-def _summary(played: Played, outcomes: Sequence[WhatIfOutcome]) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        **values_of(played.timeline, "iteration_s", "bubble_fraction"),
-        "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
-        "what_if": [what_if_summary(outcome) for outcome in outcomes],
-    }

@@ -9,7 +9,7 @@ from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.run import print_lines, read_history, spread_tree
 from stagecut.planner.core.run_record import accuracy
-from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, History
+from stagecut.planner.io.files.run_history import DEFAULT_HISTORY
 from stagecut.planner.report.run_tables import accuracy_lines, history_table
 from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.text_table import print_table
@@ -30,19 +30,17 @@ def command(path: Path, *, as_json: bool) -> None:
     default. Lines that cannot be read are reported and skipped.
     """
     history = read_history(path)
+    spreads = accuracy(history.runs)
     if as_json:
-        print_json(_summary(path, history))
+        answer = {
+            "schema": SCHEMA,
+            "history": str(path),
+            "runs": [values_of(run, *KEYS) for run in history.runs],
+            "accuracy": [{"mode": str(mode), **(spread_tree(spread) or {})} for mode, spread in spreads],
+            "skipped": list(history.skipped),
+        }
+        print_json(answer)
         return
     print_table(history_table(history.runs))
     click.echo("" if history.runs else "no runs yet")
-    print_lines(accuracy_lines(accuracy(history.runs)))
-
-
-def _summary(path: Path, history: History) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        "history": str(path),
-        "runs": [values_of(run, *KEYS) for run in history.runs],
-        "accuracy": [{"mode": str(mode), **(spread_tree(spread) or {})} for mode, spread in accuracy(history.runs)],
-        "skipped": list(history.skipped),
-    }
+    print_lines(accuracy_lines(spreads))

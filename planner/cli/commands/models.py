@@ -6,7 +6,7 @@ from stagecut.models import build_model, describe_model, measured_names, model_n
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_file_name, is_profile, load_profile
 from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import example, general_options
-from stagecut.planner.cli.parameters.types import MAX_COUNT
+from stagecut.planner.cli.parameters.types import COUNT
 from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
@@ -40,12 +40,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     type=click.Choice([str(precision) for precision in Precision]),
     help="Precision in which to count bytes.  [default: fp16]",
 )
-@click.option(
-    "--sequence-length",
-    type=click.IntRange(1, MAX_COUNT),
-    metavar="TOKENS",
-    help="Tokens per sample.  [default: the model's]",
-)
+@click.option("--sequence-length", type=COUNT, metavar="TOKENS", help="Tokens per sample.  [default: the model's]")
 @general_options
 def show(name: str, precision: str | None, sequence_length: int | None, *, as_json: bool) -> None:
     """Show the layers of one model.

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stagecut.planner.cli.options.outputs import MeasurementFile, measurement_options
-from stagecut.planner.cli.options.profile import DeviceChoices, ModelChoices, device_options, model_options
+from stagecut.planner.cli.options.outputs import MeasurementFile
+from stagecut.planner.cli.options.profile import DeviceChoices, ModelChoices
 from stagecut.planner.cli.parameters.catalogue import load_profile
-from stagecut.planner.cli.parameters.groups import example, general_options
-from stagecut.planner.cli.parameters.types import MAX_COUNT, memory_size, plain_name
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group
+from stagecut.planner.cli.parameters.types import COUNT, memory_size, plain_name
 from stagecut.planner.cli.process.cancellable import unwound
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.profile import links_answer, model_answer, print_links, print_model
@@ -43,9 +43,9 @@ def command(*, as_json: bool) -> None:
     "model", epilog=example("plan profile model gpt-mini --processes 2 --micro-batch 1,2,4 -o profile.json")
 )
 @click.argument("name", required=False)
-@model_options
-@device_options(processes=1)
-@measurement_options
+@option_group(ModelChoices, argument="choices")
+@option_group(DeviceChoices, argument="devices", processes=1)
+@option_group(MeasurementFile, argument="outputs")
 @general_options
 def model(
     name: str | None, choices: ModelChoices, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool
@@ -90,7 +90,7 @@ def model(
 )
 @click.option(
     "--params",
-    type=click.IntRange(1, MAX_COUNT),
+    type=COUNT,
     default=10_000_000,
     show_default=True,
     metavar="N",
@@ -99,8 +99,8 @@ def model(
 @click.option(
     "--name", type=plain_name, metavar="NAME", default="measured", show_default=True, help="Name of the cluster."
 )
-@device_options(processes=2)
-@measurement_options
+@option_group(DeviceChoices, argument="devices", processes=2)
+@option_group(MeasurementFile, argument="outputs")
 @general_options
 def links(
     largest: float | None, params: int, name: str, devices: DeviceChoices, outputs: MeasurementFile, *, as_json: bool

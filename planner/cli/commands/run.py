@@ -9,9 +9,9 @@ import click
 
 from stagecut.planner.analysis.prediction import play
 from stagecut.planner.cli.options.profile import require_torch
-from stagecut.planner.cli.options.run import RunChoices, RunOutputs, run_options, run_output_options
+from stagecut.planner.cli.options.run import RunChoices, RunOutputs
 from stagecut.planner.cli.parameters.files import InputFile
-from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, quiet_option
+from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import held, held_silently, unwound
 from stagecut.planner.cli.process.streams import ClosedPipeError
 from stagecut.planner.cli.process.writing import announce, compact_json, print_json
@@ -28,6 +28,7 @@ from stagecut.planner.report.run_tables import check_label
 from stagecut.planner.report.run_trace import run_trace
 
 if TYPE_CHECKING:
+    from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.outcome import Outcome
 
 ARGUMENTS = "stagecut.planner.cli.arguments"
@@ -49,8 +50,8 @@ class RepeatableCommand(click.Command):
     epilog=example("plan run plan.json --steps 20 --check", "plan run plan.json --mode dilated --trace run.json"),
 )
 @click.argument("path", metavar="PLAN", type=InputFile())
-@run_options
-@run_output_options
+@option_group(RunChoices, argument="choices")
+@option_group(RunOutputs, argument="outputs")
 @quiet_option
 @general_options
 @click.pass_context
@@ -90,9 +91,6 @@ class Run:
     ) -> None:
         self._plan_file, self._choices, self._outputs = plan_file, choices, outputs
         self._quiet, self._as_json = quiet, as_json
-        self._progress = RunProgress(
-            choices.warmup + choices.steps, iteration_s=plan_file.predicted.iteration_s, quiet=quiet
-        )
 
     def fits_one_process(self) -> bool:
         """Refuse what cannot run, and print notes; whether all ranks are to be threads of this process."""
@@ -128,7 +126,6 @@ class Run:
     def be_rank(self) -> None:
         """Be one rank of several; the first one prints the answer."""
         from stagecut.executor.ranks.reporting import previous_failure
-        from stagecut.executor.run.loop import RunObserver
         from stagecut.executor.run.rank import run_rank
 
         if os.environ["RANK"] == "0" and (fault := previous_failure()) is not None:
@@ -138,22 +135,22 @@ class Run:
             with held_silently():  # signals kill a rank, but not while it answers; its launcher reports them
                 self._answer(outcome)
 
-        run_rank(
-            self._plan_file,
-            self._choices.options(),
-            observer=RunObserver(step=self._progress.step, scaled=self._progress.scaled),
-            finish=finish,
-        )
+        run_rank(self._plan_file, self._choices.options(), observer=self._observer(), finish=finish)
 
     def be_all_ranks(self) -> None:
         """Run all ranks as threads of this process."""
-        from stagecut.executor.run.loop import RunObserver
         from stagecut.executor.run.one_process import run_together
 
-        observer = RunObserver(step=self._progress.step, scaled=self._progress.scaled)
         with unwound():
-            outcome = run_together(self._plan_file, self._choices.options(), observer=observer)
+            outcome = run_together(self._plan_file, self._choices.options(), observer=self._observer())
         self._answer(outcome)
+
+    def _observer(self) -> "RunObserver":
+        from stagecut.executor.run.loop import RunObserver
+
+        choices, iteration_s = self._choices, self._plan_file.predicted.iteration_s
+        progress = RunProgress(choices.warmup + choices.steps, iteration_s=iteration_s, quiet=self._quiet)
+        return RunObserver(step=progress.step, scaled=progress.scaled)
 
     def _answer(self, outcome: "Outcome") -> None:
         """Write the files, print the answer, and refuse a check that failed."""
@@ -170,27 +167,26 @@ class Run:
         if not self._quiet:
             announce(self._outputs.paths)
         if record.check is not None and not record.check.passed:
-            raise CheckError(f"--check {check_label(record)}")
+            raise CheckError(f"--check {check_label(record.check)}")
 
     def _write(self, outcome: "Outcome") -> None:
         outputs = self._outputs
         if outputs.output is not None:
             outputs.write(outputs.output, format_json(to_tree(outcome.record)))
         if outputs.trace is not None:
-            outputs.write(outputs.trace, self._trace_text(outcome))
+            outputs.write(outputs.trace, compact_json(self._trace(outcome)))
         with held():
             append_run(outputs.history, outcome.record)
 
-    def _trace_text(self, outcome: "Outcome") -> str:
+    def _trace(self, outcome: "Outcome") -> dict[str, object]:
         from stagecut.executor.run.record import lane_labels
         from stagecut.executor.schedule.rank_layout import RankLayout
 
         problem, plan = self._plan_file.problem, self._plan_file.plan
-        content = run_trace(
+        return run_trace(
             play(problem, plan).timeline,
             outcome.spans,
             start_s=outcome.start_s,
             rank_labels=lane_labels(RankLayout.of(plan, problem.cluster)),
             stage_labels=stage_labels(plan),
         )
-        return compact_json(content)

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from stagecut.planner.analysis.prediction import play
-from stagecut.planner.cli.options.outputs import Pictures, picture_options
+from stagecut.planner.cli.options.outputs import Pictures
 from stagecut.planner.cli.parameters.files import InputFile
-from stagecut.planner.cli.parameters.groups import example, general_options
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.io.files.plan_file import read_plan_file
@@ -18,7 +18,7 @@ from stagecut.planner.report.text_table import print_table
 
 @click.command("simulate", epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png"))
 @click.argument("path", metavar="PLAN", type=InputFile())
-@picture_options
+@option_group(Pictures, argument="pictures")
 @general_options
 def command(path: Path, pictures: Pictures, *, as_json: bool) -> None:
     """Simulate one iteration of a plan file.

@@ -6,12 +6,12 @@ import threading
 
 import click
 
-from stagecut.planner.analysis.prediction import Played, plan_file_of, play, provenance_tree
+from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.stated_options import option_values
-from stagecut.planner.cli.options.problem import ProblemChoices, problem_options
-from stagecut.planner.cli.options.search import search_options, solver_option
-from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget, solve_output_options
-from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, quiet_option
+from stagecut.planner.cli.options.problem import ProblemChoices
+from stagecut.planner.cli.options.search import SearchOptions, solver_option
+from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
+from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_shortages, tell_fault
@@ -19,6 +19,7 @@ from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
+from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, result_summary
@@ -33,10 +34,10 @@ EVEN = "even"
     "solve",
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64 --micro-batch 1 -o plan.json"),
 )
-@problem_options
+@option_group(ProblemChoices, argument="choices")
 @solver_option
-@search_options()
-@solve_output_options
+@option_group(SearchOptions, argument="options")
+@option_group(SolveOutputs, argument="outputs")
 @click.option("--dry-run", is_flag=True, help="Check inputs and outputs and show the problem, but do not search.")
 @quiet_option
 @general_options
@@ -64,7 +65,7 @@ def command(
         return
     context = click.get_current_context()
     name = solver_for(solver, problem, rows=options.rows)
-    budget = TimeBudget(context, options.time_limit_s, outputs, compares=name != EVEN)
+    budget = TimeBudget(context, options.time_limit_s or math.inf, outputs, compares=name != EVEN)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet) as observer:
             result = run_cancellable(
@@ -89,8 +90,14 @@ def command(
         finally:
             if as_json:
                 plan = None if plan_file is None else to_tree(plan_file)["plan"]
-                summary = result_summary(result, plan=plan, provenance=provenance_tree(provenance))
-                more = {**_numbers(result, played, even_split_s), "problem": problem_summary(problem)}
+                summary = result_summary(result, plan=plan, provenance=tree_of(provenance))
+                more = {
+                    "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
+                    "samples_per_s": None if played is None else played.samples_per_s,
+                    "even_split_s": even_split_s,
+                    "verdict": verdict(result, even_split_s=even_split_s),
+                    "problem": problem_summary(problem),
+                }
                 print_json({**summary, **more})
             else:
                 _print_for_people(problem, result, played, even_split_s)
@@ -111,15 +118,6 @@ def _print_for_people(problem: Problem, result: Result, played: Played | None, e
     if is_verbose():
         for what, how_many in result.counts:
             click.echo(f"{what}: {how_many}", err=True)
-
-
-def _numbers(result: Result, played: Played | None, even_split_s: float | None) -> dict[str, object]:
-    return {
-        "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
-        "samples_per_s": None if played is None else played.samples_per_s,
-        "even_split_s": even_split_s,
-        "verdict": verdict(result, even_split_s=even_split_s),
-    }
 
 
 def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:

@@ -11,8 +11,8 @@ import click
 from stagecut.planner.cli.options.outputs import AnnouncedOutputs
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_profile
 from stagecut.planner.cli.parameters.files import NameOrFile, output_option
-from stagecut.planner.cli.parameters.groups import flag, member_option, option, option_group
-from stagecut.planner.cli.parameters.types import MAX_COUNT, plain_name
+from stagecut.planner.cli.parameters.groups import member_option, option
+from stagecut.planner.cli.parameters.types import COUNT, plain_name
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
@@ -46,11 +46,7 @@ class Reading:
         "[default: converted; for layer tables the name of the file or its folder]",
     )
     micro_batch: int = option(
-        "--micro-batch",
-        type=click.IntRange(1, MAX_COUNT),
-        default=1,
-        metavar="N",
-        help="Batch size, in samples, of the times and bytes of a graph.",
+        "--micro-batch", type=COUNT, default=1, help="Batch size, in samples, of the times and bytes of a graph."
     )
     time_unit: TimeUnit | None = member_option(
         "--time-unit", members=TimeUnit, help="Unit of the times.  [default: the format's usual unit]"
@@ -70,12 +66,9 @@ class Reading:
         metavar="NAME|FILE",
         help="Profile of the same model to take bytes from, for layer tables.",
     )
-    keep_nodes: bool = flag("--keep-nodes", "Make every node of a graph a layer of its own.")
+    keep_nodes: bool = option("--keep-nodes", is_flag=True, help="Make every node of a graph a layer of its own.")
     max_layers: int | None = option(
-        "--max-layers",
-        type=click.IntRange(1, MAX_COUNT),
-        metavar="N",
-        help="Merge neighbouring nodes or layers until at most N are left.",
+        "--max-layers", type=COUNT, help="Merge neighbouring nodes or layers until at most N are left."
     )
 
     def choices(self, paths: Sequence[str], kind: Format) -> tuple[Choices, ...]:
@@ -127,12 +120,6 @@ class ConversionOutputs(AnnouncedOutputs):
         "--schedule-csv", text="torchtitan: also write the order of the actions to this file, and refer to it."
     )
     output: Path | None = output_option("-o", "--output", text="File to write.  [default with --to: stdout]")
-
-
-reading_options = option_group(Reading, argument="reading")
-"""Give a command the options of :class:`Reading`, as its argument `reading`."""
-conversion_output_options = option_group(ConversionOutputs, argument="outputs")
-"""Give a command --schedule-csv, -o, --force and --quiet, as its argument `outputs`."""
 
 
 def _model_name(path: str, kind: Format) -> str:

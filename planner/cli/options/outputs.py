@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.cli.parameters.files import output_option
-from stagecut.planner.cli.parameters.groups import flag, option_group
+from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import Tree
@@ -32,7 +32,7 @@ GANTT_TASK_S = {".png": 1e-4, ".svg": 4e-5}
 class Outputs:
     """Files to write: every field of a subclass that holds a path."""
 
-    force: bool = flag("--force", "Overwrite existing files.")
+    force: bool = option("--force", is_flag=True, help="Overwrite existing files.")
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -41,13 +41,7 @@ class Outputs:
         return tuple(value for value in values if isinstance(value, Path))
 
     def check(self) -> None:
-        """Refuse outputs now that could not be written later.
-
-        Raises
-        ------
-        BadInputError
-            If a file cannot be written.
-        """
+        """Raise a BadInputError now if a file could not be written later."""
         for path in self.paths:
             check_writable(path, force=self.force)
 
@@ -60,11 +54,11 @@ class Outputs:
 class AnnouncedOutputs(Outputs):
     """Files that are announced on stderr as soon as they are written."""
 
-    quiet: bool = flag("--quiet", "Print nothing but errors to stderr.")
+    quiet: bool = option("--quiet", is_flag=True, help="Print nothing but errors to stderr.")
 
     def write(self, path: Path, content: str | bytes) -> None:
         """Write one of the files and say so."""
-        write_file(path, content, force=self.force)
+        Outputs.write(self, path, content)
         if not self.quiet:
             announce([path])
 
@@ -88,7 +82,7 @@ class Pictures(Outputs):
     gantt: Path | None = output_option("--gantt", text="Write a Gantt chart (.png or .svg).")
 
     def check(self) -> None:
-        """Refuse outputs now that could not be written later; see :meth:`Outputs.check`."""
+        """See :meth:`Outputs.check`."""
         if self.gantt is not None:
             image_format(self.gantt, what=GANTT)
         Outputs.check(self)
@@ -109,9 +103,3 @@ class Pictures(Outputs):
         if self.gantt is not None:
             image = image_format(self.gantt, what=GANTT)
             self.write(self.gantt, gantt_bytes(played.timeline, image, stage_labels=labels, title=title))
-
-
-picture_options = option_group(Pictures, argument="pictures")
-"""Give a command --trace, --gantt and --force, as its argument `pictures`."""
-measurement_options = option_group(MeasurementFile, argument="outputs")
-"""Give a command -o, --force and --quiet, as its argument `outputs`."""

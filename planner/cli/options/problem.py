@@ -10,8 +10,8 @@ import click
 
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
-from stagecut.planner.cli.parameters.groups import member_option, option, option_group
-from stagecut.planner.cli.parameters.types import MAX_COUNT, counts, counts_or_auto, slices, words_of
+from stagecut.planner.cli.parameters.groups import member_option, option
+from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, counts, counts_or_auto, slices, words_of
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
@@ -20,6 +20,11 @@ from stagecut.planner.io.files.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")
 MAX_SECONDS = 1e6
+OF_THE_JOB = (
+    *("global_batch", "micro_batches", "schedules", "recompute", "replicas", "tensor_parallel", "pipelines"),
+    *("zero1", "chunks", "slice", "action_overhead_s"),
+)
+"""Options that are fields of a job."""
 DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Schedules without a job file; others must be asked for by name."""
 
@@ -35,17 +40,17 @@ class ProblemChoices:
         "--cluster", type=NameOrFile(), required=True, metavar="NAME|FILE", help="Catalogue cluster or cluster file."
     )
     global_batch: int | None = option(
-        "--global-batch", type=click.IntRange(max=MAX_COUNT), metavar="N", help="Samples per iteration."
+        "--global-batch", type=click.IntRange(max=MAX_COUNT), help="Samples per iteration."
     )
     job: Path | None = option(
         "--job", type=InputFile(), metavar="FILE", help="Job file; the options below override it."
     )
-    micro_batch: tuple[int, ...] | None = option(
+    micro_batches: tuple[int, ...] | None = option(
         "--micro-batch", type=counts, metavar="1,2,4", help="Allowed micro-batch sizes in samples.  [default: 1,2,4,8]"
     )
-    schedule: tuple[str, ...] | None = option(
+    schedules: tuple[Schedule, ...] | None = option(
         "--schedule",
-        type=words_of([str(schedule) for schedule in Schedule]),
+        type=words_of(Schedule),
         metavar="LIST|all",
         help="Allowed schedules: gpipe, 1f1b, eager-1f1b, interleaved.  [default: all but interleaved]",
     )
@@ -87,7 +92,7 @@ class ProblemChoices:
         metavar="auto|never|N",
         help="How many micro-batches to halve during warm-up; auto: as many as pay off.  [default: never]",
     )
-    action_overhead: float | None = option(
+    action_overhead_s: float | None = option(
         "--action-overhead",
         type=click.FloatRange(0, MAX_SECONDS),
         metavar="SECONDS",
@@ -102,10 +107,7 @@ class ProblemChoices:
         help="Optimizer, which determines the bytes per parameter.  [default: adamw]",
     )
     sequence_length: int | None = option(
-        "--sequence-length",
-        type=click.IntRange(1, MAX_COUNT),
-        metavar="TOKENS",
-        help="Tokens per sample.  [default: the model's]",
+        "--sequence-length", type=COUNT, metavar="TOKENS", help="Tokens per sample.  [default: the model's]"
     )
 
     def problem(self) -> Problem:
@@ -130,20 +132,8 @@ class ProblemChoices:
         """The job file, or the defaults without one, overridden by the options that were given."""
         stated = self._stated_job(default_precision)
         precision = self.precision or stated.precision
-        given: dict[str, Any] = {
-            "global_batch": self.global_batch,
-            "micro_batches": self.micro_batch,
-            "schedules": None if self.schedule is None else tuple(map(Schedule, self.schedule)),
-            "recompute": self.recompute,
-            "zero1": self.zero1,
-            "chunks": self.chunks,
-            "slice": self.slice,
-            "action_overhead_s": self.action_overhead,
-        }
-        overrides = {name: value for name, value in given.items() if value is not None}
-        for name in ("replicas", "tensor_parallel", "pipelines"):
-            if (counts := getattr(self, name)) is not None:
-                overrides[name] = counts or None
+        given = {name: value for name in OF_THE_JOB if (value := getattr(self, name)) is not None}
+        overrides: dict[str, Any] = {name: None if value == () else value for name, value in given.items()}
         return replace(stated, precision=precision, optimizer=self._optimizer(stated, precision), **overrides)
 
     def _stated_job(self, default_precision: Precision) -> Job:
@@ -167,7 +157,3 @@ class ProblemChoices:
         if name in OPTIMIZERS and stated.optimizer == standard_optimizer(name, stated.precision):
             return standard_optimizer(name, precision)
         return stated.optimizer
-
-
-problem_options = option_group(ProblemChoices, argument="choices")
-"""Give a command the options of a problem, as its argument `choices`."""

@@ -9,13 +9,12 @@ from importlib.util import find_spec
 import click
 
 from stagecut.planner.cli.parameters.files import ModuleFunction, NameOrFile
-from stagecut.planner.cli.parameters.groups import Decorator, member_option, option, option_group
-from stagecut.planner.cli.parameters.types import MAX_COUNT, counts, layer_range, plain_name, shape, time_limit
+from stagecut.planner.cli.parameters.groups import member_option, option
+from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, counts, layer_range, plain_name, shape, time_limit
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 MAX_PROCESSES = 1024
-AT_LEAST_ONE = click.IntRange(1, MAX_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +25,9 @@ class DeviceChoices:
         "--processes",
         type=click.IntRange(1, MAX_PROCESSES),
         default=1,
-        metavar="N",
         help="Processes that measure at the same time, like the ranks of a training run on this machine.",
     )
-    threads: int | None = option(
-        "--threads", type=AT_LEAST_ONE, metavar="N", help="CPU threads per process.  [default: cores / processes]"
-    )
+    threads: int | None = option("--threads", type=COUNT, help="CPU threads per process.  [default: cores / processes]")
     device: str = option(
         "--device",
         type=click.Choice(["auto", "cpu", "cuda"]),
@@ -45,7 +41,7 @@ class DeviceChoices:
         help="What to call these devices in the file.  [default: the device's own name]",
     )
     repetitions: int = option(
-        "--repetitions", type=AT_LEAST_ONE, default=10, metavar="N", help="Minimum number of timings per measurement."
+        "--repetitions", type=COUNT, default=10, help="Minimum number of timings per measurement."
     )
 
     def resolved(self) -> tuple[str, int]:
@@ -77,10 +73,7 @@ class ModelChoices:
         "--sample-shape", type=shape, metavar="3,32,32", help="Input shape of one sample, for a list of modules."
     )
     sequence_length: int | None = option(
-        "--sequence-length",
-        type=AT_LEAST_ONE,
-        metavar="TOKENS",
-        help="Tokens per sample.  [default: the model's]",
+        "--sequence-length", type=COUNT, metavar="TOKENS", help="Tokens per sample.  [default: the model's]"
     )
     micro_batch: tuple[int, ...] = option(
         "--micro-batch", type=counts, default="1,2,4,8", metavar="LIST", help="Micro-batch sizes to time, in samples."
@@ -95,14 +88,11 @@ class ModelChoices:
     )
     in_flight: int = option(
         "--in-flight",
-        type=AT_LEAST_ONE,
+        type=COUNT,
         default=3,
-        metavar="N",
         help="Micro-batches whose forward is done and whose backward is pending at any time.",
     )
-    warmup: int = option(
-        "--warmup", type=click.IntRange(0, MAX_COUNT), default=3, metavar="N", help="Unmeasured warm-up rounds."
-    )
+    warmup: int = option("--warmup", type=click.IntRange(0, MAX_COUNT), default=3, help="Unmeasured warm-up rounds.")
     time_limit: float | None = option(
         "--time-limit",
         type=time_limit,
@@ -116,21 +106,6 @@ class ModelChoices:
 
 
 def require_torch(command: str) -> None:
-    """Say how to install torch where it is missing.
-
-    Raises
-    ------
-    BadInputError
-        If it is.
-    """
+    """Raise a BadInputError that says how to install torch if it is missing."""
     if find_spec("torch") is None:
         raise BadInputError(f"{command} needs torch: pip install 'stagecut[run]'")
-
-
-def device_options(*, processes: int) -> Decorator:
-    """Give a command the options of :class:`DeviceChoices`, as its argument `devices`, with this default."""
-    return option_group(DeviceChoices, argument="devices", processes=processes)
-
-
-model_options = option_group(ModelChoices, argument="choices")
-"""Give a command the options of :class:`ModelChoices`, as its argument `choices`."""

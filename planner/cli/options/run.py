@@ -11,8 +11,8 @@ import click
 from stagecut.planner.analysis.stated_options import LARGEST_SEED
 from stagecut.planner.cli.options.outputs import Outputs
 from stagecut.planner.cli.parameters.files import ModuleFunction, output_option
-from stagecut.planner.cli.parameters.groups import flag, member_option, option, option_group
-from stagecut.planner.cli.parameters.types import MAX_COUNT, time_limit, time_scale
+from stagecut.planner.cli.parameters.groups import member_option, option
+from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, time_limit, time_scale
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.documents.write import check_writable
 from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, check_appendable
@@ -28,7 +28,7 @@ LONGEST_TIMEOUT_S = 1e6
 class RunChoices:
     """What to run, and how."""
 
-    steps: int = option("--steps", type=click.IntRange(1, MAX_COUNT), default=10, help="Training steps to measure.")
+    steps: int = option("--steps", type=COUNT, default=10, help="Training steps to measure.")
     warmup: int = option(
         "--warmup", type=click.IntRange(0, MAX_COUNT), default=2, help="Unmeasured warm-up steps before them."
     )
@@ -44,7 +44,7 @@ class RunChoices:
         default="auto",
         help="Where to run; auto: on GPUs if there is one per device of the plan, else on the CPU.",
     )
-    check: bool = flag("--check", "Compare one step with a single process, in float64.")
+    check: bool = option("--check", is_flag=True, help="Compare one step with a single process, in float64.")
     layers: str | None = option(
         "--layers",
         type=ModuleFunction(),
@@ -60,7 +60,9 @@ class RunChoices:
     autocast: str | None = option(
         "--autocast", type=click.Choice(["bf16", "fp16"]), help="Compute in this precision through autocast."
     )
-    real_layers: bool = flag("--real-layers", "dilated: run the model's own layers instead of small stand-ins.")
+    real_layers: bool = option(
+        "--real-layers", is_flag=True, help="dilated: run the model's own layers instead of small stand-ins."
+    )
     time_scale: float | None = option(
         "--time-scale",
         type=time_scale,
@@ -90,13 +92,7 @@ class RunChoices:
     )
 
     def check_mode(self) -> None:
-        """Refuse options that have no effect in this mode.
-
-        Raises
-        ------
-        UsageError
-            With what to do about it.
-        """
+        """Raise a UsageError if an option has no effect in this mode."""
         for name, given in (("--time-scale", self.time_scale is not None), ("--real-layers", self.real_layers)):
             if given and self.mode is not RunMode.DILATED:
                 raise click.UsageError(f"{name} is for --mode dilated")
@@ -144,9 +140,3 @@ class RunOutputs(Outputs):
                 check_appendable(path)
             else:
                 check_writable(path, force=self.force)
-
-
-run_options = option_group(RunChoices, argument="choices")
-"""Give a command the options of :class:`RunChoices`, as its argument `choices`."""
-run_output_options = option_group(RunOutputs, argument="outputs")
-"""Give a command -o, --trace, --history and --force, as its argument `outputs`."""

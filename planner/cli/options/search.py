@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from stagecut.planner.analysis.stated_options import LARGEST_SEED, MOST_THREADS
-from stagecut.planner.cli.parameters.groups import Decorator, member_option, option, option_group
+from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import memory_size, share, time_limit
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
@@ -26,11 +26,7 @@ class SearchOptions(SolveOptions):
     """Limits and tolerances of a search, from the command line."""
 
     gap: float = option(
-        "--gap",
-        type=share,
-        metavar="SHARE",
-        default="1e-4",
-        help="Relative gap at which to stop, as 0.005 or 0.5%.",
+        "--gap", type=share, metavar="SHARE", default="1e-4", help="Relative gap at which to stop, as 0.005 or 0.5%."
     )
     time_limit_s: float | None = option(
         "--time-limit",
@@ -51,8 +47,3 @@ class SearchOptions(SolveOptions):
     )
     seed: int = option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, help="Random seed.")
     threads: int = option("--threads", type=click.IntRange(1, MOST_THREADS), default=1, help="Threads of HiGHS.")
-
-
-def search_options(**defaults: str) -> Decorator:
-    """Give a command limits and tolerances of a search, as its argument `options`; `defaults` as in `option_group`."""
-    return option_group(SearchOptions, argument="options", **defaults)

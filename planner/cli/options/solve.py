@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF009 (option() declares a dataclass field)
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import click
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.cli.options.outputs import Pictures
 from stagecut.planner.cli.parameters.files import output_option
-from stagecut.planner.cli.parameters.groups import option_group
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -38,7 +36,7 @@ class SolveOutputs(Pictures):
     )
 
     def check(self) -> None:
-        """Refuse outputs now that could not be written later; see :meth:`Outputs.check`."""
+        """See :meth:`Outputs.check`."""
         if self.convergence is not None:
             image_format(self.convergence, what=CONVERGENCE)
         Pictures.check(self)
@@ -63,8 +61,8 @@ class TimeBudget:
     """How the time limit is divided among reading, search, even split and pictures."""
 
     context: click.Context
-    limit_s: float | None
-    """None: no limit."""
+    limit_s: float
+    """Infinite: no limit."""
     pictures: Pictures
     compares: bool
     """Whether the plan is compared with an even split."""
@@ -72,23 +70,14 @@ class TimeBudget:
     @property
     def spent_s(self) -> float:
         """Part of the limit that is gone before the search begins."""
-        spent_s = seconds_since_start(self.context)
-        return spent_s if self.limit_s is None else min(spent_s, max(0.0, self.limit_s - LEAST_SEARCH_S))
+        return min(seconds_since_start(self.context), max(0.0, self.limit_s - LEAST_SEARCH_S))
 
     def answer_s(self, plan: Plan) -> float:
         """Part of the limit to keep for everything after the search."""
-        even_s = min(EVEN_SHARE * self._limit_s, EVEN_TIME_LIMIT_S) if self.compares else 0.0
+        even_s = min(EVEN_SHARE * self.limit_s, EVEN_TIME_LIMIT_S) if self.compares else 0.0
         return even_s + self.pictures.seconds(plan)
 
     def even_split_s(self, plan: Plan) -> float:
         """Time for the even split; not positive if none is left."""
-        left_s = self._limit_s - seconds_since_start(self.context) - self.pictures.seconds(plan)
+        left_s = self.limit_s - seconds_since_start(self.context) - self.pictures.seconds(plan)
         return min(left_s, EVEN_TIME_LIMIT_S)
-
-    @property
-    def _limit_s(self) -> float:
-        return math.inf if self.limit_s is None else self.limit_s
-
-
-solve_output_options = option_group(SolveOutputs, argument="outputs")
-"""Give a command -o, --convergence, --trace, --gantt and --force, as its argument `outputs`."""

@@ -1,6 +1,7 @@
 """Models and clusters by catalogue name or from a file."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,12 +40,7 @@ def is_profile(argument: str) -> bool:
 
 
 def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
-    """A model profile from a file, or a measured one of the catalogue.
-
-    Parameters
-    ----------
-    to_plan
-        See :func:`planner.io.files.profile.read_profile`.
+    """A model profile from a file, or a measured one of the catalogue; see :mod:`planner.io.files.profile`.
 
     Raises
     ------
@@ -52,10 +48,7 @@ def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = Fals
         If there is none, the file has faults, or it states another sequence length than the one asked for.
     """
     in_catalogue = is_measured(path) and not is_file_name(path)
-    model = read_profile(
-        _found(path, measured_names(), measured_path) if in_catalogue else path,
-        to_plan=to_plan,
-    )
+    model = read_profile(_found(path, measured_names(), measured_path) if in_catalogue else path, to_plan=to_plan)
     if sequence_length not in (None, model.sequence_length):
         stated = "no number of" if model.sequence_length is None else str(model.sequence_length)
         rule = f"states {stated} tokens per sample, but --sequence-length asks for {sequence_length}"
@@ -71,10 +64,7 @@ def catalogue_model(name: str, *, precision: Precision, sequence_length: int | N
     BadInputError
         If there is none of that name, or it cannot have that sequence length.
     """
-
-    def build(name: str) -> ModelProfile:
-        return build_model(name, precision=precision, sequence_length=sequence_length)
-
+    build = partial(build_model, precision=precision, sequence_length=sequence_length)
     return _found(name, model_names(), build)
 
 

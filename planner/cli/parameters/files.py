@@ -21,25 +21,21 @@ _STREAMS = {1: "stdout", 2: "stderr"}
 class InputFile(click.Path):
     """A file to read."""
 
+    is_output = False
+
     def __init__(self, path_type: type[Path] | type[str] = Path) -> None:
         super().__init__(path_type=path_type)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, once compared with the outputs."""
-        _note((Path(value),), ctx)
+        """The path, once compared with the other files."""
+        _note((Path(value),), ctx, is_output=self.is_output)
         return super().convert(value, param, ctx)
 
 
-class OutputFile(click.Path):
+class OutputFile(InputFile):
     """A file to write."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, once compared with all other files."""
-        _note((Path(value),), ctx, is_output=True)
-        return super().convert(value, param, ctx)
+    is_output = True
 
 
 class NameOrFile(StringParamType):

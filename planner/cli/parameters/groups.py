@@ -18,7 +18,9 @@ _DECLARATION = "option"
 
 
 def option(*flags: str, **attributes: Any) -> Any:
-    """Declare a field of a dataclass as an option, with the arguments of :func:`click.option`."""
+    """Declare a field of a dataclass as an option, with the arguments of :func:`click.option`; counts as `N`."""
+    if isinstance(attributes.get("type"), click.IntRange):
+        attributes.setdefault("metavar", "N")
     return field(metadata={_DECLARATION: (flags, attributes)})
 
 
@@ -32,18 +34,10 @@ def member_option(*flags: str, members: type[StrEnum], **attributes: Any) -> Any
     return option(*flags, type=click.Choice(names), callback=member, **attributes)
 
 
-def flag(name: str, text: str) -> Any:
-    """Declare a field as an option without a value."""
-    return option(name, is_flag=True, help=text)
-
-
 def option_group(group: type, *, argument: str, **defaults: object) -> Decorator:
     """Give a command the options of a dataclass as one argument; those of its base class come last in the help.
 
-    Parameters
-    ----------
-    defaults
-        By field, where the command has others than the class declares.
+    `defaults` replace, by field, those that the class declares.
     """
     names = list(dict.fromkeys(name for owner in group.__mro__ for name in inspect.get_annotations(owner)))
     declared = {each.name: each.metadata[_DECLARATION] for each in fields(group)}

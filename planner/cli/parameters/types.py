@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import click
 
@@ -10,7 +11,10 @@ from stagecut.planner.core.job import AUTO, SliceChoice
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_NUMBER, is_name
 
+Word = TypeVar("Word", bound=str)
+
 MAX_COUNT = 1_000_000_000
+COUNT = click.IntRange(1, MAX_COUNT)
 MAX_LISTED = 1000
 """The limit of a job file, which is part of every plan file."""
 SMALLEST_SCALE = 1e-9
@@ -43,17 +47,18 @@ def slices(text: str) -> SliceChoice:
     return 0 if word == "never" else int(word)
 
 
-def words_of(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
     """A reader of comma-separated words, each one of the choices, or the word `all`."""
+    known = {str(choice): choice for choice in choices}
 
-    def words(text: str) -> tuple[str, ...]:
+    def words(text: str) -> tuple[Word, ...]:
         if text.strip() == "all":
-            return tuple(choices)
+            return tuple(known.values())
         found = [word.strip() for word in text.split(",")]
         for word in found:
-            if word not in choices:
-                raise click.BadParameter(f"{word!r} is not one of {', '.join(choices)}{nearest(word, choices)}")
-        return tuple(dict.fromkeys(found))
+            if word not in known:
+                raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}{nearest(word, known)}")
+        return tuple(dict.fromkeys(known[word] for word in found))
 
     return words
 

@@ -69,14 +69,9 @@ def held_silently() -> Iterator[None]:
 def run_cancellable(work: Callable[[], T], requested: threading.Event) -> T:
     """Do the work on a thread of its own, so that this one receives signals.
 
-    Parameters
-    ----------
-    work
-        Must check the event, and return what it has once that is set.
-    requested
-        The event of :func:`stop_requests`.
+    The work must check the event, which is that of :func:`stop_requests`, and return what it has once it is set.
     """
-    outcome: Future[T] = Future()
+    outcome: Future[T] = Future()  # an executor would wait for its thread at exit, even if it hangs
 
     def do() -> None:
         try:

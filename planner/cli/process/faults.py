@@ -15,12 +15,7 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
-    """Report a fault to the user and return its exit code.
-
-    Parameters
-    ----------
-    verbose
-        Whether to print the traceback of internal faults.
+    """Report a fault to the user and return its exit code; verbosely, with the traceback of an internal fault.
 
     Raises
     ------
@@ -31,7 +26,9 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
         fault.message = visible(fault.message)  # type: ignore[misc]
     if isinstance(fault, click.ClickException | click.exceptions.Exit):
         raise fault
-    if isinstance(fault, KeyboardInterrupt | click.Abort) or _is_of_the_interruption(fault):
+    # once interrupted, any fault may follow from that, other than an answer that cannot be written
+    is_aftermath = INTERRUPTIONS.first_s is not None and not isinstance(fault, OutputError)
+    if isinstance(fault, KeyboardInterrupt | click.Abort) or is_aftermath:
         with held():
             if INTERRUPTIONS.claim():
                 click.echo(LINE, err=True)
@@ -44,20 +41,9 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
     return INTERNAL_FAULT
 
 
-def tell_internal_fault(reason: str, where: str, *, verbose: bool) -> None:
-    """Report an internal fault to the user.
-
-    Parameters
-    ----------
-    where
-        The traceback, printed only if verbose.
-    """
+def tell_internal_fault(reason: str, trace: str, *, verbose: bool) -> None:
+    """Report an internal fault to the user, verbosely with its traceback."""
     if verbose:
-        click.echo(where, err=True, nl=False)
+        click.echo(trace, err=True, nl=False)
     hint = "" if verbose else "; run again with -v for the traceback"
     click.echo(f"Error: internal fault: {reason}{hint}", err=True)
-
-
-def _is_of_the_interruption(fault: BaseException) -> bool:
-    """Whether a fault is a consequence of a signal, and not of an answer that cannot be written."""
-    return INTERRUPTIONS.first_s is not None and not isinstance(fault, OutputError)

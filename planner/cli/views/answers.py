@@ -22,13 +22,7 @@ EXIT_CODES = {
 
 
 def tell_fault(result: Result, *, of: str = "") -> None:
-    """Report an internal fault inside a search on stderr; its plan and bound stand all the same.
-
-    Parameters
-    ----------
-    of
-        Name of the search, where there are several.
-    """
+    """Report an internal fault inside a search, named where there are several; its plan and bound still stand."""
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason
         tell_internal_fault(reason, result.fault.traceback, verbose=is_verbose())

@@ -8,7 +8,7 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.io.readers.conversion import Converted
 from stagecut.planner.io.readers.formats import Format
-from stagecut.planner.report.labels import count_label
+from stagecut.planner.report.labels import count_label, counted_label
 from stagecut.planner.report.summary import SCHEMA
 
 
@@ -19,16 +19,13 @@ def print_conversion(conversion: Converted, kind: Format) -> None:
     edges = f", {len(profile.skip_edges)} skip edges" if profile.skip_edges else ""
     click.echo(f"{profile.name}: {profile.num_layers} layers from {nodes}{edges}")
     inner = profile.boundary_bytes()[1:-1]
-    sizes = (
-        f", {format_bytes(inner.min())} to {format_bytes(inner.max())} per sample across a boundary"
-        if len(inner)
-        else ""
-    )
-    parameters = f"{count_label(profile.num_params)} parameters in {profile.precision}"
-    click.echo(f"{parameters}{sizes}")
+    line = f"{count_label(profile.num_params)} parameters in {profile.precision}"
+    if len(inner):
+        line += f", {format_bytes(inner.min())} to {format_bytes(inner.max())} per sample across a boundary"
+    click.echo(line)
     for device_type, (samples, forward_s, backward_s) in _times(profile).items():
         times = f"{format_seconds(forward_s)} forward, {format_seconds(backward_s)} backward"
-        click.echo(f"{device_type}: {times} for {samples} {'sample' if samples == 1 else 'samples'}")
+        click.echo(f"{device_type}: {times} for {counted_label(samples, 'sample')}")
 
 
 def answer(conversion: Converted, kind: Format, *, output: Path) -> dict[str, object]:

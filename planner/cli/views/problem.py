@@ -1,5 +1,7 @@
 """A problem as people and programs read it, with the size of its search space."""
 
+import math
+
 import click
 
 from stagecut.planner.core.problem import Problem, Variant
@@ -53,7 +55,10 @@ def print_problem(problem: Problem) -> None:
         ("stages", f"up to {problem.max_stages}, each one of {_num_intervals(problem)} ranges of layers"),
         ("variants", f"{len(problem.variants)}: {schedules}, each with these micro-batches"),
     ]
-    for variant in _one_schedule(problem):
+    first = problem.variants[0]  # every other schedule has the same shares and micro-batches
+    for variant in problem.variants:
+        if (variant.schedule, variant.chunks) != (first.schedule, first.chunks):
+            continue
         batches = f"{variant.num_microbatches} x {variant.micro_batch}"
         share = f" in each of {share_label(variant.share)}" if variant.share.num_pipelines > 1 else ""
         rows.append(("", f"{batches:<10} {num_groups(problem, variant)} kinds of device groups{share}"))
@@ -61,16 +66,9 @@ def print_problem(problem: Problem) -> None:
         click.echo(f"{name:<10} {value}")
 
 
-def _one_schedule(problem: Problem) -> list[Variant]:
-    """The variants of the first schedule; every other one has the same shares and micro-batches."""
-    first = problem.variants[0]
-    return [v for v in problem.variants if (v.schedule, v.chunks) == (first.schedule, first.chunks)]
-
-
 def _schedule_label(variant: Variant) -> str:
     return f"{variant.schedule} x{variant.chunks}" if variant.chunks > 1 else str(variant.schedule)
 
 
 def _num_intervals(problem: Problem) -> int:
-    num_layers = problem.model.num_layers
-    return num_layers * (num_layers + 1) // 2
+    return math.comb(problem.model.num_layers + 1, 2)

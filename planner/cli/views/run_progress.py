@@ -20,19 +20,10 @@ NEWS_EVERY_S = 10.0
 
 
 class RunProgress:
-    """Lines of rank 0 alone: the first step, the last, and others no faster than one can read.
-
-    Parameters
-    ----------
-    num_steps
-        Number of steps, warm-up included.
-    iteration_s
-        Predicted iteration time.
-    quiet
-        Print nothing.
-    """
+    """Lines of rank 0 alone: the first step, the last, and others no faster than one can read."""
 
     def __init__(self, num_steps: int, *, iteration_s: float, quiet: bool) -> None:
+        """The number of steps includes the warm-up, the iteration time is the predicted one; quiet prints nothing."""
         self._num_steps, self._iteration_s, self._quiet = num_steps, iteration_s, quiet
         self._last_s = -math.inf
         self._step_s: float | None = None
