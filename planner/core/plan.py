@@ -82,8 +82,8 @@ class Plan:
             self._check_chunks(pipeline)
         if self.num_sliced != 0:
             self._check_slicing()
-        devices = (d for pipeline in self.pipelines for stage in self._groups(pipeline) for d in stage.devices)
-        require_distinct("plan", "devices", devices)
+        firsts = (s for pipeline in self.pipelines for s in pipeline.stages[: pipeline.num_stages // self.chunks])
+        require_distinct("plan", "devices", (device for stage in firsts for device in stage.devices))
 
     def _check_slicing(self) -> None:
         counted = isinstance(self.num_sliced, int) and 0 < self.num_sliced <= self.num_microbatches
@@ -95,18 +95,19 @@ class Plan:
         rule = f"0 if stages have different micro-batch sizes {sorted(sizes)}"
         require(sizes == {self.micro_batch}, "plan", "num_sliced", rule, self.num_sliced)
 
-    def _groups(self, pipeline: Pipeline) -> tuple[Stage, ...]:
-        """The first stage of every device group."""
-        return pipeline.stages[: pipeline.num_stages // self.chunks]
-
     def _check_chunks(self, pipeline: Pipeline) -> None:
         rule = f"a multiple of {self.chunks} chunks"
         require(pipeline.num_stages % self.chunks == 0, "plan", "stages", rule, pipeline.num_stages)
-        groups = self._groups(pipeline)
+        num_groups = pipeline.num_stages // self.chunks
         for index, stage in enumerate(pipeline.stages):
-            expected = groups[index % len(groups)].devices
+            expected = pipeline.stages[index % num_groups].devices
             rule = f"those of its device group, {expected}"
             require(stage.devices == expected, f"stage {index}", "devices", rule, stage.devices)
+
+    @property
+    def num_groups(self) -> int:
+        """Device groups of each pipeline."""
+        return len(self.stages) // self.chunks
 
     @property
     def variant(self) -> Variant:

@@ -8,6 +8,7 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, slowest
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.cost.links import crosses_hosts, link_between_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,27 +91,13 @@ def ring_link(cluster: Cluster, placement: Placement, share: Share = WHOLE) -> L
     their transfers pass through the same root. Between hosts, one transfer of each ring leaves and one
     enters each interface; a ring with one device on each host does not use the fabric.
     """
-    server = cluster.servers[placement.server_class]
-    link = group_link(cluster, placement)
+    link, own = group_link(cluster, placement), placement.server_class
     if not crosses_hosts(placement, share):
         return link
-    sharing, degree = share.device_split(placement.server_class), placement.tensor_parallel
-    network = cluster.network_between(placement.server_class, placement.server_class)
-    between = network if network.table else _through_interfaces(server.nic, network)
+    sharing, degree = share.device_split(own), placement.tensor_parallel
+    between = link_between_hosts(cluster, (own, 1), (own, 1))
     inside = UNLIMITED if sharing * placement.devices_per_host == degree else link
     return slowest(inside, between.scaled(sharing, over=degree))
-
-
-def crosses_hosts(placement: Placement, share: Share) -> bool:
-    """Whether the replicas of a stage in all pipelines are on several hosts."""
-    return placement.num_hosts > 1 or share.host_split(placement.server_class) > 1
-
-
-def _through_interfaces(nic: Link, network: Link) -> Link:
-    return Link(
-        bandwidth_bytes_per_s=min(nic.bandwidth_bytes_per_s, network.bandwidth_bytes_per_s),
-        latency_s=2 * nic.latency_s + network.latency_s,
-    )
 
 
 def _island(cluster: Cluster, placement: Placement) -> Island:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.cluster import Device, Link
+from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.placement import Hosting, Placement, hosting_of
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
@@ -25,7 +25,8 @@ class CostModel:
         self.cluster = cluster_share(problem.cluster, share)
         self.stages = StageCostModel(problem, share, self.cluster)
         self._boundary_bytes = problem.model.boundary_bytes()
-        self._devices = self._devices_of_first_pipeline()
+        names = device_names(problem.cluster, share, 0)
+        self._devices = {names[device.name]: device for device in self.cluster.devices()}
         self._stage_cache: dict[tuple[object, ...], StageCosts] = {}
         self._half_cache: dict[tuple[object, ...], float] = {}
         self._others: dict[Share, CostModel] = {share: self}
@@ -116,14 +117,6 @@ class CostModel:
             limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
             halves=self._halves(plan, hostings, links, message_bytes),
         )
-
-    def _devices_of_first_pipeline(self) -> dict[str, Device]:
-        """Devices of the share by their names in the cluster."""
-        own = {device.name: device for device in self.cluster.devices()}
-        if self.share == WHOLE:
-            return own
-        names = device_names(self.problem.cluster, self.share, 0)
-        return {names[name]: device for name, device in own.items()}
 
     def _halves(
         self, plan: Plan, hostings: Sequence[Hosting], links: Sequence[Link], message_bytes: Floats

@@ -89,7 +89,7 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     """The first pipeline: its single stages, how they share hosts, and their memory."""
     depths = _scheduled_depths(plan)
     if depths is None:
-        yield f"{plan.num_microbatches} micro-batches are not a multiple of the {_num_groups(plan)} device groups"
+        yield f"{plan.num_microbatches} micro-batches are not a multiple of the {plan.num_groups} device groups"
     hostings: list[Hosting] = []
     for index, stage in enumerate(plan.stages):
         depth = stage.warmup_depth if depths is None else depths[index]
@@ -100,21 +100,16 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
             yield f"stage {index}: {str(fault).removeprefix('stage: ')}"
     if len(hostings) < len(plan.stages):
         return
-    yield from _run_faults(hostings[: _num_groups(plan)])
+    yield from _run_faults(hostings[: plan.num_groups])
     if plan.schedule is Schedule.INTERLEAVED:
-        yield from _filling_faults(costs, hostings[: _num_groups(plan)])
+        yield from _filling_faults(costs, hostings[: plan.num_groups])
     if depths is not None and plan.stages[-1].stop <= costs.problem.model.num_layers:
         yield from _memory_faults(costs, plan, depths)
 
 
-def _num_groups(plan: Plan) -> int:
-    """Number of device groups of a pipeline."""
-    return len(plan.stages) // plan.chunks
-
-
 def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
     """Warm-up depths of the schedule; None if it cannot run these micro-batches."""
-    if plan.schedule is Schedule.INTERLEAVED and plan.num_microbatches % _num_groups(plan):
+    if plan.schedule is Schedule.INTERLEAVED and plan.num_microbatches % plan.num_groups:
         return None
     return warmup_depths(plan.schedule, len(plan.stages), plan.num_microbatches, chunks=plan.chunks)
 
@@ -140,7 +135,7 @@ def _memory_faults(costs: CostModel, plan: Plan, depths: Sequence[int]) -> Itera
     needs_bytes = _memory_bytes(costs, plan, depths, lambda stage: stage.recompute)
     plain_bytes = _memory_bytes(costs, plan, depths, lambda _: False)
     for index, stage in enumerate(plan.stages):
-        first = index % _num_groups(plan)
+        first = index % plan.num_groups
         if stage.recompute != plan.stages[first].recompute:
             yield f"stage {index}: {_words(stage.recompute)}, unlike stage {first} on the same devices"
         if policy is not Recompute.AUTO and stage.recompute != (policy is Recompute.ALWAYS):

@@ -4,9 +4,8 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, slowest
-from stagecut.planner.core.placement import Hosting
+from stagecut.planner.core.placement import Hosting, Placement
 from stagecut.planner.core.share import WHOLE, Share
-from stagecut.planner.cost.collectives import crosses_hosts
 
 
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
@@ -79,6 +78,11 @@ def sync_route(cluster: Cluster, hosting: Hosting, share: Share = WHOLE) -> tupl
         host = _host_name(cluster, hosting)
         return (f"{host}:nic-in", f"{host}:nic-out")
     return _fabric_route(cluster, hosting)
+
+
+def crosses_hosts(placement: Placement, share: Share) -> bool:
+    """Whether the replicas of a stage in all pipelines are on several hosts."""
+    return placement.num_hosts > 1 or share.host_split(placement.server_class) > 1
 
 
 def _same_host(sender: Hosting, receiver: Hosting) -> bool:

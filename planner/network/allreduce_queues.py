@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.cost.collectives import crosses_hosts
+from stagecut.planner.cost.links import crosses_hosts
 from stagecut.planner.network.host_states import Entry
 from stagecut.planner.network.stage_network import StageNetwork
 

@@ -73,8 +73,7 @@ def plan_actions(plan: Plan) -> list[list[Action]]:
         If a stage's micro-batch sizes do not divide the samples of a pipeline.
     """
     if plan.schedule is Schedule.INTERLEAVED:
-        num_groups = len(plan.stages) // plan.chunks
-        return interleaved_actions(num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
+        return interleaved_actions(plan.num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
     if plan.num_sliced > 0:
         depths = [stage.warmup_depth for stage in plan.stages]
         return pipeline_actions(depths, plan.num_microbatches, plan.micro_batch, plan.num_halved)

@@ -11,7 +11,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree, TreeValue
-from stagecut.planner.io.writers.uniform_plan import UniformPlan, uniform_plan
+from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
 TARGET = "DeepSpeed"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
@@ -27,14 +27,14 @@ def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
     """
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
     return {
-        "parts": list(uniform.cuts),
+        "parts": list(cuts_of(plan)),
         "layers": [layer.name for layer in problem.model.layers],
         "topology": {
-            "num_pp": uniform.num_groups,
-            "num_mp": uniform.tensor_parallel,
+            "num_pp": uniform.plan.num_groups,
+            "num_mp": uniform.stage.tensor_parallel,
             "num_dp": uniform.data_parallel,
         },
-        "activation_checkpoint_interval": int(uniform.recompute),
+        "activation_checkpoint_interval": int(uniform.stage.recompute),
         "devices_by_rank": list(uniform.devices_by_rank),
         "config": _configuration(uniform),
     }
@@ -42,12 +42,12 @@ def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
 
 def _configuration(uniform: UniformPlan) -> Tree:
     tree: dict[str, TreeValue] = {
-        "train_batch_size": uniform.job.global_batch,
+        "train_batch_size": uniform.problem.job.global_batch,
         "train_micro_batch_size_per_gpu": uniform.samples_per_replica,
         "gradient_accumulation_steps": uniform.plan.num_microbatches,
     }
-    if uniform.job.precision is not Precision.FP32:
-        tree[str(uniform.job.precision)] = {"enabled": True}
-    if uniform.job.zero1:
+    if uniform.problem.job.precision is not Precision.FP32:
+        tree[str(uniform.problem.job.precision)] = {"enabled": True}
+    if uniform.problem.job.zero1:
         tree["zero_optimization"] = {"stage": 1}
     return tree

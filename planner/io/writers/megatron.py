@@ -27,7 +27,7 @@ def megatron_arguments(problem: Problem, plan: Plan) -> str:
     """
     faults = block_faults(problem.model, cuts_of(plan))
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
-    stages = stage_blocks(problem.model, uniform.cuts)
+    stages = stage_blocks(problem.model, cuts_of(plan))
     lines = [
         f"# {problem.model.name} on {problem.cluster.name}",
         *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),
@@ -50,21 +50,21 @@ def _run(count: int, *, last: bool) -> str:
 
 
 def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tuple[str, object]]:
-    job = uniform.job
+    job = uniform.problem.job
     arguments: list[tuple[str, object]] = [
         ("num-layers", num_blocks(stages)),
-        ("tensor-model-parallel-size", uniform.tensor_parallel),
-        ("pipeline-model-parallel-size", uniform.num_groups),
+        ("tensor-model-parallel-size", uniform.stage.tensor_parallel),
+        ("pipeline-model-parallel-size", uniform.plan.num_groups),
         ("micro-batch-size", uniform.samples_per_replica),
         ("global-batch-size", job.global_batch),
     ]
     if len(stages) > 1:
         arguments.append(("pipeline-model-parallel-layout", layout_of(stages)))
-    if uniform.model.sequence_length is not None:
-        arguments.append(("seq-length", uniform.model.sequence_length))
+    if uniform.problem.model.sequence_length is not None:
+        arguments.append(("seq-length", uniform.problem.model.sequence_length))
     if job.precision is not Precision.FP32:
         arguments.append((str(job.precision), ""))
-    if uniform.recompute:
+    if uniform.stage.recompute:
         arguments += [("recompute-granularity", "full"), ("recompute-method", "uniform"), ("recompute-num-layers", 1)]
     if job.zero1:
         arguments.append(("use-distributed-optimizer", ""))

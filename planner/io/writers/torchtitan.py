@@ -46,7 +46,7 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     if schedule_csv is not None and not _is_text(schedule_csv):
         faults.append("--schedule-csv: the path is not valid UTF-8, which TOML requires; choose another path")
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
-    stages = stage_blocks(problem.model, uniform.cuts)
+    stages = stage_blocks(problem.model, cuts_of(plan))
     lines = [
         f"# {visible(problem.model.name)} on {visible(problem.cluster.name)}",
         *(f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.devices_by_rank)),
@@ -60,7 +60,7 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
         *_parallelism(uniform, stages, schedule_csv),
         "",
         "[activation_checkpoint]",
-        f'mode = "{"full" if uniform.recompute else "none"}"',
+        f'mode = "{"full" if uniform.stage.recompute else "none"}"',
     ]
     return "\n".join(lines) + "\n"
 
@@ -86,8 +86,8 @@ def _parallelism(uniform: UniformPlan, stages: tuple[StageBlocks, ...], schedule
     return [
         f"data_parallel_replicate_degree = {uniform.data_parallel}",
         "data_parallel_shard_degree = 1",
-        f"tensor_parallel_degree = {uniform.tensor_parallel}",
-        f"pipeline_parallel_degree = {uniform.num_groups}",
+        f"tensor_parallel_degree = {uniform.stage.tensor_parallel}",
+        f"pipeline_parallel_degree = {uniform.plan.num_groups}",
         f"pipeline_parallel_microbatch_size = {uniform.samples_per_replica}",
         f'pipeline_parallel_schedule = "{schedule}"',
         *([] if schedule_csv is None else [f"pipeline_parallel_schedule_csv = {_quoted(schedule_csv)}"]),

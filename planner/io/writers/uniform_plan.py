@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.errors import UnsupportedError
-from stagecut.planner.core.job import Job
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 
@@ -22,36 +21,30 @@ ADVICE = {
 class UniformPlan:
     """A plan whose stages all have the same degrees."""
 
-    model: ModelProfile
-    job: Job
+    problem: Problem
     plan: Plan
-    replicas: int
-    tensor_parallel: int
-    recompute: bool
-    num_groups: int
-    """Device groups per pipeline: stages / chunks."""
+
+    @property
+    def stage(self) -> Stage:
+        """A stage; the degrees of all others are the same."""
+        return self.plan.stages[0]
 
     @property
     def data_parallel(self) -> int:
         """Copies of every layer: replicas over all pipelines."""
-        return self.replicas * len(self.plan.pipelines)
+        return self.stage.replicas * len(self.plan.pipelines)
 
     @property
     def samples_per_replica(self) -> int:
         """Samples of one micro-batch per replica."""
-        return self.plan.micro_batch // self.replicas
-
-    @property
-    def cuts(self) -> tuple[int, ...]:
-        """Boundaries of the stages, including both ends."""
-        return cuts_of(self.plan)
+        return self.plan.micro_batch // self.stage.replicas
 
     @property
     def devices_by_rank(self) -> tuple[str, ...]:
         """Names of the devices, with pipeline stages varying slowest, then data, then tensor parallelism."""
         return tuple(
             device
-            for group in range(self.num_groups)
+            for group in range(self.plan.num_groups)
             for pipeline in self.plan.pipelines
             for device in pipeline.stages[group].devices
         )
@@ -89,15 +82,7 @@ def uniform_plan(
     reasons = (*_reasons(problem.model, plan, schedules=schedules), *faults)
     if reasons:
         raise UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
-    return UniformPlan(
-        model=problem.model,
-        job=problem.job,
-        plan=plan,
-        replicas=plan.stages[0].replicas,
-        tensor_parallel=plan.stages[0].tensor_parallel,
-        recompute=plan.stages[0].recompute,
-        num_groups=len(plan.stages) // plan.chunks,
-    )
+    return UniformPlan(problem=problem, plan=plan)
 
 
 def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> Iterator[str]:

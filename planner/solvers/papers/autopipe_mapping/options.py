@@ -9,9 +9,8 @@ import numpy as np
 
 from stagecut.planner.core.placement import Hosting, Placement
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.cost.collectives import crosses_hosts
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.links import link_between, route_between, sync_route
+from stagecut.planner.cost.links import crosses_hosts, link_between, route_between, sync_route
 from stagecut.planner.network.arrangement import recompute_choice
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import DeviceMapping, HostRun, host_runs
 
