@@ -83,10 +83,7 @@ def _sum(tables: Sequence[TimeTable]) -> TimeTable | None:
 def names_of_runs(runs: Sequence[tuple[str, str, int]]) -> list[str]:
     """A name for each run, made from those of its first and last part, and numbered where it would repeat.
 
-    Parameters
-    ----------
-    runs
-        First name, last name and number of parts of each.
+    Each run is given by its first name, last name and number of parts.
     """
     taken: set[str] = set()
     names = []

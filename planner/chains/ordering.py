@@ -31,10 +31,7 @@ NodeSet = int
 def smallest_order(graph: TaskGraph, *, width: int | None = None) -> tuple[int, ...]:
     """Nodes of the graph in the order described above.
 
-    Parameters
-    ----------
-    width
-        Most sets of the same size to keep; by default more for small graphs.
+    At most `width` sets of the same size are kept, by default more for small graphs.
     """
     problem = _Ordering(graph)
     if width is None:

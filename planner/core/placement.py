@@ -41,12 +41,7 @@ def hosting_of(
 ) -> Hosting:
     """Recover the placement of a stage from the names of its devices.
 
-    Parameters
-    ----------
-    known
-        Every device of the cluster, by name.
-    tensor_parallel
-        Devices that share each replica.
+    `known` has every device of the cluster by name; `tensor_parallel` devices share each replica.
 
     Raises
     ------
@@ -65,13 +60,8 @@ def hosting_of(
     whole = len(devices) == len(hosts) * server.num_devices
     require(len(hosts) == 1 or whole, "stage", "devices", "on one host, or all devices of several hosts", names)
     per_host = len(devices) // len(hosts)
-    require(
-        per_host % tensor_parallel == 0,
-        "stage",
-        "devices",
-        f"such that the {tensor_parallel} of each replica are on one host",
-        names,
-    )
+    rule = f"such that the {tensor_parallel} of each replica are on one host"
+    require(per_host % tensor_parallel == 0, "stage", "devices", rule, names)
     placement = Placement(
         server_class=server_class,
         island=island,

@@ -52,15 +52,10 @@ class Problem:
     job: Job
 
     def __post_init__(self) -> None:
-        num_layers = self.model.num_layers
-        require(num_layers <= MAX_LAYERS, f"model {self.model.name!r}", "layers", LONG_CHAIN_RULE, num_layers)
-        require(
-            self.model.precision is self.job.precision,
-            f"model {self.model.name!r}",
-            "precision",
-            f"the job's {self.job.precision}",
-            str(self.model.precision),
-        )
+        num_layers, precision = self.model.num_layers, self.model.precision
+        owner, rule = f"model {self.model.name!r}", f"the job's {self.job.precision}"
+        require(num_layers <= MAX_LAYERS, owner, "layers", LONG_CHAIN_RULE, num_layers)
+        require(precision is self.job.precision, owner, "precision", rule, str(precision))
         batch = self.job.global_batch
         rule = f"such that equal shares of the cluster and a micro-batch size divide the global batch {batch}"
         require(len(self.variants) > 0, "job", "pipelines", rule, self.job.pipelines)

@@ -24,12 +24,8 @@ EASIEST_FIRST = (Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.GPIP
 def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> int:
     """Forwards a stage may run before its first backward if every stage has its own devices.
 
-    Parameters
-    ----------
-    schedule
-        Any but `interleaved`, for which see :func:`warmup_depths`.
-    position
-        1 for the last stage of the pipeline, S for the first.
+    The position is 1 for the last stage of the pipeline, S for the first. For `interleaved`, see
+    :func:`warmup_depths`.
 
     Notes
     -----
@@ -47,12 +43,7 @@ def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> in
 def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *, chunks: int = 1) -> tuple[int, ...]:
     """Forwards every stage may run before its first backward, first stage first.
 
-    Parameters
-    ----------
-    num_stages
-        A multiple of `chunks`.
-    chunks
-        Stages per device group; used under `interleaved` only.
+    Under `interleaved`, the number of stages is a multiple of `chunks`, the stages per device group.
 
     Raises
     ------

@@ -22,13 +22,8 @@ class Share:
 
     def __post_init__(self) -> None:
         require_count("share", "num_pipelines", self.num_pipelines)
-        require(
-            bool(self.host_splits) == (self.num_pipelines > 1),
-            "share",
-            "host_splits",
-            "given for several pipelines only",
-            self,
-        )
+        rule = "given for several pipelines only"
+        require(bool(self.host_splits) == (self.num_pipelines > 1), "share", "host_splits", rule, self)
         for split in self.host_splits:
             require_count("share", "host_splits", split)
             require(self.num_pipelines % split == 0, "share", "host_splits", "divisors of num_pipelines", self)

@@ -45,11 +45,7 @@ def exchange_of(cluster: Cluster, placement: Placement, share: Share = WHOLE) ->
     """The all-reduce among the devices of a replica; all replicas of a stage, in all pipelines, run it at once.
 
     On a shared fabric, n measured all-reduces at once take as long as a single one of n times the bytes.
-
-    Parameters
-    ----------
-    cluster
-        The share of one pipeline.
+    `cluster` is one pipeline's share.
     """
     island, degree = _island(cluster, placement), placement.tensor_parallel
     measured = island.all_reduce_among(degree)

@@ -17,10 +17,7 @@ from stagecut.planner.cost.cost_model import CostModel
 def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
     """Every way in which a plan leaves the search space of the problem, in words; none for a legal plan.
 
-    Parameters
-    ----------
-    costs
-        Costs of the problem that the plan is for, for any share.
+    The costs are those of the plan's problem, for any share.
     """
     found = list(_variant_faults(costs, plan))
     num_layers, last = costs.problem.model.num_layers, plan.stages[-1].stop

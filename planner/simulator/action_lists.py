@@ -118,12 +118,7 @@ def interleaved_actions(
 ) -> list[list[Action]]:
     """Actions of every device group under interleaved 1F1B, see :mod:`planner.core.interleaving`.
 
-    Parameters
-    ----------
-    chunks
-        Stages of each device group; stage s runs on device group s mod `num_devices`.
-    num_microbatches
-        A multiple of `num_devices`.
+    Stage s runs on device group s mod `num_devices`; `num_microbatches` is a multiple of `num_devices`.
     """
     require_count("schedule", "micro_batch", micro_batch)
     order = Interleaving(num_devices=num_devices, chunks=chunks, num_microbatches=num_microbatches)

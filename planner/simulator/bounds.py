@@ -44,17 +44,10 @@ from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 
 
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
-    """Values of every family of rows that holds for the plan's schedule.
+    """Seconds of every family of rows that holds for the plan's schedule.
 
-    Parameters
-    ----------
-    any_slicing
-        Whether the rows shall hold for every sliced warm-up count, not only for that of the plan.
-
-    Returns
-    -------
-    dict
-        By family: one value per stage, per boundary, or for the whole plan (shape (1,)).
+    A family has one value per stage, per boundary, or for the whole plan (shape (1,)). With `any_slicing` the rows
+    hold for every sliced warm-up count, not only for that of the plan.
     """
     order = costs.interleaving
     if order is not None:

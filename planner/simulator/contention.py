@@ -50,11 +50,7 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
 
     They are if on each shared link, in order of readiness, each task starts no earlier than the
     one before it ended, and the order of tasks that are ready at the same time does not matter.
-
-    Parameters
-    ----------
-    rows_s
-        End times without contention, by row of the graph's order, shape (n + 1, plans).
+    `rows_s` has the end times without contention by row of the graph's order, shape (n + 1, plans).
     """
     good = np.ones(rows_s.shape[1], dtype=bool)
     for task, action, message in _line_rows(graph, routes):

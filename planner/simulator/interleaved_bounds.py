@@ -35,11 +35,8 @@ from stagecut.planner.simulator.chains import Chains, chains_of
 def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]:
     """Values of every family of rows.
 
-    Returns
-    -------
-    dict
-        By family: busy and sync one value per device group; fill, drain and late per stage; link per
-        boundary; queue per shared link.
+    Busy and sync have one value per device group; fill, drain and late per stage; link per boundary; queue per
+    shared link.
     """
     chains, shape = chains_of(costs), (order.chunks, order.num_devices)
     forward_s, backward_s = costs.forward_s.reshape(shape), costs.backward_s.reshape(shape)
@@ -91,11 +88,8 @@ def _work(counts: tuple[Ints, Ints], forward_s: Floats, backward_s: Floats) -> F
 def _latest_start(order: Interleaving, forward_start_s: Floats, backward_start_s: Floats) -> Floats:
     """Latest known start of a device group's list, for the last forward of each stage, shape (v, D).
 
-    Parameters
-    ----------
-    forward_start_s, backward_start_s
-        Start of the list as the first forward, or backward, of each stage implies it for the actions
-        that follow, shape (v, D).
+    `forward_start_s` and `backward_start_s`, shape (v, D) each, are the starts of the list that the first forward,
+    or backward, of each stage implies for the actions that follow.
     """
     forwards, backwards = (counts.sum(axis=-1) for counts in order.until_last_forward)
     first_forward = order.num_devices * np.arange(order.chunks)[:, None]

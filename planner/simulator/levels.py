@@ -79,10 +79,7 @@ def level_order(graph: IterationGraph) -> LevelOrder:
 def evaluate(order: LevelOrder, rows_s: Floats) -> None:
     """Replace durations by end times, as if every flow had its own links.
 
-    Parameters
-    ----------
-    rows_s
-        Seconds of the task of each row, then a row of zeros, shape (n + 1, plans) or (n + 1,).
+    `rows_s` has the seconds of the task of each row, then a row of zeros; shape (n + 1, plans) or (n + 1,).
     """
     take, maximum, add = rows_s.take, np.maximum, np.add
     scratch = np.empty((order.scratch_rows, *rows_s.shape[1:]))
@@ -131,13 +128,7 @@ def _levels(level: Ints, number: Ints) -> Iterator[list[slice]]:
 
 
 def _level(predecessors: Ints, parts: list[slice]) -> Level:
-    """Level of one level.
-
-    Parameters
-    ----------
-    predecessors
-        Rows of the predecessors of each row of the level, shape (rows, 2).
-    """
+    """A level, from the rows of the predecessors of each of its rows, shape (rows, 2)."""
     actions, *messages = parts
     first, size = actions.start, actions.stop - actions.start
     senders = messages[0].stop - messages[0].start if messages else 0

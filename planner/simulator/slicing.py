@@ -19,10 +19,7 @@ from stagecut.planner.simulator.engine import iteration_times
 def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
     """Smallest sliced warm-up count from which one more does not shorten the iteration.
 
-    Parameters
-    ----------
-    unsliced_s
-        Seconds of the iteration with no halved micro-batch.
+    Without halved micro-batches the iteration takes `unsliced_s` seconds.
 
     Returns
     -------

@@ -10,12 +10,7 @@ from stagecut.planner.io.documents.tree import Document, parse_document
 
 
 def readable_text(tree: Tree, read: Callable[[Document], object], *, path: str | Path) -> str:
-    """Format a tree as JSON, and check that `read` accepts the result.
-
-    Parameters
-    ----------
-    path
-        The file it will be written to, for messages.
+    """Format a tree as JSON, and check that `read` accepts the result; messages name the file `path`.
 
     Raises
     ------

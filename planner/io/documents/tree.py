@@ -115,12 +115,7 @@ class ListLimit:
 
 
 def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Document:
-    """Read a JSON or YAML file.
-
-    Parameters
-    ----------
-    limit
-        Reject a file by the length of one list, long before all of it could be read.
+    """Read a JSON or YAML file; `limit` rejects one with too long a list before all of it is read.
 
     Raises
     ------

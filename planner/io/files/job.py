@@ -78,12 +78,7 @@ class JobFile(FileEntry):
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
-    """Read a job.
-
-    Parameters
-    ----------
-    default_precision
-        Used if the file states none: that of the model profile.
+    """Read a job; `default_precision`, that of the model profile, is used if the file states none.
 
     Raises
     ------

@@ -93,10 +93,7 @@ class ProfileFile(FileEntry):
 def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
     """Read a model profile; times are sorted by device type and size.
 
-    Parameters
-    ----------
-    to_plan
-        Whether to reject a chain that is too long to be planned before reading its layers.
+    With `to_plan`, a chain that is too long to be planned is rejected before its layers are read.
 
     Raises
     ------

@@ -72,12 +72,7 @@ class ForeignFile:
 
 
 def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
-    """Read a file.
-
-    Parameters
-    ----------
-    stated
-        Its format, if the user names it.
+    """Read a file; `stated` is its format, if the user names it.
 
     Raises
     ------

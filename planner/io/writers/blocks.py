@@ -26,11 +26,7 @@ def block_faults(model: ModelProfile, cuts: Sequence[int]) -> tuple[str, ...]:
 
     A model is an embedding, blocks of one layer or of an attention and a feed-forward layer, and a head; any
     part may be missing. Layers are recognised by their kind.
-
-    Parameters
-    ----------
-    cuts
-        Boundaries of the stages, including both ends.
+    The cuts are the boundaries of the stages, including both ends.
     """
     units, stranger = _units(model)
     if stranger is not None:

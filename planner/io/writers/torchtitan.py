@@ -30,10 +30,7 @@ SCHEDULES = {
 def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = None) -> str:
     """The TOML tables that follow from the plan.
 
-    Parameters
-    ----------
-    schedule_csv
-        Path of the file with :func:`schedule_rows`; required for schedules that torch lacks.
+    `schedule_csv` is the path of the file with :func:`schedule_rows`, required for schedules that torch lacks.
 
     Raises
     ------
