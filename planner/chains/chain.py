@@ -18,12 +18,8 @@ def chain_of(
     Every tensor crosses every boundary up to its last user, once: as the output of a layer if the next
     layer is its only user, as a skip edge otherwise.
 
-    Parameters
-    ----------
-    keep_nodes
-        Leave every node a layer of its own.
-    max_layers
-        Merge further neighbours until at most this many layers are left.
+    `keep_nodes` leaves every node a layer of its own; `max_layers` merges further neighbours until at most this many
+    layers are left.
     """
     order = smallest_order(graph)
     groups = tuple((node,) for node in order) if keep_nodes else merged_groups(graph, order)

@@ -8,12 +8,7 @@ def merge_classes(
 ) -> tuple[dict[int, int], tuple[int | str, ...]]:
     """Merge the nodes of each colour, one colour after another in the order of their first nodes.
 
-    Parameters
-    ----------
-    colours
-        The colour of every node, None if it has none.
-    edges
-        Pairs of a node and a node that reads it.
+    A node without a colour has None; an edge is a pair of a node and a node that reads it.
 
     Returns
     -------

@@ -64,11 +64,7 @@ class Interleaving:
     def before_first_backward(self) -> tuple[Ints, Ints]:
         """Forwards and backwards that precede the first backward of a stage on its device group.
 
-        Returns
-        -------
-        tuple
-            Counts by chunk and device group of the stage, and by chunk of the action, each of
-            shape (v, D, v).
+        Counts by chunk and device group of the stage, and by chunk of the action, each of shape (v, D, v).
         """
         backwards = (self.chunks - 1 - np.arange(self.chunks)[:, None]) * self.num_devices
         forwards = np.minimum(self.num_forwards, self.warmup + backwards + 1)
@@ -101,13 +97,9 @@ class Interleaving:
 
 @lru_cache(maxsize=1024)
 def in_flight(order: Interleaving, device: int) -> tuple[Ints, Ints]:
-    """Micro-batches that a device group holds during each action.
+    """Micro-batches of each chunk that a device group holds during an action, shape (n, v).
 
-    Returns
-    -------
-    tuple
-        Micro-batches in flight of each chunk during an action, shape (n, v), and the action's chunk,
-        shape (n,), without duplicate rows.
+    Also returns the chunk of each action, shape (n,). Equal pairs of both are listed once.
 
     Notes
     -----

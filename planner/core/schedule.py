@@ -75,10 +75,7 @@ def pair_loops(depth: Ints, next_depth: Ints, num_microbatches: int) -> tuple[In
     A forward of the stage enables a forward, then a backward, of the next one, whose gradient
     enables a backward of the stage. Such a loop carries a = k - k' + 1 micro-batches.
 
-    Returns
-    -------
-    per_loop, loops
-        a, and the number of loops n = floor((M - 1 - k) / a) + 1 if M > k, else 0.
+    Returns a and the number of loops, n = floor((M - 1 - k) / a) + 1 if M > k, else 0.
     """
     per_loop = depth - next_depth + 1
     loops = np.where(num_microbatches > depth, (num_microbatches - 1 - depth) // per_loop + 1, 0)

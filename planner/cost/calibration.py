@@ -57,11 +57,7 @@ def calibrate(profile: ModelProfile, runs: Sequence[RunRecord], *, ridge: float 
 
     Minimises the squared relative errors plus `ridge` times the squared distance of every factor
     from 1; no factor is below `MIN_FACTOR`.
-
-    Parameters
-    ----------
-    runs
-        Runs of plans made with this very profile.
+    The plans of the runs must have been made with this very profile.
 
     Raises
     ------

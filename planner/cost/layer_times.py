@@ -19,11 +19,7 @@ def layer_times(
     Measured tables are interpolated where the layer has one for the device type and degree; one
     for a single device is divided by the degree. The roofline model (Williams et al., CACM 2009) is used
     elsewhere. A layer that cannot be divided is computed whole on each device.
-
-    Returns
-    -------
-    forward_s, backward_s
-        Shape (L,) each.
+    Forwards and backwards have shape (L,) each.
     """
     forward_s, backward_s = _roofline(model, device, samples, parts(model, tensor_parallel))
     for index, layer in enumerate(model.layers):

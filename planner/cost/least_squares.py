@@ -7,18 +7,9 @@ from stagecut.planner.core.tolerances import LEAST_SQUARES
 
 
 def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floats:
-    """The x that minimises |matrix x - target|^2 subject to x >= least.
+    """The x, shape (n,), that minimises |matrix x - target|^2 subject to x >= least.
 
-    Parameters
-    ----------
-    matrix
-        Shape (rows, n), its columns linearly independent.
-    target
-        Shape (rows,).
-
-    Returns
-    -------
-    Shape (n,).
+    The matrix has shape (rows, n) and linearly independent columns, the target shape (rows,).
 
     Notes
     -----

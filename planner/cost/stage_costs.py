@@ -190,10 +190,7 @@ def _prefix_sums(values: ArrayLike) -> Floats:
 class RangeMaxima:
     """Maxima of any range of layers, from those of all ranges whose length is a power of two: O(L log L) numbers.
 
-    Parameters
-    ----------
-    values
-        Not negative, shape (L,).
+    The values are not negative, shape (L,).
     """
 
     def __init__(self, values: ArrayLike) -> None:

@@ -69,10 +69,7 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
 def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
     """Play one plan event by event, from the durations of its tasks, shape (n,).
 
-    Returns
-    -------
-    starts_s, ends_s
-        Start time of every task that used a shared link, zero for the others; end time of every task.
+    Returns the start time of every task that used a shared link, zero for the others; and the end time of every task.
     """
     # Plain lists, closed over by both loops below: these take nearly all of the time.
     tables, durations, lines = _tables(graph), durations_s.tolist(), _lines(graph, routes)

@@ -19,12 +19,7 @@ from stagecut.planner.simulator.engine import iteration_times
 def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
     """Smallest sliced warm-up count from which one more does not shorten the iteration.
 
-    Without halved micro-batches the iteration takes `unsliced_s` seconds.
-
-    Returns
-    -------
-    num_sliced, iteration_s
-        The count, and the seconds of the iteration with it.
+    Returns the count and the seconds of the iteration with it; without halved micro-batches it takes `unsliced_s`.
     """
     found, best_s = 0, unsliced_s
     for num_sliced in range(1, int(costs.warmup_depth.max()) + 1):

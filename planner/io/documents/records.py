@@ -30,14 +30,8 @@ def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
     """Build a dataclass from an entry with fields of the same names.
 
     Nested entries become dataclasses, lists tuples, mappings pairs in order of their keys, and the word
-    `unlimited` infinity. Null, where the dataclass accepts none, means the dataclass's default.
-
-    Parameters
-    ----------
-    kind
-        The dataclass.
-    others
-        Fields that the entry does not hold in this form.
+    `unlimited` infinity. Null, where the dataclass accepts none, means the dataclass's default. `others`
+    are the fields that the entry does not hold in this form.
 
     Raises
     ------
@@ -55,14 +49,9 @@ def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
 
 
 def tree_of(record: Any, *, without: tuple[str, ...] = (), omit_empty: bool = False) -> dict[str, TreeValue]:
-    """The inverse of :func:`from_entry`: a dataclass as a file holds it.
+    """The inverse of :func:`from_entry`: a dataclass as a file holds it, without some fields.
 
-    Parameters
-    ----------
-    without
-        Fields to leave out.
-    omit_empty
-        Leave out what is None, an empty string or an empty tuple, here and in nested dataclasses.
+    `omit_empty` leaves out what is None, an empty string or an empty tuple, here and in nested dataclasses.
     """
     tree: dict[str, TreeValue] = {}
     for name, _, write, _ in _fields(record.__class__, without, omit_empty):

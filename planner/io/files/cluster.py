@@ -166,7 +166,9 @@ def build_cluster(entry: ClusterFile) -> Cluster:
     return from_entry(
         Cluster,
         entry,
-        servers=tuple(_server(server) for server in entry.servers),
+        servers=tuple(
+            from_entry(Server, server, islands=tuple(map(_island, server.islands))) for server in entry.servers
+        ),
         overrides=tuple(
             NetworkOverride(servers=(override.servers[0], override.servers[1]), link=from_entry(Link, override))
             for override in entry.overrides
@@ -177,7 +179,10 @@ def build_cluster(entry: ClusterFile) -> Cluster:
 def to_tree(cluster: Cluster) -> Tree:
     """A cluster as a file holds it."""
     tree = {"schema": 1, **tree_of(cluster, without=("servers", "overrides"), omit_empty=True)}
-    tree["servers"] = [_server_tree(server) for server in cluster.servers]
+    tree["servers"] = [
+        {**tree_of(server, without=("islands",), omit_empty=True), "islands": [*map(_island_tree, server.islands)]}
+        for server in cluster.servers
+    ]
     if cluster.overrides:
         tree["overrides"] = [
             {"servers": list(override.servers), **tree_of(override.link, omit_empty=True)}
@@ -223,23 +228,13 @@ def _count(node: Node) -> int:
     return count.value if count is not None and isinstance(count.value, int) else 1
 
 
-def _server(entry: ServerEntry) -> Server:
-    return from_entry(Server, entry, islands=tuple(_island(island) for island in entry.islands))
-
-
 def _island(entry: IslandEntry) -> Island:
     tables = sorted((int(number), points) for number, points in entry.all_reduce.items())
-    all_reduce = tuple(
-        AllReduceTable(num_devices=number, table=tuple((num_bytes, seconds) for num_bytes, seconds in points))
+    all_reduce = (
+        AllReduceTable(num_devices=number, table=tuple((size, seconds) for size, seconds in points))
         for number, points in tables
     )
-    return from_entry(Island, entry, all_reduce=all_reduce)
-
-
-def _server_tree(server: Server) -> Tree:
-    return tree_of(server, without=("islands",), omit_empty=True) | {
-        "islands": [_island_tree(island) for island in server.islands]
-    }
+    return from_entry(Island, entry, all_reduce=tuple(all_reduce))
 
 
 def _island_tree(island: Island) -> Tree:

@@ -1,6 +1,5 @@
 """Model profile files."""
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -210,13 +209,9 @@ def _sizes(times: Node) -> tuple[str, ...]:
 
 
 def _layer(entry: LayerEntry) -> Layer:
-    return from_entry(Layer, entry, times=tuple(itertools.chain(_tables(entry, 1), *_shared_tables(entry))))
-
-
-def _shared_tables(entry: LayerEntry) -> Iterator[Iterator[TimeTable]]:
-    """Tables of each tensor-parallel degree, in increasing order."""
-    for times in sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel):
-        yield _tables(times, times.tensor_parallel)
+    shared = sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel)
+    tables = (table for times in shared for table in _tables(times, times.tensor_parallel))
+    return from_entry(Layer, entry, times=(*_tables(entry, 1), *tables))
 
 
 def _tables(entry: LayerEntry | SharedTimesEntry, tensor_parallel: int) -> Iterator[TimeTable]:

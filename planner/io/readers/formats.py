@@ -91,12 +91,7 @@ def convert(
 ) -> Converted:
     """Convert files of one format into a profile.
 
-    Parameters
-    ----------
-    choices
-        One for each file.
-    bytes_from
-        Profile from which layer tables take weights, activations and messages.
+    There is one of the choices for each file; layer tables take weights, activations and messages from `bytes_from`.
 
     Raises
     ------

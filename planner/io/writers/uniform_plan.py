@@ -65,14 +65,8 @@ def uniform_plan(
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
-    Parameters
-    ----------
-    target
-        Name of the framework, for messages.
-    schedules
-        Schedules it supports, with its names for them.
-    faults
-        Further reasons why the framework cannot run the plan.
+    The framework, called `target` in messages, has its own names for the `schedules` it supports; `faults` are further
+    reasons why it cannot run the plan.
 
     Raises
     ------
