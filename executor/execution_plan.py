@@ -13,7 +13,7 @@ from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
 from stagecut.executor.schedule.checker import check_lists
 from stagecut.executor.schedule.messages import Turn, turns_of
 from stagecut.executor.schedule.rank_layout import RankLayout
-from stagecut.models.module_chain import CountedLoss, ModuleChain
+from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import sha256_of

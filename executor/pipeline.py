@@ -28,7 +28,7 @@ from stagecut.executor.schedule.labels import ranks_label
 from stagecut.executor.schedule.messages import Turn
 from stagecut.executor.schedule.rank_layout import RankLayout, Role
 from stagecut.executor.transport.interface import Transport
-from stagecut.models.module_chain import CountedLoss
+from stagecut.models.modules.module_chain import CountedLoss
 
 SYNC, UPDATE = "sync", "update"
 """Kinds of spans other than actions: gradient synchronisation, optimizer step."""

@@ -1,7 +1,7 @@
 """Catalogue of models and clusters, described without torch; layers are built with it."""
 
 from stagecut.models.catalogue import build_model, build_modules, describe_model, model_names
-from stagecut.models.clusters.catalogue import build_cluster, cluster_names, describe_cluster
+from stagecut.models.cluster_catalogue import build_cluster, cluster_names, describe_cluster
 from stagecut.models.measured_profiles import is_measured, measured_names, measured_path
 
 __all__ = [

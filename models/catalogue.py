@@ -1,12 +1,12 @@
 """All models of the catalogue, by name."""
 
-from stagecut.models import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
-from stagecut.models.entry import ModelEntry
+from stagecut.models.families import bert, gpt, llama, mixtral, resnet, unet, vgg, vit
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.synthetic import NAME as SYNTHETIC
+from stagecut.models.families.synthetic import is_synthetic, synthetic_entry
 from stagecut.models.measured_profiles import MEASURED_ON, is_measured, measured_model, measured_names
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.models.naming import unknown_name
-from stagecut.models.synthetic import NAME as SYNTHETIC
-from stagecut.models.synthetic import is_synthetic, synthetic_entry
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile

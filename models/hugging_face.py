@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 
-from stagecut.models import (
+from stagecut.models import catalogue
+from stagecut.models.cluster_catalogue import ENTRIES as CLUSTERS
+from stagecut.models.cluster_catalogue import ClusterEntry
+from stagecut.models.clusters import device_types, links
+from stagecut.models.families import (
     bert,
-    catalogue,
     chain,
     convolution,
     gpt,
@@ -23,10 +26,7 @@ from stagecut.models import (
     vgg,
     vit,
 )
-from stagecut.models.clusters import device_types, links
-from stagecut.models.clusters.catalogue import ENTRIES as CLUSTERS
-from stagecut.models.clusters.catalogue import ClusterEntry
-from stagecut.models.entry import ModelEntry
+from stagecut.models.families.entry import ModelEntry
 from stagecut.models.measured_profiles import measured_names
 from stagecut.planner.core.cluster import DeviceType, Island, Link, Server
 from stagecut.planner.core.precision import Precision

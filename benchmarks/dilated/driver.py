@@ -35,7 +35,7 @@ from stagecut.executor.ranks.environment import LOOPBACK_ONLY
 from stagecut.executor.ranks.run_folder import run_folder
 from stagecut.executor.run.record import step_record
 from stagecut.executor.schedule.rank_layout import RankLayout
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.run_record import counted_steps
 from stagecut.planner.report.labels import seconds_label
 

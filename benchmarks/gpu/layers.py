@@ -17,7 +17,7 @@ from stagecut.executor.measure.timings import summarize
 from stagecut.executor.measure.workers import single_worker
 from stagecut.executor.play.stage import as_state, precision
 from stagecut.models import build_model, build_modules
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 

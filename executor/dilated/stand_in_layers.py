@@ -4,7 +4,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.model import ModelProfile
 
 WIDTH = 8

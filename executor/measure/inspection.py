@@ -15,7 +15,7 @@ from stagecut.executor.measure.live_bytes import LiveBytes, SavedTensors, Storag
 from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.stage import State, as_state, precision
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
 

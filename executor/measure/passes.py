@@ -10,7 +10,7 @@ from torch import Tensor
 from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
 from stagecut.executor.play.clock import Clock, Mark
 from stagecut.executor.play.stage import StageModule, State
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

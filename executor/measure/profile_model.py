@@ -16,7 +16,7 @@ from stagecut.executor.measure.samples import draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, TimingOptions, arriving
 from stagecut.executor.measure.timings import KINDS, Floats, Kind, Pass, Summary, Timing, any_clean, summarize
 from stagecut.executor.measure.workers import Worker, run_workers
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 

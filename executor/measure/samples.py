@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stagecut.executor.play.stage import State, as_state, from_state
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 
 SEED = 0

@@ -17,7 +17,7 @@ from stagecut.executor.measure.workers import Worker
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.clock import clock_for
 from stagecut.executor.play.stage import StageModule, as_state, precision
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stagecut.executor.play.stage import State, as_state, from_state
 from stagecut.executor.schedule.messages import Piece
-from stagecut.models.module_chain import CountedLoss
+from stagecut.models.modules.module_chain import CountedLoss
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 

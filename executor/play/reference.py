@@ -8,7 +8,7 @@ from torch import Tensor
 from stagecut.executor.play.batch import Batch, CountFunction, LossFunction
 from stagecut.executor.play.build import build_layer, share_tied
 from stagecut.executor.play.stage import StageModule, as_state, from_state
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

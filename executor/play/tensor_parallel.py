@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from stagecut.models.module_chain import LayerModule
+from stagecut.models.modules.module_chain import LayerModule
 from stagecut.planner.core.checks import require
 
 

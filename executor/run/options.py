@@ -16,7 +16,7 @@ from stagecut.executor.play.optimizers import OptimizerFactory
 from stagecut.executor.ranks.world import TIMEOUT_S, World
 from stagecut.executor.run.layer_source import layers_of
 from stagecut.executor.team import Team
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.bert import BertShape
-from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.families.bert import BertShape
 from stagecut.models.modules.batches import pre_training_batch
 from stagecut.models.modules.losses import pre_training_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.transformer import BlockShape, dense_layers
 from stagecut.models.modules.weights import init_normal

@@ -1,24 +1,24 @@
 """Builds the layers of a model from its shape."""
 
-from stagecut.models.bert import BertShape
-from stagecut.models.gpt import GptShape
-from stagecut.models.llama import LlamaShape
-from stagecut.models.mixtral import MixtralShape
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.families.bert import BertShape
+from stagecut.models.families.gpt import GptShape
+from stagecut.models.families.llama import LlamaShape
+from stagecut.models.families.mixtral import MixtralShape
+from stagecut.models.families.resnet import ResnetShape
+from stagecut.models.families.synthetic import SyntheticShape
+from stagecut.models.families.unet import UnetShape
+from stagecut.models.families.vgg import VggShape
+from stagecut.models.families.vit import VitShape
 from stagecut.models.modules.bert import bert_modules
 from stagecut.models.modules.gpt import gpt_modules
 from stagecut.models.modules.llama import llama_modules
 from stagecut.models.modules.mixtral import mixtral_modules
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.models.modules.resnet import resnet_modules
 from stagecut.models.modules.synthetic import synthetic_modules
 from stagecut.models.modules.unet import unet_modules
 from stagecut.models.modules.vgg import vgg_modules
 from stagecut.models.modules.vit import vit_modules
-from stagecut.models.resnet import ResnetShape
-from stagecut.models.synthetic import SyntheticShape
-from stagecut.models.unet import UnetShape
-from stagecut.models.vgg import VggShape
-from stagecut.models.vit import VitShape
 
 
 def modules_of(name: str, shape: object, *, tokens: int, dropout: float | None) -> ModuleChain:  # noqa: PLR0911

@@ -19,9 +19,9 @@ from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from stagecut.models.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
 from stagecut.models.modules.batches import draw_classes
 from stagecut.models.modules.losses import class_loss, cross_entropy, num_counted
+from stagecut.models.modules.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 

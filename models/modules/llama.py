@@ -6,10 +6,10 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.llama import LlamaShape
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.llama import LlamaShape
 from stagecut.models.modules.batches import next_token_batch
 from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stagecut.models.module_chain import CountedLoss
+from stagecut.models.modules.module_chain import CountedLoss
 
 IGNORED = -100
 """Label of positions that do not count: padding, or tokens that were not masked."""

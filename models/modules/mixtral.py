@@ -5,9 +5,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from stagecut.models.mixtral import MixtralShape
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.mixtral import MixtralShape
 from stagecut.models.modules.llama import SwiGlu, decoder_block, decoder_modules
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import experts_styles
 from stagecut.models.modules.transformer import BlockShape, ResidualPart, init_part
 

@@ -5,13 +5,13 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.convolution import Convolution
-from stagecut.models.image_head import NUM_CLASSES
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.image_head import NUM_CLASSES
+from stagecut.models.families.resnet import EXPANSION, IMAGE_SIDE, STEM_CHANNELS, WIDTHS, Bottleneck, ResnetShape
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.weights import init_for_relu
-from stagecut.models.resnet import EXPANSION, IMAGE_SIDE, STEM_CHANNELS, WIDTHS, Bottleneck, ResnetShape
 
 IMAGE_CHANNELS = 3
 

@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.chain import LayerCounts
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.chain import LayerCounts
+from stagecut.models.families.synthetic import SyntheticShape, synthetic
 from stagecut.models.modules.batches import draw_normal_numbers
-from stagecut.models.synthetic import SyntheticShape, synthetic
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 
 INPUT_NUMBERS = 1000
 """Inputs per sample of the first layer, which the profile does not define."""

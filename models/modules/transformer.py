@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.module_chain import LayerModule
+from stagecut.models.modules.module_chain import LayerModule
 from stagecut.models.modules.sharing import attention_styles, feed_forward_styles
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.unet import IMAGE_CHANNELS, NUM_CLASSES, UnetShape
 from stagecut.models.modules.batches import pixel_batch
 from stagecut.models.modules.losses import pixel_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.weights import init_for_relu
-from stagecut.models.unet import IMAGE_CHANNELS, NUM_CLASSES, UnetShape
 
 State = tuple[Tensor, ...]
 

@@ -4,12 +4,12 @@ from functools import partial
 
 from torch import nn
 
-from stagecut.models.convolution import Convolution
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.weights import init_for_relu, init_normal
-from stagecut.models.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
 
 DROPOUT = 0.5
 """In the classifier's hidden layers (Simonyan and Zisserman 2015, section 3.1)."""

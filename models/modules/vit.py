@@ -5,13 +5,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from stagecut.models.image_head import NUM_CLASSES
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.families.image_head import NUM_CLASSES
+from stagecut.models.families.vit import IMAGE_CHANNELS, IMAGE_SIDE, VitShape
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.transformer import BlockShape, dense_layers
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
-from stagecut.models.vit import IMAGE_CHANNELS, IMAGE_SIDE, VitShape
 
 NORM_EPSILON = 1e-6
 """Dosovitskiy et al.'s released code."""

@@ -28,7 +28,7 @@ def test_importing_a_package_costs_nothing_heavy(module):
         "stagecut.planner.solvers.search.search",
         "stagecut.planner.report.gantt",
         "stagecut.planner.report.tables",
-        "stagecut.models.module_chain",
+        "stagecut.models.modules.module_chain",
         "stagecut.models.hugging_face",
     ],
 )

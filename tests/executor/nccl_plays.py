@@ -16,7 +16,7 @@ from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.transport.distributed import DistributedTransport
-from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.plan import Plan
 from tests.executor.emulated_nccl import Fabric, Rank, current_rank
 

@@ -14,7 +14,7 @@ from stagecut import executor
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
-from stagecut.models.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions

@@ -11,7 +11,7 @@ from torch import nn
 from stagecut import executor
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.tensor_parallel import whole
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool

@@ -21,7 +21,7 @@ from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.stage import as_state
 from stagecut.executor.schedule.rank_layout import RankLayout, Role
-from stagecut.models.module_chain import ModuleChain
+from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from tests.executor import pool

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 
 NAMES = ("embedding", "attention-1", "feed-forward-1", "attention-2", "feed-forward-2", "head")
 WIDTH = 8

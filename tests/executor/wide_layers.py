@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from stagecut.models.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from tests.executor.tiny_layers import NAMES
 
 WIDTH = 512

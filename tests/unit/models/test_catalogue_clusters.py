@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagecut.models import build_cluster, build_model, cluster_names, describe_cluster
-from stagecut.models.clusters.catalogue import cluster_entry
+from stagecut.models.cluster_catalogue import cluster_entry
 from stagecut.models.clusters.device_types import DEVICE_TYPES
 from stagecut.models.tables import cluster_links
 from stagecut.planner.core.errors import BadInputError

@@ -4,8 +4,8 @@ import pytest
 
 from stagecut.models import build_model
 from stagecut.models.catalogue import ENTRIES
-from stagecut.models.gpt import GptShape, gpt
-from stagecut.models.mixtral import EXPERTS_PER_TOKEN, NUM_EXPERTS
+from stagecut.models.families.gpt import GptShape, gpt
+from stagecut.models.families.mixtral import EXPERTS_PER_TOKEN, NUM_EXPERTS
 from stagecut.planner.core.precision import Precision
 
 PUBLISHED = {

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stagecut.models import build_model, build_modules, model_names
-from stagecut.models.mixtral import MixtralShape, mixtral
+from stagecut.models.families.mixtral import MixtralShape, mixtral
 from stagecut.planner.core.precision import Precision
 
 ROUTED = {"mixtral-8x7b"}

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from stagecut.models import build_model, build_modules
-from stagecut.models.mixtral import MixtralShape, mixtral
-from stagecut.models.unet import UnetShape, unet
+from stagecut.models.families.mixtral import MixtralShape, mixtral
+from stagecut.models.families.unet import UnetShape, unet
 from stagecut.planner.core.precision import Precision
 
 NUM_SAMPLES = 2

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from stagecut.models.bert import BertShape
-from stagecut.models.gpt import GptShape
-from stagecut.models.llama import LlamaShape
-from stagecut.models.mixtral import MixtralShape
+from stagecut.models.families.bert import BertShape
+from stagecut.models.families.gpt import GptShape
+from stagecut.models.families.llama import LlamaShape
+from stagecut.models.families.mixtral import MixtralShape
 
 ODD = 37
 """A vocabulary that two devices cannot share evenly."""

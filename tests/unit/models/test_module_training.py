@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from stagecut.models import build_modules
-from stagecut.models.mixtral import MixtralShape
-from stagecut.models.resnet import ResnetShape
-from stagecut.models.unet import UnetShape
-from stagecut.models.vit import VitShape
+from stagecut.models.families.mixtral import MixtralShape
+from stagecut.models.families.resnet import ResnetShape
+from stagecut.models.families.unet import UnetShape
+from stagecut.models.families.vit import VitShape
 from stagecut.planner.core.errors import BadInputError
 
 SMALL_TEXT = {"gpt-mini": 16, "bert-mini": 16, "llama-mini": 16}

@@ -9,7 +9,7 @@ from torch import nn  # noqa: E402
 from stagecut.executor.measure.inspection import inspect_chain  # noqa: E402
 from stagecut.executor.measure.samples import Samples  # noqa: E402
 from stagecut.executor.play.build import chain_of  # noqa: E402
-from stagecut.models.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
 from stagecut.planner.core.errors import BadInputError  # noqa: E402
 from stagecut.planner.core.model import SkipEdge  # noqa: E402
 

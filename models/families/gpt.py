@@ -9,9 +9,9 @@ dropout and trains on a CPU.
 from dataclasses import dataclass
 from functools import partial
 
-from stagecut.models.chain import Chain
-from stagecut.models.entry import ModelEntry
-from stagecut.models.transformer import dense_blocks, token_embedding, token_head
+from stagecut.models.families.chain import Chain
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.transformer import dense_blocks, token_embedding, token_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

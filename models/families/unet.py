@@ -17,9 +17,9 @@ There is no sequence length.
 
 from dataclasses import dataclass
 
-from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
-from stagecut.models.convolution import Convolution
-from stagecut.models.entry import ModelEntry
+from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
+from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.entry import ModelEntry
 
 IMAGE_CHANNELS = 1
 NUM_CLASSES = 2

@@ -16,10 +16,10 @@ There is no sequence length.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.models.chain import INDEX_BYTES, Chain, LayerCounts
-from stagecut.models.convolution import Convolution
-from stagecut.models.entry import ModelEntry
-from stagecut.models.image_head import image_head
+from stagecut.models.families.chain import INDEX_BYTES, Chain, LayerCounts
+from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.image_head import image_head
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4

@@ -13,10 +13,10 @@ which five poolings reduce to one pixel, 10 classes and a single linear layer; i
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.models.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
-from stagecut.models.convolution import Convolution
-from stagecut.models.entry import ModelEntry
-from stagecut.models.image_head import NUM_CLASSES, image_head
+from stagecut.models.families.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
+from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.image_head import NUM_CLASSES, image_head
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

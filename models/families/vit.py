@@ -11,10 +11,10 @@ GPT without dropout. There is no sequence length to choose.
 
 from dataclasses import dataclass
 
-from stagecut.models.chain import Chain, LayerCounts
-from stagecut.models.entry import ModelEntry
-from stagecut.models.image_head import image_head
-from stagecut.models.transformer import dense_blocks
+from stagecut.models.families.chain import Chain, LayerCounts
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.image_head import image_head
+from stagecut.models.families.transformer import dense_blocks
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

@@ -12,8 +12,8 @@ more than those of a real model:
 import random
 from dataclasses import dataclass
 
-from stagecut.models.chain import Chain, LayerCounts
-from stagecut.models.entry import ModelEntry
+from stagecut.models.families.chain import Chain, LayerCounts
+from stagecut.models.families.entry import ModelEntry
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 

@@ -15,9 +15,9 @@ any transformer. The feed-forward part is SwiGLU, `down(silu(gate(x)) * up(x))`:
 from dataclasses import dataclass
 from functools import partial
 
-from stagecut.models.chain import Chain, LayerCounts
-from stagecut.models.entry import ModelEntry
-from stagecut.models.transformer import attention_part, token_embedding, token_head
+from stagecut.models.families.chain import Chain, LayerCounts
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.transformer import attention_part, token_embedding, token_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

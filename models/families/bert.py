@@ -16,9 +16,9 @@ ids, `8 s` bytes, in addition. The head is that of pre-training:
 from dataclasses import dataclass, replace
 from functools import partial
 
-from stagecut.models.chain import INDEX_BYTES, Chain, LayerCounts
-from stagecut.models.entry import ModelEntry
-from stagecut.models.transformer import dense_blocks, token_embedding, token_head
+from stagecut.models.families.chain import INDEX_BYTES, Chain, LayerCounts
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.transformer import dense_blocks, token_embedding, token_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

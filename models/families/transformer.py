@@ -48,7 +48,7 @@ elements. Heads, widths and vocabulary are assumed to divide evenly. Not counted
 loss, `O(s)` elements, and gathering a backward's input once more, which overlaps with computation.
 """
 
-from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
+from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
 
 
 def attention_part(

@@ -16,9 +16,9 @@ chosen experts' outputs is all-reduced, `s h` numbers.
 from dataclasses import dataclass
 from functools import partial
 
-from stagecut.models.chain import Chain, LayerCounts
-from stagecut.models.entry import ModelEntry
-from stagecut.models.llama import LlamaShape, llama_attention, llama_embedding, llama_head
+from stagecut.models.families.chain import Chain, LayerCounts
+from stagecut.models.families.entry import ModelEntry
+from stagecut.models.families.llama import LlamaShape, llama_attention, llama_embedding, llama_head
 
 NUM_EXPERTS = 8
 EXPERTS_PER_TOKEN = 2

@@ -8,7 +8,7 @@ A linear layer to `n` classes and cross entropy over one label:
 - working: gradients of its input, and of the logits in the training precision and in fp32: `n` and `4 n` bytes
 """
 
-from stagecut.models.chain import FP32_BYTES, INDEX_BYTES, LayerCounts
+from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, LayerCounts
 
 NUM_CLASSES = 1000
 """ImageNet's."""

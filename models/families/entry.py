@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stagecut.models.chain import Chain
+from stagecut.models.families.chain import Chain
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision

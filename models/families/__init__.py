@@ -1,0 +1,1 @@
+"""Model families of the catalogue: layers with analytic costs, described without torch."""
