@@ -13,10 +13,10 @@ from functools import partial
 from benchmarks.best_known import improve, read_entries
 from benchmarks.driver import Driver, Parts, Request, Tables
 from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.pictures import pictures
 from benchmarks.problems.registry import QUALITY, SMOKE
 from benchmarks.problems.specs import COMPARED, PUBLISHED, Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, README, markdown, percent, ratio, whole_seconds
-from benchmarks.report.pictures import pictures
 from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.units import format_seconds
 

@@ -1,1 +1,1 @@
-"""Output: pages, pictures and recorded results."""
+"""Output: pages and recorded results."""
