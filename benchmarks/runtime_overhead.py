@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
+from stagecut.executor.machine.devices import usable_cores
 from stagecut.executor.manual_plan import plan_of
-from stagecut.executor.measure.devices import usable_cores
 from stagecut.executor.pipeline import SYNC, UPDATE
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport

@@ -26,7 +26,7 @@ from benchmarks.report.pages import ROOT, markdown, percent, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
 from stagecut.executor.dilated.dilation import Dilation, dilation
-from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.reference import reference_step

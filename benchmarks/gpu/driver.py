@@ -24,7 +24,7 @@ from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory, held_b
 from benchmarks.gpu.stages import PipelineRun, lanes_on, run_pipeline
 from benchmarks.report.pages import ROOT, markdown, percent
 from benchmarks.report.results import keep_results
-from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
+from stagecut.executor.machine.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.models.clusters.device_types import DEVICE_TYPES
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision

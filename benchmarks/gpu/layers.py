@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from stagecut.executor.measure.devices import AUTOCAST, device_memory_bytes, device_title
+from stagecut.executor.machine.devices import AUTOCAST, device_memory_bytes, device_title
 from stagecut.executor.measure.inspection import ChainFacts, LayerFacts, inspect_chain
 from stagecut.executor.measure.kernels import update_timings
 from stagecut.executor.measure.measured_profile import measured_profile, with_times

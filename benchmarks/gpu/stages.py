@@ -24,10 +24,10 @@ from benchmarks.gpu.layers import Effort, Profiled, Subject, free_memory
 from stagecut.executor import Team
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.execution_plan import Training
+from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.measure.kernels import matmul_timings, update_timings
 from stagecut.executor.measure.profile_model import SizeTimes, size_times
-from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.measure.samples import Samples, draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, arriving
 from stagecut.executor.measure.timings import Summary, summarize

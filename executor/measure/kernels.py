@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.measure.timings import Timing, has_enough
 from stagecut.executor.play.clock import clock_for
 from stagecut.executor.play.optimizers import DEFAULT

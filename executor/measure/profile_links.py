@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from stagecut.executor.machine.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.executor.measure.curves import Curve
-from stagecut.executor.measure.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.executor.measure.kernels import matmul_timings, synthetic_parameters, update_timings
 from stagecut.executor.measure.message_times import Messages
 from stagecut.executor.measure.timings import Timing

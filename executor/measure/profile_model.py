@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from stagecut.executor.machine.devices import AUTOCAST, device_title, device_type_name, use_device
 from stagecut.executor.measure.chain_source import ChainSource
-from stagecut.executor.measure.devices import AUTOCAST, device_title, device_type_name, use_device
 from stagecut.executor.measure.inspection import ChainFacts, inspect_chain
 from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, update_timings
 from stagecut.executor.measure.progress import Progress

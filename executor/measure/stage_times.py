@@ -9,8 +9,8 @@ from itertools import cycle
 
 import torch
 
+from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.measure.passes import InFlight, TimedStage
-from stagecut.executor.measure.run_queue import RunQueue
 from stagecut.executor.measure.samples import Samples
 from stagecut.executor.measure.timings import KINDS, Kind, Pass, Timing, done_share
 from stagecut.executor.measure.workers import Worker

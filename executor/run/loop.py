@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from stagecut.executor.dilated.dilation import Dilation
 from stagecut.executor.dilated.time_scale import find_time_scale
-from stagecut.executor.measure.memory_pass import memory_pass_s
-from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.machine.memory_pass import memory_pass_s
+from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.trace import StepTrace

@@ -8,7 +8,7 @@ from statistics import median
 import torch
 
 from stagecut.executor.dilated.dilation import Dilation
-from stagecut.executor.measure.devices import device_title
+from stagecut.executor.machine.devices import device_title
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.options import RunOptions

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from stagecut.executor.execution_plan import ExecutionPlan, Training
-from stagecut.executor.measure.devices import usable_cores
-from stagecut.executor.measure.free_memory import free_memory_bytes
+from stagecut.executor.machine.devices import usable_cores
+from stagecut.executor.machine.free_memory import free_memory_bytes
 from stagecut.executor.run.host_memory import check_memory
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.schedule.rank_layout import RankLayout

@@ -16,7 +16,7 @@ from stagecut.planner.core.units import format_bytes
 from stagecut.planner.report.summary import SCHEMA
 
 if TYPE_CHECKING:
-    from stagecut.executor.measure.devices import Machine
+    from stagecut.executor.machine.devices import Machine
 
 NEEDED = ("numpy", "highspy", "pulp", "click", "pydantic", "rich", "pyyaml")
 OPTIONAL = {
@@ -35,7 +35,7 @@ def command(*, devices: bool, as_json: bool) -> None:
     """
     machine = None
     if devices and find_spec("torch") is not None:
-        from stagecut.executor.measure.devices import this_machine
+        from stagecut.executor.machine.devices import this_machine
 
         machine = this_machine()
     versions = {name: _version(name) for name in (*NEEDED, *OPTIONAL)}

@@ -53,7 +53,7 @@ class DeviceChoices:
             If torch is missing, or there are too few GPUs.
         """
         require_torch("plan profile")
-        from stagecut.executor.measure.devices import choose_device, threads_each
+        from stagecut.executor.machine.devices import choose_device, threads_each
 
         processes = int(os.environ.get("LOCAL_WORLD_SIZE", self.processes))
         return choose_device(self.device, processes), self.threads or threads_each(processes)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.executor.measure.run_queue import RunQueue
+from stagecut.executor.machine.run_queue import RunQueue
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.executor.measure.free_memory import free_memory_bytes
+from stagecut.executor.machine.free_memory import free_memory_bytes
 
 
 @pytest.fixture
