@@ -44,7 +44,7 @@ class Pipeline:
 
     actions: Actions
     stages: list[list[int]]
-    """Of each device group, in ascending order."""
+    """Stages of each device group, in ascending order."""
     sends: dict[Key, list[Request]]
     """Messages of each action, first sample first."""
     needs: dict[Key, list[Key]]

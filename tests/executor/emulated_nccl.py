@@ -331,7 +331,7 @@ class Rank:
         return "cpu:gloo,cuda:nccl"
 
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
-        """Of the host, over gloo."""
+        """A broadcast on the host, over gloo."""
         key = ("broadcast", next(self._uses["broadcast"]))
         if self.number == src:
             self.fabric.broadcasts[key] = tensor.clone()

@@ -23,7 +23,7 @@ PRELOAD = [
     "stagecut.models",
 ]
 TIMEOUT_S = 120
-"""Of a wait for another rank: only a hanging test takes as long."""
+"""How long a rank waits for another: only a hanging test takes this long."""
 
 
 def run(function: Callable[..., Any], *arguments: Any, world_size: int) -> list[Any]:

@@ -33,7 +33,7 @@ from tests.executor import pool
 WIDTH, SEED = 4, 3
 SGD = partial(torch.optim.SGD, lr=0.0)
 NO_FASTER = 0.98
-"""Of the simulated time: nothing can be faster, but clocks are read one after another."""
+"""Least share of the simulated time: nothing can be faster, but clocks are read one after another."""
 EXACT = 1e-12
 """Difference of gradients in float64."""
 
@@ -66,7 +66,7 @@ def batch_of(plan):
 
 
 def worst_difference(pipelines, chain, batch):
-    """Of the gradients of some ranks from those of a single process."""
+    """Largest difference between some ranks' gradients and those of a single process."""
     expected = reference_step(chain, batch, nn.functional.mse_loss, seed=SEED).gradients
     own = [pair for pipeline in pipelines for pair in pipeline.named_parameters().items()]
     return max(float((parameter.grad - expected[name]).abs().max()) for name, parameter in own)

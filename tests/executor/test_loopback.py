@@ -50,7 +50,7 @@ def stub(folder):
 
 
 def pids_of(folder):
-    """Of the ranks of the stub, once all of them are at work."""
+    """Process ids of the stub's ranks, once all of them are at work."""
     files = [folder / f"pid{rank}" for rank in range(NUM_RANKS)]
     until(lambda: all(file.exists() and file.read_text() for file in files))
     return [int(file.read_text()) for file in files]

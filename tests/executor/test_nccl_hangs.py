@@ -22,7 +22,7 @@ from tests.executor.emulated_nccl import DeadlockError, Fabric, Group, Hold, Ran
 from tests.executor.nccl_plays import TOLERANCE, over, worst_difference
 
 RECEIVES_AHEAD = 2
-"""Of each flow, in the order of before."""
+"""Receives begun ahead in each flow, in the order used before."""
 
 
 def exchange(rank: Rank, groups: Sequence[Group], kinds: Sequence[str]) -> float:

@@ -31,9 +31,9 @@ TIMEOUT_S = 60
 """How long a rank waits for another: what goes wrong is told before the watchdog barks."""
 WATCHDOG_S = 180
 NUM_DEVICES = (2, 1)
-"""Of each host."""
+"""Devices of each host."""
 LIMIT = ("rate", "4mbit", "burst", "4kb", "latency", "1s")
-"""Of the cable, in either direction. The burst holds a packet, but not a message."""
+"""Limits of the cable, in either direction. The burst holds a packet, but not a message."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def _answer(process):
 
 
 def _losses_on_one_host(plan_path):
-    """Of the same steps by threads of this process."""
+    """Losses of the same steps, trained by threads of this process."""
     plan_file, chain = read_plan_file(plan_path), wide_layers.chain()
     training = Training(optimizer=OPTIONS.optimizer(plan_file), seed=OPTIONS.seed)
     team = Team(plan_file, chain, training, device=torch.device("cpu"))

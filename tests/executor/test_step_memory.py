@@ -26,7 +26,7 @@ from tests.executor import pool
 ADAMW = partial(torch.optim.AdamW, lr=1e-3)
 TOKENS = 64
 TOLERANCE = 0.1
-"""Of the prediction: what lives for a moment is estimated there, and update and sums of gradients add to it."""
+"""Share of the prediction: short-lived tensors are estimated there, and update and gradient sums add to it."""
 
 
 def problem_of(model: str, plan: Plan, *, zero1: bool = False) -> Problem:

@@ -27,7 +27,7 @@ from tests.executor.test_gradients import TOKENS, VOCABULARY, chain
 SAMPLES = 8
 CLIP_NORM = 0.3
 NUM_STEPS = 6
-"""Of the whole training."""
+"""Steps of the whole training."""
 SEED = 5
 ADAMW = partial(torch.optim.AdamW, lr=0.01, weight_decay=0.1, betas=(0.8, 0.9))
 

@@ -38,7 +38,7 @@ interfaces = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, so
 
 @st.composite
 def points(draw, least=1):
-    """Of measured times; sizes at least a byte apart."""
+    """Points of measured times, whose sizes are at least a byte apart."""
     sizes = sorted(draw(st.sets(st.integers(0, 2**53), min_size=least, max_size=4)))
     return tuple(zip(sizes, sorted(draw(amounts) for _ in sizes), strict=True))
 

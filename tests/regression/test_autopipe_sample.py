@@ -20,7 +20,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Of one chain, all relative to the best of all partitions; 0 where they are best."""
+    """Figures of one chain, relative to the best of all partitions; 0 where they are best."""
 
     in_model: float
     """AutoPipe's partition in its own model of time."""

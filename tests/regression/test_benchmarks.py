@@ -436,5 +436,5 @@ def _trees(answers):
 
 
 def _cells(table, *, row):
-    """Of a line below the head."""
+    """Cells of a row below the head."""
     return [cell.strip() for cell in table.splitlines()[2 + row].strip("|").split("|")]

@@ -19,7 +19,7 @@ PLANS = {
     "stages and replicas": plan_of((0, 2, 5), replicas=(1, 2), num_microbatches=4),
     "two pipelines": plan_of((0, 3, 5), replicas=(2, 1), num_pipelines=2, num_microbatches=2),
 }
-"""Of eight samples; embedding, three blocks, head."""
+"""Plans for eight samples and five layers: embedding, three blocks, head."""
 LENGTHS = (9, 1, 2, 0, 0, 0, 7, 3)
 """Tokens of every sample that are no padding: two micro-batches, and replicas of more, have next to none."""
 

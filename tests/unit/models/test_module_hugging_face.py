@@ -131,7 +131,7 @@ def test_segments_may_be_given_to_an_encoder():
 
 
 def test_loss_is_that_of_transformers():
-    """Which computes it in fp32."""
+    """Transformers computes it in fp32."""
     for name in ("gpt2", "llama", "bert"):
         model = whole_model(name, torch.float32)
         chain = chain_of(model, sequence_length=12)

@@ -1,4 +1,4 @@
-"""Seats of stages."""
+"""Device groups and the names of their devices."""
 
 import pytest
 
@@ -18,14 +18,14 @@ CLUSTER = Cluster(
 )
 
 
-def seat(server_class, *, island=0, opens=True, num_hosts=1, replicas=1):
+def group(server_class, *, island=0, opens=True, num_hosts=1, replicas=1):
     placement = Placement(server_class=server_class, island=island, num_hosts=num_hosts, replicas=replicas)
     return PlacedGroup(placement=placement, opens=opens)
 
 
 def test_hosts_and_devices_are_taken_in_order():
-    seats = [seat(0), seat(0, opens=False), seat(0), seat(1, replicas=2)]
-    assert name_devices(CLUSTER, seats) == [
+    groups = [group(0), group(0, opens=False), group(0), group(1, replicas=2)]
+    assert name_devices(CLUSTER, groups) == [
         ("mixed-0/0",),
         ("mixed-0/1",),
         ("mixed-1/0",),
@@ -34,32 +34,32 @@ def test_hosts_and_devices_are_taken_in_order():
 
 
 def test_devices_of_a_later_island_are_numbered_after_those_before():
-    assert name_devices(CLUSTER, [seat(0), seat(0, island=1, opens=False)]) == [("mixed-0/0",), ("mixed-0/2",)]
+    assert name_devices(CLUSTER, [group(0), group(0, island=1, opens=False)]) == [("mixed-0/0",), ("mixed-0/2",)]
 
 
 def test_whole_hosts_are_taken_together():
-    seats = [seat(1, replicas=2), seat(1, num_hosts=2, replicas=4)]
-    assert name_devices(CLUSTER, seats) == [
+    groups = [group(1, replicas=2), group(1, num_hosts=2, replicas=4)]
+    assert name_devices(CLUSTER, groups) == [
         ("twin-0/0", "twin-0/1"),
         ("twin-1/0", "twin-1/1", "twin-2/0", "twin-2/1"),
     ]
 
 
 @pytest.mark.parametrize(
-    "seats",
+    "groups",
     [
-        [seat(0), seat(0), seat(0)],
-        [seat(1), seat(1), seat(1, num_hosts=2, replicas=4)],
-        [seat(0, island=1), seat(0, island=1, opens=False)],
-        [seat(0), seat(0, replicas=2, opens=False)],
+        [group(0), group(0), group(0)],
+        [group(1), group(1), group(1, num_hosts=2, replicas=4)],
+        [group(0, island=1), group(0, island=1, opens=False)],
+        [group(0), group(0, replicas=2, opens=False)],
     ],
     ids=["a third host", "four hosts of three", "a second device of one", "three devices of two"],
 )
-def test_what_the_cluster_lacks_is_not_seated(seats):
-    assert name_devices(CLUSTER, seats) is None
+def test_what_the_cluster_lacks_is_not_named(groups):
+    assert name_devices(CLUSTER, groups) is None
 
 
-def test_equal_groups_are_seated_host_by_host():
+def test_equal_groups_are_placed_host_by_host():
     """The class of twins first; pairs leave the third device of each mixed host idle, single devices none."""
     pairs = name_devices(CLUSTER, groups_host_by_host(CLUSTER, (1, 0), replicas=2))
     assert pairs == [(f"{host}/0", f"{host}/1") for host in ("twin-0", "twin-1", "twin-2", "mixed-0", "mixed-1")]

@@ -25,7 +25,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def random_prices(random, network):
-    """Of hosts and of a stage, some of them zero, about as large as the times of a stage."""
+    """Prices of hosts and of a stage, some of them zero, about as large as the times of a stage."""
     limits = network.limits
     return random.uniform(0.0, 20.0, len(limits)) * random.integers(0, 2, len(limits))
 

@@ -22,7 +22,7 @@ NAME = "model.layer.weight"
 
 
 def metadata(*, name=NAME, saved=None, file="__0_0.distcp", dtype=torch.bfloat16, transforms=None):
-    """Of one tensor in two parts."""
+    """Metadata of one tensor in two parts."""
     chunks = [ChunkStorageMetadata(torch.Size([start, 0]), torch.Size([2, 3])) for start in (0, 2)]
     whole = TensorStorageMetadata(TensorProperties(dtype=dtype), torch.Size([4, 3]), chunks)
     places = {MetadataIndex(name, (2, 0), 1): _StorageInfo(file, 10, 20, transforms)}

@@ -37,7 +37,7 @@ class Passing(nn.Linear):
         return super().forward(state), *sent
 
 
-class Taking(nn.Linear):
+class Consuming(nn.Linear):
     """Uses everything."""
 
     def forward(self, state, *sent):
@@ -84,7 +84,7 @@ def test_fused_attention_counts_both_products():
 
 def test_a_tensor_that_passes_by_layers_is_a_skip_edge():
     """Layer 0 sends 8 numbers to layer 3; what it hands to layer 1 is 8 numbers too, not counted twice."""
-    facts = facts_of([Sending(4, 8), Passing(8, 8), Passing(8, 8), Taking(16, 2)])
+    facts = facts_of([Sending(4, 8), Passing(8, 8), Passing(8, 8), Consuming(16, 2)])
     assert facts.skip_edges == (SkipEdge(source=0, target=3, num_bytes=32.0),)
     assert [layer.output_bytes for layer in facts.layers[:3]] == [32.0, 32.0, 32.0]
 
@@ -94,13 +94,13 @@ def test_a_tensor_that_passes_by_is_saved_by_the_layer_that_needs_it():
 
     What layer 0 hands to layer 1 is counted there.
     """
-    facts = facts_of([Sending(4, 8), Passing(8, 8), Taking(16, 2)])
+    facts = facts_of([Sending(4, 8), Passing(8, 8), Consuming(16, 2)])
     assert [layer.saved_bytes for layer in facts.layers] == [4 * (4 + 8), 4 * 8, 4 * (8 + 16)]
 
 
 def test_gradients_of_what_passes_by_are_no_work_of_a_layer():
     """The gradient of 8 outputs and of 8 inputs, with or without a tensor beside them."""
-    beside = facts_of([Sending(4, 8), Passing(8, 8), Taking(16, 2)]).layers[1]
+    beside = facts_of([Sending(4, 8), Passing(8, 8), Consuming(16, 2)]).layers[1]
     alone = facts_of([nn.Linear(4, 8), nn.Linear(8, 8)]).layers[1]
     assert beside.working_bytes == alone.working_bytes == 4 * (8 + 8)
 

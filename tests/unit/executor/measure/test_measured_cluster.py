@@ -26,7 +26,7 @@ CHOICES = LinkChoices(
 
 
 def curve(seconds):
-    """Of 1 kB and 4 kB."""
+    """Seconds of messages of 1 kB and 4 kB."""
     return ((1024.0, seconds), (4096.0, 2 * seconds))
 
 

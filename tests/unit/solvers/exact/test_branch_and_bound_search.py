@@ -28,7 +28,7 @@ def labels_of(problem, *, cancelled=None):
 
 
 def least_time(problem):
-    """Of the plans of the first variant; infinite without any."""
+    """Least time of the plans of the first variant; infinite if there are none."""
     costs = CostModel(problem)
     plans = [plan for plan in all_plans(problem, costs) if plan.variant == problem.variants[0]]
     return (

@@ -22,7 +22,7 @@ def improved(rows, start, *, scale_s, cutoff_s=float("inf"), stop=lambda: False)
 @settings(max_examples=40)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5))
 def test_bound_lies_between_single_families_and_the_least_rows(problem):
-    """Of all arcs, and of every plan through each arc."""
+    """The bounds over all arcs, and over every plan through each arc."""
     rows = rows_of(problem)
     values = {tuple(path): rows.value(path) for path in plan_paths(rows.network)}
     assume(values)

@@ -27,7 +27,7 @@ MOST_STEPS = 40
 
 
 def plan_costs(problem):
-    """Of every plan of the last variant."""
+    """Costs of every plan of the last variant."""
     costs = CostModel(problem)
     return [costs.plan(plan) for plan in all_plans(problem, costs) if plan.variant == problem.variants[-1]]
 

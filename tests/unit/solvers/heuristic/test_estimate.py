@@ -72,6 +72,6 @@ def test_empty_stages_and_those_over_memory_are_infinite():
 
 def test_no_cuts_have_no_estimates():
     problem = Problem(model=chain(1, {"gpu": 1.0}), cluster=one_device_per_server("gpu"), job=job(1))
-    seat = PlacedGroup(placement=Placement(server_class=0, island=0), opens=True)
-    sequence = SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], [seat])
+    group = PlacedGroup(placement=Placement(server_class=0, island=0), opens=True)
+    sequence = SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], [group])
     assert len(estimated_times(sequence, np.zeros((0, 1), dtype=np.int64))) == 0

@@ -19,8 +19,8 @@ from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_device_per_serv
 
 def _layer_counts(problem, *classes):
     """Layers of each stage over single-device servers of the given classes."""
-    seats = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in classes]
-    stops = min_max_stops(SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], seats))
+    groups = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in classes]
+    stops = min_max_stops(SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], groups))
     return None if stops is None else np.diff(stops, prepend=0).tolist()
 
 

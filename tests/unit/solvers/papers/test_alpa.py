@@ -37,7 +37,7 @@ def shapes(plan):
 
 
 def stage_s(variant, uniform, size, start, stop, position):
-    """Of the fastest group of so many devices; infinite if none is allowed or fits."""
+    """Seconds of a stage on the fastest group of this many devices; infinite if none is allowed or fits."""
     problem, depth = uniform.costs.problem, min(position, variant.num_microbatches)
     modes = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}
     found_s = math.inf

@@ -17,7 +17,7 @@ from tests.catalogue import INTERLEAVED, chain, job, kinds, one_device_per_serve
 
 
 def _shapes(problem):
-    """Of every plan: layer counts and devices of its stages."""
+    """Layer counts and devices of the stages of every plan."""
     return [tuple((stage.stop - stage.start, stage.devices) for stage in plan.stages) for plan in all_plans(problem)]
 
 

@@ -26,7 +26,7 @@ from tests.catalogue import INFINITE, chain, job, kinds
 from tests.property.strategies import problems
 
 FAMILIES = ("busy", "fill", "sync", "link", "pair")
-"""Of the bounds, those that the program has."""
+"""The bounds that the program has."""
 NO_LIMIT = SolveOptions(time_limit_s=None)
 
 

@@ -1,4 +1,4 @@
-"""Which mappings are looked at."""
+"""Which mappings are examined."""
 
 from hypothesis import given, settings
 
@@ -97,7 +97,7 @@ def test_of_equal_runs_in_a_row_only_the_ends_are_touched():
 
 @settings(max_examples=60)
 @given(problems(max_layers=6))
-def test_all_mappings_have_seats_in_the_cluster(problem):
+def test_all_mappings_fit_in_the_cluster(problem):
     """Start mappings, and neighbours of the first of them."""
     costs = CostModel(problem)
     for variant in problem.variants:

@@ -58,8 +58,8 @@ def _all_layers(uniform, group, **choices):
 
 
 def _names(uniform, groups, **choices):
-    seats = uniform.placements([Group(replicas=number) for number in groups], **choices)
-    return None if seats is None else [list(names) for names in name_devices(uniform.costs.cluster, seats)]
+    placed = uniform.placements([Group(replicas=number) for number in groups], **choices)
+    return None if placed is None else [list(names) for names in name_devices(uniform.costs.cluster, placed)]
 
 
 def test_every_device_is_as_slow_as_the_slowest_and_has_the_least_memory():
@@ -151,7 +151,7 @@ def test_islands_of_a_host_are_servers_that_no_stage_can_span():
     uniform = _uniform(_problem(_host("a", "fast", "slow", count=2)))
     assert _names(uniform, (2, 1, 1)) == [["a-0/0", "a-0/1"], ["a-0/2"], ["a-0/3"]]
     assert _names(uniform, (2, 2, 2)) == [["a-0/0", "a-0/1"], ["a-0/2", "a-0/3"], ["a-1/0", "a-1/1"]]
-    assert [seat.opens for seat in uniform.placements([Group(replicas=2)] * 3)] == [True, False, True]
+    assert [group.opens for group in uniform.placements([Group(replicas=2)] * 3)] == [True, False, True]
     assert _names(uniform, (4,)) is None
 
 
