@@ -32,8 +32,10 @@ class Stage:
         require(0 <= self.start < self.stop, owner, "layers", "at least one, from 0", (self.start, self.stop))
         for field in ("replicas", "tensor_parallel", "warmup_depth", "forward_micro_batch", "backward_micro_batch"):
             require_count(owner, field, getattr(self, field))
-        wanted = self.replicas * self.tensor_parallel
-        require(len(self.devices) == wanted, owner, "devices", f"replicas x tensor_parallel = {wanted}", self.devices)
+        expected = self.replicas * self.tensor_parallel
+        require(
+            len(self.devices) == expected, owner, "devices", f"replicas x tensor_parallel = {expected}", self.devices
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

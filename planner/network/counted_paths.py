@@ -170,7 +170,7 @@ class CountedPaths:
                 queued=before_forward if criteria.queue is None else passing.at_other_end(queued),
             )
             rest = criteria.round_trip[arcs] + way_on[self._graph.head[arcs[:, 0]], :-1]
-            largest_loop, late = _judge(criteria, arcs, before, rest)
+            largest_loop, late = _loops_and_late(criteria, arcs, before, rest)
             late |= ~usable[arcs]
             possible[arcs[:, 0]] = (~late & np.isfinite(before.round_trip + rest)).any(axis=1)
             # A queue label restarts from the forward label before the arc, so it is set from `before` as well.
@@ -204,7 +204,10 @@ class CountedPaths:
             arcs = order[first:last]
             tails, states = self._graph.tail[arcs], self._states_before(arcs)[:, state]
             before = _Labels(*(label[tails, states] for label in labels))
-            late = _judge(criteria, arcs, before, criteria.round_trip[arcs] + way_on[node, state])[1] | ~usable[arcs]
+            late = (
+                _loops_and_late(criteria, arcs, before, criteria.round_trip[arcs] + way_on[node, state])[1]
+                | ~usable[arcs]
+            )
             best = int(np.argmin(np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs])))
             path.append(arcs[best])
             node, state = int(tails[best]), int(states[best])
@@ -242,7 +245,7 @@ def num_states(network: StageNetwork) -> int:
     return math.prod(server.count + 1 for server in network.cluster.servers)
 
 
-def _judge(criteria: Criteria, arcs: Ints, before: _Labels, rest: Floats) -> tuple[Floats, Bools]:
+def _loops_and_late(criteria: Criteria, arcs: Ints, before: _Labels, rest: Floats) -> tuple[Floats, Bools]:
     """The largest loop up to and including each arc, and which arcs come too late.
 
     Parameters

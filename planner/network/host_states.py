@@ -76,7 +76,7 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
     cluster
         The part of the cluster that one pipeline has.
     """
-    openings = [entry for entry in _openings(cluster) if any(_options(problem, cluster, entry, micro_batch))]
+    openings = [entry for entry in _first_entries(cluster) if any(_options(problem, cluster, entry, micro_batch))]
     entries: dict[Entry, int] = {entry: index for index, entry in enumerate(openings)}
     exits: dict[Exit, int] = {}
     options: list[Option] = []
@@ -86,18 +86,18 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
         for placement, after in _options(problem, cluster, entry, micro_batch):
             if after not in exits:
                 exits[after] = len(exits)
-                for following in _stays(cluster, after):
+                for following in _following_entries(cluster, after):
                     entries[following] = len(entries)
                     todo.append(following)
             options.append(Option(entry=entries[entry], placement=placement, exit=exits[after]))
     crossings = [Crossing(exit=None, entry=entries[entry], link=None) for entry in openings]
     for after, index in exits.items():
-        for entry in (*openings, *_stays(cluster, after)):
+        for entry in (*openings, *_following_entries(cluster, after)):
             crossings.append(Crossing(exit=index, entry=entries[entry], link=_link(cluster, after, entry)))
     return HostStates(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
 
 
-def _openings(cluster: Cluster) -> Iterator[Entry]:
+def _first_entries(cluster: Cluster) -> Iterator[Entry]:
     """Open one host of a class or, where the class has a single island, several whole ones at once."""
     for index, server in enumerate(cluster.servers):
         most = server.count if len(server.islands) == 1 else 1
@@ -105,7 +105,7 @@ def _openings(cluster: Cluster) -> Iterator[Entry]:
             yield Entry(server_class=index, opened_hosts=num_hosts, island=None, before=None)
 
 
-def _stays(cluster: Cluster, after: Exit) -> Iterator[Entry]:
+def _following_entries(cluster: Cluster, after: Exit) -> Iterator[Entry]:
     """Continue in the same island while devices are left, or in an island not visited yet."""
     if after.num_hosts > 1:
         return

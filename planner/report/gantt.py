@@ -32,7 +32,7 @@ BUBBLE_COLOUR = "#DDDDDD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Style:
     """How one kind of span is drawn."""
 
     name: str
@@ -40,11 +40,11 @@ class Look:
     hatch: str | None = None
 
 
-LOOKS = {
-    Kind.FORWARD: Look(name="forward", colour="#56B4E9"),
-    Kind.BACKWARD: Look(name="backward", colour="#E69F00", hatch="//////"),
-    Kind.SYNC: Look(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
-    Kind.UPDATE: Look(name="optimizer step", colour="#009E73"),
+STYLES = {
+    Kind.FORWARD: Style(name="forward", colour="#56B4E9"),
+    Kind.BACKWARD: Style(name="backward", colour="#E69F00", hatch="//////"),
+    Kind.SYNC: Style(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
+    Kind.UPDATE: Style(name="optimizer step", colour="#009E73"),
 }
 """Colours of Okabe and Ito (jfly.uni-koeln.de/color), distinguishable under every kind of colour vision."""
 
@@ -69,13 +69,13 @@ def draw_gantt(timeline: Timeline, *, stage_labels: Sequence[str] = (), title: s
     axes = figure.add_subplot()
     _label_axes(axes, timeline, stage_labels)
     axes.barh(range(num_rows), timeline.iteration_s, height=BAR, color=BUBBLE_COLOUR, label="bubble", zorder=1)
-    for kind, look in LOOKS.items():
-        _draw_spans(axes, timeline, kind=kind, look=look)
+    for kind, style in STYLES.items():
+        _draw_spans(axes, timeline, kind=kind, style=style)
     _underline_critical_path(axes, timeline)
     head = f"{visible(title)}: " if title else ""
     share = percent_label(timeline.bubble_fraction)
     axes.set_title(f"{head}{format_seconds(timeline.iteration_s)} per iteration, bubbles {share}", loc="left")
-    figure.legend(loc="outside lower center", ncols=2 + len(LOOKS), frameon=False)
+    figure.legend(loc="outside lower center", ncols=2 + len(STYLES), frameon=False)
     figure.draw_without_rendering()
     _number_boxes(axes, timeline)
     return figure, axes
@@ -92,7 +92,7 @@ def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -
     axes.spines[["top", "left", "right"]].set_visible(False)
 
 
-def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> None:
+def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, style: Style) -> None:
     """All spans of one kind as one collection of rectangles."""
     from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.path import Path
@@ -111,7 +111,7 @@ def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, look: Look) -> 
         boxes = PolyCollection(list(polygons), linewidth=edges_pt)
     else:
         boxes = PathCollection([Path.make_compound_path_from_polys(polygons)], linewidth=float(np.median(edges_pt)))
-    boxes.set(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=look.name, zorder=2)
+    boxes.set(facecolor=style.colour, edgecolor="white", hatch=style.hatch, label=style.name, zorder=2)
     axes.add_collection(boxes, autolim=False)
 
 
@@ -119,7 +119,7 @@ def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
     """A dark line under every span on the critical path, apart from its transfers, which have no row here."""
     from matplotlib.collections import LineCollection
 
-    tasks = [task for task in timeline.critical_path if timeline.kind[task] in LOOKS]
+    tasks = [task for task in timeline.critical_path if timeline.kind[task] in STYLES]
     below = timeline.device[timeline.stage[tasks]] + BAR / 2 + 0.05
     ends = [np.column_stack((times_s[tasks], below)) for times_s in (timeline.start_s, timeline.end_s)]
     segments = list(np.stack(ends, axis=1))

@@ -47,7 +47,7 @@ from stagecut.planner.solvers.search.options import SolveOptions
     default="all",
     show_default=True,
     metavar="LIST|all",
-    help=f"Resources to try one more unit of: {', '.join(Unit)}.",
+    help=f"Resources to add one unit of: {', '.join(Unit)}.",
 )
 @solver_option
 @option_group(SearchOptions, argument="options", gap="5e-3", time_limit_s="10")

@@ -86,7 +86,7 @@ def model(
     default="64MiB",
     show_default=True,
     metavar="SIZE",
-    help="Size of the largest message, as 64MiB or 64MB.",
+    help="Size of the largest message, such as 64MiB or 64MB.",
 )
 @click.option(
     "--params",

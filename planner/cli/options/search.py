@@ -26,7 +26,11 @@ class SearchOptions(SolveOptions):
     """Limits and tolerances of a search, from the command line."""
 
     gap: float = option(
-        "--gap", type=share, metavar="SHARE", default="1e-4", help="Relative gap at which to stop, as 0.005 or 0.5%."
+        "--gap",
+        type=share,
+        metavar="SHARE",
+        default="1e-4",
+        help="Relative gap at which to stop, such as 0.005 or 0.5%.",
     )
     time_limit_s: float | None = option(
         "--time-limit",
@@ -40,7 +44,7 @@ class SearchOptions(SolveOptions):
         type=memory_size,
         default="none",
         metavar="SIZE",
-        help="Stop once the process uses more memory than this, as 4GiB or 512MB; none for no limit.",
+        help="Stop once the process uses more memory than this, such as 4GiB or 512MB; none for no limit.",
     )
     rows: RowChoice = member_option(
         "--rows", members=RowChoice, default=str(RowChoice.ALL), help="Families of bound rows to use."

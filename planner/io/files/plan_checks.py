@@ -70,9 +70,9 @@ class _PlanChecks:
                 yield _in_stage(index, "stop"), rule
                 return
             ends = ("first_layer", names[stage.start]), ("last_layer", names[stage.stop - 1])
-            for key, wanted in ends:
-                if (name := getattr(stage, key)) != wanted:
-                    rule = f"must be {shorten(wanted)} according to start and stop, got {shorten(name)}"
+            for key, expected in ends:
+                if (name := getattr(stage, key)) != expected:
+                    rule = f"must be {shorten(expected)} according to start and stop, got {shorten(name)}"
                     yield _in_stage(index, key), rule
             start = stage.stop
         if start != len(names):
@@ -145,14 +145,14 @@ class _PlanChecks:
 
     def _size_faults(self) -> Iterator[Fault]:
         """Micro-batch sizes are those that this version can simulate."""
-        wanted = self._plan.micro_batch
+        expected = self._plan.micro_batch
         for index, stage in enumerate(self._stages):
             for key in ("forward_micro_batch", "backward_micro_batch"):
-                if (size := getattr(stage, key)) != wanted:
-                    rule = f"must be the micro-batch size {wanted}, since sizes per stage are not supported yet"
+                if (size := getattr(stage, key)) != expected:
+                    rule = f"must be the micro-batch size {expected}, since sizes per stage are not supported yet"
                     yield _in_stage(index, key), f"{rule}, got {size}"
-            if wanted % stage.replicas:
-                yield _in_stage(index, "replicas"), f"must divide the micro-batch {wanted}, got {stage.replicas}"
+            if expected % stage.replicas:
+                yield _in_stage(index, "replicas"), f"must divide the micro-batch {expected}, got {stage.replicas}"
 
     def _share_faults(self) -> Iterator[Fault]:
         """Pipelines have equal shares of the cluster, and the same stages on them."""
@@ -180,9 +180,9 @@ class _PlanChecks:
                 yield _in_stage(index, "devices"), fault
 
     def _group_fault(self, stage: StageEntry, cluster: Cluster, known: Mapping[str, Device]) -> str:
-        wanted = stage.replicas * stage.tensor_parallel
-        if len(stage.devices) != wanted:
-            return f"must be replicas x tensor_parallel = {wanted} devices, got {len(stage.devices)}"
+        expected = stage.replicas * stage.tensor_parallel
+        if len(stage.devices) != expected:
+            return f"must be replicas x tensor_parallel = {expected} devices, got {len(stage.devices)}"
         if not self._devices.issuperset(stage.devices):
             return ""
         foreign = next((name for name in stage.devices if name not in known), None)
@@ -205,9 +205,9 @@ class _PlanChecks:
             return
         for index, (stage, model) in enumerate(zip(stages, self._stages, strict=True)):
             expected = model.model_copy(update={"devices": [renamed.get(name, name) for name in model.devices]})
-            for key, wanted in expected:
-                if (got := getattr(stage, key)) != wanted:
-                    rule = f"must be {shorten(wanted)} as in the first pipeline, got {shorten(got)}"
+            for key, value in expected:
+                if (got := getattr(stage, key)) != value:
+                    rule = f"must be {shorten(value)} as in the first pipeline, got {shorten(got)}"
                     yield _in_stage(index, key, pipeline=number), rule
 
 

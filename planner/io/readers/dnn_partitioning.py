@@ -98,7 +98,7 @@ class _Workload:
         forward = [index for index in range(len(parts)) if index not in backward | self._weights]
         colours = {index: parts[index].colour for index in forward}
         pairs = {(edge.source, edge.target) for edge in self._forward_edges if edge.source not in self._weights}
-        self._group_of, self._taken_apart = merge_classes(colours, pairs)
+        self._group_of, self._split_classes = merge_classes(colours, pairs)
         self._owner = self._owners_of_backward(backward)
 
     @property
@@ -112,8 +112,8 @@ class _Workload:
             ),
             (on_cpu, f"{on_cpu} nodes are not supported on accelerators and count with their CPU time"),
             (
-                self._taken_apart,
-                f"{len(self._taken_apart)} colour classes cannot be a single layer of a chain and were split",
+                self._split_classes,
+                f"{len(self._split_classes)} colour classes cannot be a single layer of a chain and were split",
             ),
             (True, "the bytes a node sends count as activations, the rest of its size as weights"),
         )

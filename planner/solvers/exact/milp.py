@@ -76,7 +76,7 @@ def _advance(search: Search, proofs: list["Proof"]) -> None:
     while not search.out_of_budget:
         weakest = min(proofs, key=lambda proof: proof.bound_s)
         search.raise_bound(weakest.bound_s)
-        if weakest.stalled or _enough(search, weakest):
+        if weakest.stalled or _is_settled(search, weakest):
             break
         weakest.advance()
 
@@ -234,7 +234,7 @@ def _proof(search: Search, variant: Variant) -> Proof:
     return (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
 
 
-def _enough(search: Search, weakest: Proof) -> bool:
+def _is_settled(search: Search, weakest: Proof) -> bool:
     """Whether the gap asked for is reached; in the shared rows, whether their optimum is known."""
     if weakest.bound_s == math.inf:
         return True

@@ -218,7 +218,7 @@ def _variants(problem: Problem) -> list[Variant]:
     ]
     if not variants:
         raise UnsupportedError(
-            f"solver {NAME!r} places each stage on a single device, and the job asks for more replicas; allow 1"
+            f"solver {NAME!r} places each stage on a single device, but the job asks for more replicas; allow 1"
         )
     return variants
 

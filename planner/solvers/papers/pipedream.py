@@ -76,7 +76,7 @@ def solve(problem: Problem, search: Search) -> Result:
     if not variants:
         known = sorted({1, whole.num_servers, whole.num_devices})
         raise UnsupportedError(
-            f"solver {NAME!r} plans for one pipeline, or for one on every server or device, and the job allows "
+            f"solver {NAME!r} plans for one pipeline, or for one on every server or device, but the job allows "
             f"no such number of pipelines; allow pipelines of {', '.join(map(str, known))}"
         )
 

@@ -65,7 +65,7 @@ from stagecut.planner.solvers.search.search import Search
 
 NAME = "piper"
 OBJECTIVE = "time per sample, s"
-MEMORY_TOLD = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+MEMORY_FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Fractions of the memory that Piper is told of, in turn, until its plan fits by our cost model."""
 
 
@@ -93,7 +93,7 @@ def solve(problem: Problem, search: Search) -> Result:
 
 def _plan_that_fits(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
     """The first plan that fits in memory, as Piper is told of less and less, and its time per sample."""
-    for part in MEMORY_TOLD:
+    for part in MEMORY_FRACTIONS:
         division = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
         if division is None:
             return None
