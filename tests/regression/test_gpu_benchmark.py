@@ -93,7 +93,7 @@ def test_a_device_is_divided_once_into_parts_as_large_as_possible():
 
 
 def test_a_device_too_small_for_the_parts_is_refused():
-    with pytest.raises(GreenContextsUnavailableError, match="16 multiprocessors make no 4 equal parts"):
+    with pytest.raises(GreenContextsUnavailableError, match="16 multiprocessors cannot be divided into 4 equal parts"):
         split(Driver(_Library(alignment=8)), Resource(num_multiprocessors=16), 4)
 
 
