@@ -36,6 +36,10 @@ _ONLY_IN_JSON = {
     **{code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)},
 }
 """Tabs between values, and characters in strings that YAML forbids or treats as line breaks."""
+_DEPTH_CHANGES: dict[type, int] = {
+    **dict.fromkeys((yaml.SequenceStartEvent, yaml.MappingStartEvent), 1),
+    **dict.fromkeys((yaml.SequenceEndEvent, yaml.MappingEndEvent), -1),
+}
 _SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -162,7 +166,9 @@ def _json_as_yaml(text: str) -> str:
     """JSON rewritten where YAML would reject it or read it differently; line numbers stay the same."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
-    return _SURROGATES.sub(_join_surrogates, text.translate(_ONLY_IN_JSON))
+    if not text.isascii() or "\t" in text or "\x7f" in text:
+        text = text.translate(_ONLY_IN_JSON)
+    return _SURROGATES.sub(_join_surrogates, text) if "\\u" in text else text
 
 
 def _join_surrogates(match: re.Match[str]) -> str:
@@ -220,13 +226,12 @@ class _Builder:
     def _remaining(self, event: yaml.Event) -> int:
         """Number of elements from this event, the start of one, to the end of the list."""
         depth = num_elements = 0
-        while depth or not isinstance(event, yaml.SequenceEndEvent):
-            if isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            else:
-                num_elements += depth == 0
-                depth += isinstance(event, yaml.CollectionStartEvent)
-            event = next(self._events)
+        for each in itertools.chain([event], self._events):
+            change = _DEPTH_CHANGES.get(type(each), 0)
+            if depth + change < 0:
+                break
+            num_elements += depth == 0
+            depth += change
         return num_elements
 
     def _mapping(self, where: Where) -> dict[str, Node]:
