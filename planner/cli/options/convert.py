@@ -1,7 +1,5 @@
 """Options of `plan convert`: how to read other planners' files, and what to write."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

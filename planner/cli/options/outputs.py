@@ -1,7 +1,5 @@
 """Files that commands write, and the options that name them."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Options that say what to plan, and the problem they make."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

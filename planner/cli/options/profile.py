@@ -1,7 +1,5 @@
 """Options of `plan profile`: which layers and devices to measure, and how."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec

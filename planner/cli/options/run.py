@@ -1,7 +1,5 @@
 """Options of `plan run`: how to run a plan, and which files to write."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING

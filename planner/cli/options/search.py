@@ -1,7 +1,5 @@
 """Options that say how to search."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from dataclasses import dataclass
 
 import click

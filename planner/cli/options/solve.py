@@ -1,7 +1,5 @@
 """What `plan solve` writes, and how its time limit covers everything up to the last output."""
 
-# ruff: noqa: RUF009 (option() declares a dataclass field)
-
 from dataclasses import dataclass
 from pathlib import Path
 
