@@ -39,7 +39,7 @@ SAME = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BestKnown:
     """The best known plan and bound of one instance."""
 
     objective_s: float
@@ -60,16 +60,18 @@ class Entry:
         return relative_gap(self.objective_s, self.bound_s)
 
 
-def read_entries(*, folder: Path = FOLDER) -> dict[str, Entry]:
+def read_entries(*, folder: Path = FOLDER) -> dict[str, BestKnown]:
     """All entries, by instance name."""
     path = folder / "best_known.json"
     if not path.exists():
         return {}
     trees: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: Entry(**{key: value for key, value in tree.items() if key != "gap"}) for name, tree in trees.items()}
+    return {
+        name: BestKnown(**{key: value for key, value in tree.items() if key != "gap"}) for name, tree in trees.items()
+    }
 
 
-def replay(spec: Spec, entry: Entry, *, folder: Path = FOLDER) -> tuple[str, ...]:
+def replay(spec: Spec, entry: BestKnown, *, folder: Path = FOLDER) -> tuple[str, ...]:
     """Everything that is wrong with an entry; nothing if it holds.
 
     The plan is simulated again, its inputs are compared with those of the instance.
@@ -126,14 +128,14 @@ def _bounds(answers: dict[str, Measured]) -> Iterable[tuple[float, str]]:
 
 
 def _better_plan(
-    old: Entry | None, plans: Iterable[tuple[float, str, Plan]], spec: Spec
-) -> tuple[Plan | None, Entry | None]:
+    old: BestKnown | None, plans: Iterable[tuple[float, str, Plan]], spec: Spec
+) -> tuple[Plan | None, BestKnown | None]:
     """The plan that improves on the entry's, if there is one, and the updated entry."""
     best = min(plans, key=lambda found: found[0], default=None)
     if best is None or (old is not None and best[0] >= old.objective_s * (1 - EQUAL_TIMES)):
         return None, old
     objective_s, solver, plan = best
-    entry = Entry(
+    entry = BestKnown(
         objective_s=objective_s,
         solver=solver,
         bound_s=None if old is None else old.bound_s,
@@ -144,7 +146,7 @@ def _better_plan(
     return plan, entry
 
 
-def _better_bound(entry: Entry, bounds: Iterable[tuple[float, str]]) -> Entry:
+def _better_bound(entry: BestKnown, bounds: Iterable[tuple[float, str]]) -> BestKnown:
     """The entry with the largest bound; a bound above the plan's time is wrong and left out."""
     possible = (found for found in bounds if found[0] <= entry.objective_s * (1 + EQUAL_TIMES))
     bound_s, solver = max(possible, key=lambda found: found[0], default=(None, None))
@@ -153,7 +155,7 @@ def _better_bound(entry: Entry, bounds: Iterable[tuple[float, str]]) -> Entry:
     return replace(entry, bound_s=min(bound_s, entry.objective_s), bound_solver=solver)
 
 
-def _plan_file(spec: Spec, plan: Plan, entry: Entry) -> PlanFile:
+def _plan_file(spec: Spec, plan: Plan, entry: BestKnown) -> PlanFile:
     problem, gap = spec.problem(), entry.gap
     proven = gap is not None and gap <= SolveOptions().gap + EQUAL_TIMES
     return PlanFile(

@@ -2,12 +2,13 @@
 
 Options: `benchmarks/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
 those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), the
-formulations against each other (`formulations`), the other planners (`rivals`), the simulator (`simulator_speed`).
+formulations against each other (`formulations`), the other planners (`other_planners`), the simulator
+(`simulator_speed`).
 """
 
 from dataclasses import replace
 
-from benchmarks import formulations, rivals, simulator_speed, solver_steps
+from benchmarks import formulations, other_planners, simulator_speed, solver_steps
 from benchmarks.driver import Driver, Jobs, Parts, Tables
 from benchmarks.problems.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
 from benchmarks.problems.specs import Spec
@@ -33,7 +34,7 @@ def jobs(
     return {
         **simulator_speed.jobs(*simulator),
         **solver_steps.jobs(steps),
-        **rivals.jobs(solvers),
+        **other_planners.jobs(solvers),
         **formulations.jobs(textbook=textbook, races=races, dp=dp),
     }
 
@@ -42,7 +43,7 @@ def tables(parts: Parts) -> Tables:
     """Steps and formulations go to the page about the solver, the others to that about benchmarks."""
     return {
         SOLVER_PAGE: {**solver_steps.tables(parts), **formulations.tables(parts)},
-        BENCHMARKS_PAGE: {**rivals.tables(parts), **simulator_speed.tables(parts)},
+        BENCHMARKS_PAGE: {**other_planners.tables(parts), **simulator_speed.tables(parts)},
     }
 
 

@@ -8,10 +8,15 @@ import numpy as np
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.cost.plan_costs import Halves, PlanCosts
-from stagecut.planner.simulator.iteration_graph import IterationGraph, Kind
+from stagecut.planner.simulator.iteration_graph import IterationGraph, TaskKind
 from tests.reference_simulator import Span, simulate
 
-WORDS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.SEND_FORWARD: "send F", Kind.SEND_BACKWARD: "send B"}
+WORDS = {
+    TaskKind.FORWARD: "F",
+    TaskKind.BACKWARD: "B",
+    TaskKind.SEND_FORWARD: "send F",
+    TaskKind.SEND_BACKWARD: "send B",
+}
 
 
 def pipeline_costs(
@@ -200,6 +205,6 @@ def task_keys(graph: IterationGraph) -> list[tuple]:
     """Keys of a graph's tasks as the reference writes them."""
     columns = zip(graph.kind, graph.stage, graph.lo, graph.hi, strict=True)
     return [
-        (WORDS[kind], int(stage), int(lo), int(hi)) if kind in WORDS else (Kind(kind).name.lower(), int(stage))
+        (WORDS[kind], int(stage), int(lo), int(hi)) if kind in WORDS else (TaskKind(kind).name.lower(), int(stage))
         for kind, stage, lo, hi in columns
     ]

@@ -15,7 +15,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import can_slice
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import simulate
 
 PART = "start-up: "
@@ -53,7 +53,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 def seconds_of(problem: Problem, plan: Plan) -> tuple[float, float]:
     """Time until the last stage begins its first forward, and iteration time."""
     timeline = simulate(CostModel(problem).plan(plan))
-    last = (timeline.kind == Kind.FORWARD) & (timeline.stage == timeline.num_stages - 1)
+    last = (timeline.kind == TaskKind.FORWARD) & (timeline.stage == timeline.num_stages - 1)
     return float(timeline.start_s[last].min()), timeline.iteration_s
 
 

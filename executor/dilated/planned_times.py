@@ -11,7 +11,7 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.compilation import compile_actions
 from stagecut.planner.simulator.engine import run
-from stagecut.planner.simulator.iteration_graph import IterationGraph, Kind
+from stagecut.planner.simulator.iteration_graph import IterationGraph, TaskKind
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 
@@ -117,7 +117,7 @@ class PlannedTimes:
             If the lists cannot be played, or contain split backwards.
         """
         graph, starts_s, _ = self._simulated(lists)
-        return float(starts_s[(graph.kind == Kind.FORWARD) & (graph.stage == self.num_stages - 1)].min())
+        return float(starts_s[(graph.kind == TaskKind.FORWARD) & (graph.stage == self.num_stages - 1)].min())
 
     def _simulated(self, lists: Sequence[Sequence[Action]]) -> tuple[IterationGraph, Floats, Floats]:
         """Start and end of every task."""
@@ -130,15 +130,15 @@ class PlannedTimes:
         columns = (column.tolist() for column in (graph.kind, graph.stage, graph.hi - graph.lo))
         for kind, stage, num_samples in zip(*columns, strict=True):
             match kind:
-                case Kind.FORWARD:
+                case TaskKind.FORWARD:
                     yield self.action_s(Op.FORWARD, stage, num_samples)
-                case Kind.BACKWARD:
+                case TaskKind.BACKWARD:
                     yield self.action_s(Op.BACKWARD, stage, num_samples)
-                case Kind.SEND_FORWARD:
+                case TaskKind.SEND_FORWARD:
                     yield self.message_s(stage, num_samples)
-                case Kind.SEND_BACKWARD:
+                case TaskKind.SEND_BACKWARD:
                     yield self.message_s(stage - 1, num_samples)
-                case Kind.SYNC:
+                case TaskKind.SYNC:
                     yield self.sync_s[stage]
                 case _:
                     yield self.update_s[stage]

@@ -14,7 +14,7 @@ from stagecut.executor.measure.kernels import update_bandwidth_bytes_per_s, upda
 from stagecut.executor.measure.progress import Progress
 from stagecut.executor.measure.samples import draw_samples
 from stagecut.executor.measure.stage_times import StageTimes, TimingOptions, arriving
-from stagecut.executor.measure.timings import KINDS, Floats, Kind, Pass, Summary, Timing, any_clean, summarize
+from stagecut.executor.measure.timings import KINDS, Floats, Pass, Summary, TimedPass, Timing, any_clean, summarize
 from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
@@ -57,18 +57,18 @@ class SizeTimes:
     """Seconds at one micro-batch size, over all processes."""
 
     samples: int
-    summaries: dict[Kind, Summary]
+    summaries: dict[TimedPass, Summary]
 
     def layer_s(self, *, is_forward: bool) -> tuple[float, ...]:
         """Seconds per layer, scaled so that they add up to the time of the whole stage.
 
         Cutting the graph between layers costs time that is not spent in training.
         """
-        return self._scaled(self.summaries[Kind(Pass.LAYERS, is_forward)].median_s, is_forward=is_forward)
+        return self._scaled(self.summaries[TimedPass(Pass.LAYERS, is_forward)].median_s, is_forward=is_forward)
 
     def layer_spread_s(self, *, is_forward: bool) -> tuple[float, ...]:
         """Median absolute deviation of :meth:`layer_s`."""
-        return self._scaled(self.summaries[Kind(Pass.LAYERS, is_forward)].spread_s, is_forward=is_forward)
+        return self._scaled(self.summaries[TimedPass(Pass.LAYERS, is_forward)].spread_s, is_forward=is_forward)
 
     def _scaled(self, layers_s: Floats, *, is_forward: bool) -> tuple[float, ...]:
         scale = 1 / self.cuts_factor(is_forward=is_forward)
@@ -76,15 +76,15 @@ class SizeTimes:
 
     def cuts_factor(self, *, is_forward: bool) -> float:
         """How many times longer the stage takes with the graph cut between layers."""
-        return self.summaries[Kind(Pass.LAYERS, is_forward)].total_s / self.whole_s(is_forward=is_forward)
+        return self.summaries[TimedPass(Pass.LAYERS, is_forward)].total_s / self.whole_s(is_forward=is_forward)
 
     def whole_s(self, *, is_forward: bool) -> float:
         """Seconds of the whole stage."""
-        return self.summaries[Kind(Pass.WHOLE, is_forward)].total_s
+        return self.summaries[TimedPass(Pass.WHOLE, is_forward)].total_s
 
     def whole_spread_s(self, *, is_forward: bool) -> float:
         """Median absolute deviation of :meth:`whole_s`."""
-        return float(self.summaries[Kind(Pass.WHOLE, is_forward)].spread_s.sum())
+        return float(self.summaries[TimedPass(Pass.WHOLE, is_forward)].spread_s.sum())
 
     @property
     def num_kept(self) -> int:
@@ -99,7 +99,7 @@ class SizeTimes:
     @property
     def recomputed_backward_s(self) -> tuple[float, ...]:
         """Seconds of each layer's backward, including recomputation of its forward."""
-        return tuple(float(seconds) for seconds in self.summaries[Kind(Pass.RECOMPUTED, False)].median_s)
+        return tuple(float(seconds) for seconds in self.summaries[TimedPass(Pass.RECOMPUTED, False)].median_s)
 
     @property
     def contaminated(self) -> bool:
@@ -146,7 +146,7 @@ class _Findings:
     device_title: str
     facts: ChainFacts | None
     """Only from the first process."""
-    timings: tuple[dict[Kind, list[Timing]], ...]
+    timings: tuple[dict[TimedPass, list[Timing]], ...]
     """By micro-batch size, without those skipped."""
     update: list[Timing]
     num_params: int
@@ -240,14 +240,15 @@ def merge(choices: ProfileChoices, findings: Sequence[_Findings]) -> ModelMeasur
     )
 
 
-def size_times(samples: int, found: Sequence[Mapping[Kind, Sequence[Timing]]]) -> SizeTimes:
+def size_times(samples: int, found: Sequence[Mapping[TimedPass, Sequence[Timing]]]) -> SizeTimes:
     """Merge what all processes measured at one size.
 
     Layer times are scaled by the whole stage, so either both use clean timings only, or both use all.
     """
     pooled = {kind: [timing for each in found for timing in each[kind]] for kind in KINDS}
     gated = {
-        is_forward: all(any_clean(pooled[Kind(passed, is_forward)]) for passed in Pass) for is_forward in (True, False)
+        is_forward: all(any_clean(pooled[TimedPass(passed, is_forward)]) for passed in Pass)
+        for is_forward in (True, False)
     }
     return SizeTimes(
         samples=samples,

@@ -12,7 +12,7 @@ import torch
 from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.measure.passes import InFlight, TimedStage
 from stagecut.executor.measure.samples import Samples
-from stagecut.executor.measure.timings import KINDS, Kind, Pass, Timing, done_share
+from stagecut.executor.measure.timings import KINDS, Pass, TimedPass, Timing, done_share
 from stagecut.executor.measure.workers import Worker
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.clock import clock_for
@@ -57,7 +57,7 @@ class StageTimes:
         piece: int,
         deadline_s: float = math.inf,
         tell: Callable[[float], None] = lambda _share: None,
-    ) -> dict[Kind, list[Timing]]:
+    ) -> dict[TimedPass, list[Timing]]:
         """Time one micro-batch size until every worker has enough timings, or time is up.
 
         Micro-batches are processed first in, first out, so that as many are in flight as in a pipeline; the kinds
@@ -75,7 +75,7 @@ class StageTimes:
             Called after every round with the share of the work that is done.
         """
         turns = _Turns(self._stages, samples)
-        found: dict[Kind, list[Timing]] = {kind: [] for kind in KINDS}
+        found: dict[TimedPass, list[Timing]] = {kind: [] for kind in KINDS}
         with precision(self._device, self._options.autocast):
             turns.fill(self._options.in_flight - 1)
             for _ in range(self._options.warmup):
@@ -117,23 +117,23 @@ class _Turns:
         for _ in range(in_flight):
             self._forward()
 
-    def turn(self) -> tuple[tuple[Kind, Timing], ...]:
+    def turn(self) -> tuple[tuple[TimedPass, Timing], ...]:
         """One forward, one backward."""
         return self._forward(), self._backward()
 
-    def _forward(self) -> tuple[Kind, Timing]:
+    def _forward(self) -> tuple[TimedPass, Timing]:
         passed = next(self._passes)
         mark = self._queue.mark()
         held, seconds = self._stages[passed].forward(self._samples)
         share = self._queue.share_since(mark)
         self._in_flight.append((passed, held))
-        return Kind(passed, True), Timing(seconds=seconds, run_queue_share=share)
+        return TimedPass(passed, True), Timing(seconds=seconds, run_queue_share=share)
 
-    def _backward(self) -> tuple[Kind, Timing]:
+    def _backward(self) -> tuple[TimedPass, Timing]:
         passed, held = self._in_flight.popleft()
         mark = self._queue.mark()
         seconds = self._stages[passed].backward(held)
-        return Kind(passed, False), Timing(seconds=seconds, run_queue_share=self._queue.share_since(mark))
+        return TimedPass(passed, False), Timing(seconds=seconds, run_queue_share=self._queue.share_since(mark))
 
 
 @torch.no_grad()

@@ -24,14 +24,14 @@ class Pass(StrEnum):
     """The same with recomputation of every layer."""
 
 
-class Kind(NamedTuple):
+class TimedPass(NamedTuple):
     """Which half of which pass was timed."""
 
     passed: Pass
     is_forward: bool
 
 
-KINDS = tuple(Kind(passed, is_forward) for passed in Pass for is_forward in (True, False))
+KINDS = tuple(TimedPass(passed, is_forward) for passed in Pass for is_forward in (True, False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

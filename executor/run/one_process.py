@@ -15,14 +15,14 @@ from stagecut.executor.ranks.run_folder import run_folder
 from stagecut.executor.run.comparison import check_team
 from stagecut.executor.run.loop import RunObserver, train_rank
 from stagecut.executor.run.options import RunOptions, build_team
-from stagecut.executor.run.outcome import Outcome, outcome_of
+from stagecut.executor.run.outcome import RunOutcome, outcome_of
 from stagecut.executor.team import Team
 from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
 
 
-def run_together(plan_file: PlanFile, options: RunOptions, *, observer: RunObserver) -> Outcome:
+def run_together(plan_file: PlanFile, options: RunOptions, *, observer: RunObserver) -> RunOutcome:
     """Train on one device with a thread, and on a GPU a stream, for each rank.
 
     Raises

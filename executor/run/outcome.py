@@ -12,13 +12,13 @@ from stagecut.executor.machine.devices import device_title
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.run.record import Step, record_of
+from stagecut.executor.run.record import StepTraces, record_of
 from stagecut.planner.core.run_record import CheckRecord, DilationRecord, RunRecord
 from stagecut.planner.io.files.plan_file import PlanFile, installed_versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """A finished run, as rank 0 knows it."""
 
     record: RunRecord
@@ -38,14 +38,14 @@ class Outcome:
 
 def outcome_of(
     plan_file: PlanFile,
-    steps: Sequence[Step],
+    steps: Sequence[StepTraces],
     *,
     options: RunOptions,
     pipeline: Pipeline,
     together: bool,
     started: datetime,
     check: CheckRecord | None,
-) -> Outcome:
+) -> RunOutcome:
     """The record and typical step of a run, from the traces of all ranks in all steps.
 
     Parameters
@@ -75,4 +75,4 @@ def outcome_of(
             late_share=max(0.0, median(late)),
         )
         record = replace(record, dilation=dilation)
-    return Outcome(record=record, typical=tuple(steps[record.typical_step]))
+    return RunOutcome(record=record, typical=tuple(steps[record.typical_step]))

@@ -13,14 +13,14 @@ from stagecut.executor.ranks.world import World, join_world
 from stagecut.executor.run.comparison import check_step
 from stagecut.executor.run.loop import RunObserver, train_rank
 from stagecut.executor.run.options import RunOptions, build_pipeline
-from stagecut.executor.run.outcome import Outcome, outcome_of
+from stagecut.executor.run.outcome import RunOutcome, outcome_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.run_record import CheckRecord
 from stagecut.planner.io.files.plan_file import PlanFile
 
 
 def run_rank(
-    plan_file: PlanFile, options: RunOptions, *, observer: RunObserver, finish: Callable[[Outcome], None]
+    plan_file: PlanFile, options: RunOptions, *, observer: RunObserver, finish: Callable[[RunOutcome], None]
 ) -> None:
     """Be one rank of a run; a failure is reported and ends the process.
 
@@ -60,12 +60,12 @@ def train(
     world: World,
     observer: RunObserver,
     check: CheckRecord | None = None,
-) -> Outcome | None:
+) -> RunOutcome | None:
     """Train, and gather the times of all ranks.
 
     Returns
     -------
-    Outcome or None
+    RunOutcome or None
         None on all ranks but the first.
 
     Raises

@@ -25,7 +25,7 @@ from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
 from stagecut.planner.simulator.action_lists import Op
 
-Step = Sequence[StepTrace]
+StepTraces = Sequence[StepTrace]
 """The traces of one training step, by rank."""
 
 FORWARD = frozenset({Op.FORWARD})
@@ -37,7 +37,7 @@ SYNC, UPDATE = frozenset({"sync"}), frozenset({"update"})
 
 def record_of(
     plan_file: PlanFile,
-    steps: Sequence[Step],
+    steps: Sequence[StepTraces],
     *,
     layout: RankLayout,
     mode: str,
@@ -96,7 +96,7 @@ def record_of(
     )
 
 
-def step_record(step: Step, *, usual_pass_s: float | None = None) -> StepRecord:
+def step_record(step: StepTraces, *, usual_pass_s: float | None = None) -> StepRecord:
     """One step over all ranks, from the first start to the last end; clean if it had the machine nearly to itself.
 
     Parameters
@@ -116,7 +116,7 @@ def step_record(step: Step, *, usual_pass_s: float | None = None) -> StepRecord:
     )
 
 
-def usual_pass_s(steps: Sequence[Step]) -> float | None:
+def usual_pass_s(steps: Sequence[StepTraces]) -> float | None:
     """The slowest rank's pass over memory, at the fastest quarter of the steps; None if not measured."""
     passes_s = [max(own) for step in steps if (own := [t.memory_pass_s for t in step if t.memory_pass_s is not None])]
     return sorted(passes_s)[len(passes_s) // 4] if passes_s else None
@@ -128,7 +128,7 @@ def lane_labels(layout: RankLayout) -> tuple[str, ...]:
 
 
 def _stage_records(
-    plan_file: PlanFile, steps: Sequence[Step], layout: RankLayout, iteration_s: float
+    plan_file: PlanFile, steps: Sequence[StepTraces], layout: RankLayout, iteration_s: float
 ) -> tuple[StageRecord, ...]:
     types = {device.name: device.device_type for device in plan_file.problem.cluster.devices()}
     meters = [_Meter(steps, layout, stage) for stage in range(len(plan_file.plan.stages))]
@@ -175,7 +175,7 @@ def _stage_record(
 class _Meter:
     """Measured seconds of one stage: the mean over its ranks in each step, then the median over the steps."""
 
-    def __init__(self, steps: Sequence[Step], layout: RankLayout, stage: int) -> None:
+    def __init__(self, steps: Sequence[StepTraces], layout: RankLayout, stage: int) -> None:
         self.ranks = tuple(role.rank for role in layout.roles if stage in role.stages)
         self._stage, self._steps = stage, steps
         self.busy_s = self._median(lambda spans: _seconds(spans, FORWARD | BACKWARD))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stagecut.executor.schedule.order import Moments, Step, moments_of
+from stagecut.executor.schedule.order import Moments, RankStep, moments_of
 from stagecut.executor.schedule.rank_layout import RankLayout, Role
 from stagecut.planner.simulator.action_lists import Action, Op
 
@@ -197,10 +197,10 @@ def _begun(turns: Mapping[int, Sequence[Turn]], sharing: Sequence[tuple[int, ...
     return {rank: _placed(turns[rank], ends[rank], moments) for rank in turns}
 
 
-def _steps(shared: Sequence[Sequence[Turn]]) -> list[Step]:
+def _steps(shared: Sequence[Sequence[Turn]]) -> list[RankStep]:
     """The turns of a tensor-parallel group, whose ranks compute the same actions."""
     return [
-        Step(
+        RankStep(
             duration=(action.hi - action.lo) * DURATIONS[action.op],
             needs=[message.number for turn in together for message in turn.receives],
             sends=[message.number for turn in together for message in turn.sends],

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Step(NamedTuple):
+class RankStep(NamedTuple):
     """An action of one rank or tensor-parallel group."""
 
     duration: int
@@ -42,7 +42,7 @@ class Moments(NamedTuple):
     """When each message leaves, by its number."""
 
 
-def moments_of(players: Sequence[Sequence[Step]]) -> Moments:
+def moments_of(players: Sequence[Sequence[RankStep]]) -> Moments:
     """Play steps in time; messages are instant.
 
     Parameters

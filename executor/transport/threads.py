@@ -13,7 +13,7 @@ from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, StreamTensors
 from stagecut.planner.core.errors import StagecutError
 
-Key = tuple[int, int, int]
+MessageKey = tuple[int, int, int]
 """Source, target and number of a message."""
 
 
@@ -29,7 +29,7 @@ class Hub:
         self._lock = threading.Lock()
         self._changed = [threading.Condition(self._lock) for _ in self.everyone]
         """One per rank: what it waits for may have arrived."""
-        self._mail: dict[Key, StreamTensors] = {}
+        self._mail: dict[MessageKey, StreamTensors] = {}
         self._collectives: dict[tuple[tuple[int, ...], int], dict[int, object]] = defaultdict(dict)
         self._counts: dict[tuple[int, tuple[int, ...]], itertools.count[int]] = defaultdict(itertools.count)
         """Sequence numbers of the collectives of some ranks, as counted by one rank."""
@@ -53,13 +53,13 @@ class Hub:
             self._counts.clear()
             self._broken = False
 
-    def put(self, key: Key, tensors: StreamTensors) -> None:
+    def put(self, key: MessageKey, tensors: StreamTensors) -> None:
         """Deliver a message."""
         with self._lock:
             self._mail[key] = tensors
             self._wake((key[1],))
 
-    def take(self, key: Key) -> StreamTensors:
+    def take(self, key: MessageKey) -> StreamTensors:
         """Wait for a message."""
         with self._lock:
             self._wait(key[1], lambda: key in self._mail)
@@ -135,7 +135,7 @@ class _Receive(NamedTuple):
     """A message to be copied into its place."""
 
     hub: Hub
-    key: Key
+    key: MessageKey
     places: Sequence[Tensor]
 
     def wait(self) -> None:

@@ -16,7 +16,7 @@ SHORTEST_S = 1e-3
 """Time limits must be positive, even where nothing is left of them."""
 
 
-class Outcome(StrEnum):
+class ClaimOutcome(StrEnum):
     """What became of a claimed bound."""
 
     PROVEN = "proven"
@@ -37,15 +37,15 @@ class Claim:
     slack_s: float
     """Times that differ by no more than this count as equal."""
 
-    def settled_by(self, objective_s: float | None, bound_s: float | None) -> Outcome | None:
+    def settled_by(self, objective_s: float | None, bound_s: float | None) -> ClaimOutcome | None:
         """Whether the time of a plan refutes the claim, or a bound proves it; None for neither."""
         if objective_s is not None and objective_s < self.bound_s - self.slack_s:
-            return Outcome.REFUTED
-        return Outcome.PROVEN if (bound_s or 0.0) >= self.bound_s - self.slack_s else None
+            return ClaimOutcome.REFUTED
+        return ClaimOutcome.PROVEN if (bound_s or 0.0) >= self.bound_s - self.slack_s else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Reproof:
     """How far a search got with the bound of a plan file."""
 
     claim: Claim
@@ -55,9 +55,9 @@ class Proof:
     """Duration of all runs."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ClaimOutcome:
         """What became of the claim."""
-        unsettled = Outcome.INTERRUPTED if self.result.status is Status.INTERRUPTED else Outcome.OPEN
+        unsettled = ClaimOutcome.INTERRUPTED if self.result.status is Status.INTERRUPTED else ClaimOutcome.OPEN
         return self.claim.settled_by(self.result.objective_s, self.result.bound_s) or unsettled
 
 
@@ -69,7 +69,7 @@ def prove_again(
     time_limit_s: float | None,
     observer: Observer,
     cancelled: threading.Event,
-) -> Proof:
+) -> Reproof:
     """Search for a proof of the bound, or for a faster plan; stop at the first of the two.
 
     The search uses the options of the file and the solver that `auto` stands for, and starts from the plan, whose
@@ -96,9 +96,9 @@ def prove_again(
         left_s = None if time_limit_s is None else max(time_limit_s - (time.perf_counter() - started), SHORTEST_S)
         options = replace(options, time_limit_s=left_s)
         result = run(problem, solver, options, observer=observe, cancelled=settled, start=plan)
-        proof = Proof(claim=claim, result=result, seconds=time.perf_counter() - started)
+        proof = Reproof(claim=claim, result=result, seconds=time.perf_counter() - started)
         closer = _closing_at(claim, result.objective_s, options)
-        if proof.outcome is not Outcome.OPEN or result.status is not Status.OPTIMAL or closer.gap >= options.gap:
+        if proof.outcome is not ClaimOutcome.OPEN or result.status is not Status.OPTIMAL or closer.gap >= options.gap:
             return proof
         plan, options = result.plan or plan, closer  # a better plan closed the gap before the bound was reached
 

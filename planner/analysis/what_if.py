@@ -7,7 +7,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status, relative_gap
 from stagecut.planner.io.files.plan_file import PlanFile
-from stagecut.planner.solvers.diagnosis.what_if import Unit, plan_in, what_ifs
+from stagecut.planner.solvers.diagnosis.extra_units import Unit, plan_in, what_ifs
 
 UNCHANGED = "nothing more"
 """Name of the first row: the cluster as it is."""

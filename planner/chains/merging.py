@@ -18,11 +18,11 @@ from itertools import pairwise
 
 from stagecut.planner.chains.task_graph import TaskGraph
 
-Group = tuple[int, ...]
+MergedNodes = tuple[int, ...]
 """Nodes that make one layer, in order."""
 
 
-def merged_groups(graph: TaskGraph, order: tuple[int, ...]) -> tuple[Group, ...]:
+def merged_groups(graph: TaskGraph, order: tuple[int, ...]) -> tuple[MergedNodes, ...]:
     """The layers of the chain, as groups of nodes."""
     crossing = graph.cut_bytes(order)
     kept = sorted(_kept_among_branches(graph, order, crossing, _kept_among_idle(graph, order, crossing)))
@@ -30,7 +30,7 @@ def merged_groups(graph: TaskGraph, order: tuple[int, ...]) -> tuple[Group, ...]
     return tuple(order[start:stop] for start, stop in pairwise(cuts))
 
 
-def coarser_groups(graph: TaskGraph, groups: tuple[Group, ...], most: int) -> tuple[Group, ...]:
+def coarser_groups(graph: TaskGraph, groups: tuple[MergedNodes, ...], most: int) -> tuple[MergedNodes, ...]:
     """At most this many groups; see :func:`coarser_runs`."""
     seconds = [sum(graph.seconds[node] for node in group) for group in groups]
     runs = coarser_runs(seconds, most)

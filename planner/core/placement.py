@@ -28,7 +28,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hosting:
+class DeviceGroup:
     """A placement on specific hosts of the cluster."""
 
     placement: Placement
@@ -36,9 +36,9 @@ class Hosting:
     """Indices of the hosts within their class."""
 
 
-def hosting_of(
+def device_group_of(
     cluster: Cluster, names: tuple[str, ...], known: Mapping[str, Device], *, tensor_parallel: int = 1
-) -> Hosting:
+) -> DeviceGroup:
     """Recover the placement of a stage from the names of its devices.
 
     `known` has every device of the cluster by name; `tensor_parallel` devices share each replica.
@@ -69,4 +69,4 @@ def hosting_of(
         replicas=len(devices) // tensor_parallel,
         tensor_parallel=tensor_parallel,
     )
-    return Hosting(placement=placement, hosts=hosts)
+    return DeviceGroup(placement=placement, hosts=hosts)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.placement import Hosting, Placement, hosting_of
+from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
@@ -49,7 +49,7 @@ class CostModel:
             self._others[share]._others = self._others
         return self._others[share]
 
-    def hosting(self, stage: Stage) -> Hosting:
+    def device_group(self, stage: Stage) -> DeviceGroup:
         """Placement and hosts of a stage of the first pipeline of a plan, within its share.
 
         Raises
@@ -57,7 +57,7 @@ class CostModel:
         BadInputError
             If a device is unknown or belongs to another pipeline, or the devices form no placement of the search space.
         """
-        return hosting_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
+        return device_group_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
 
     def stage(self, placement: Placement, *, micro_batch: int, recompute: bool, start: int, stop: int) -> StageCosts:
         """Costs of one stage, each of shape (1,); computed once."""
@@ -74,25 +74,25 @@ class CostModel:
         Raises
         ------
         BadInputError
-            See :meth:`hosting`.
+            See :meth:`device_group`.
         """
         if plan.share != self.share:
             return self.of(plan.share).plan(plan)
         stages = plan.stages
-        hostings = [self.hosting(stage) for stage in stages]
+        groups = [self.device_group(stage) for stage in stages]
         costs = [
             self.stage(
-                hosting.placement,
+                group.placement,
                 micro_batch=stage.forward_micro_batch,
                 recompute=stage.recompute,
                 start=stage.start,
                 stop=stage.stop,
             )
-            for stage, hosting in zip(stages, hostings, strict=True)
+            for stage, group in zip(stages, groups, strict=True)
         ]
         # Consecutive chunks of a single device group are on the same devices: nothing is sent.
         apart = [sender.devices != receiver.devices for sender, receiver in pairwise(stages)]
-        ends = list(zip(hostings, hostings[1:], apart, strict=False))
+        ends = list(zip(groups, groups[1:], apart, strict=False))
         message_bytes = plan.micro_batch * self._boundary_bytes[[stage.start for stage in stages[1:]]]
         links = [link_between(self.cluster, sender, receiver) for sender, receiver, _ in ends]
         whole_s = [link.transfer_s(size) for link, size in zip(links, message_bytes.tolist(), strict=True)]
@@ -109,33 +109,33 @@ class CostModel:
             forward_links=tuple(route_between(self.cluster, a, b) if sends else () for a, b, sends in ends),
             backward_links=tuple(route_between(self.cluster, b, a) if sends else () for a, b, sends in ends),
             sync_s=column(lambda cost: cost.sync_s),
-            sync_links=tuple(sync_route(self.cluster, hosting, self.share) for hosting in hostings),
+            sync_links=tuple(sync_route(self.cluster, group, self.share) for group in groups),
             update_s=column(lambda cost: cost.update_s),
             static_bytes=column(lambda cost: cost.static_bytes),
             saved_bytes=column(lambda cost: cost.saved_bytes),
             working_bytes=column(lambda cost: cost.working_bytes),
-            limit_bytes=np.array([self.stages.device_type(hosting.placement).memory_bytes for hosting in hostings]),
-            halves=self._halves(plan, hostings, links, message_bytes),
+            limit_bytes=np.array([self.stages.device_type(group.placement).memory_bytes for group in groups]),
+            halves=self._halves(plan, groups, links, message_bytes),
         )
 
     def _halves(
-        self, plan: Plan, hostings: Sequence[Hosting], links: Sequence[Link], message_bytes: Floats
+        self, plan: Plan, groups: Sequence[DeviceGroup], links: Sequence[Link], message_bytes: Floats
     ) -> Halves | None:
         """Half micro-batches of a plan that has them, or may have them by its job."""
         if not (plan.num_sliced or self.problem.job.may_slice(plan.schedule, plan.micro_batch)):
             return None
         half_s = [half_transfer_s(link, message_bytes[[index]])[0] for index, link in enumerate(links)]
         return Halves(
-            forward_s=np.array([self._half_forward_s(*pair) for pair in zip(plan.stages, hostings, strict=True)]),
+            forward_s=np.array([self._half_forward_s(*pair) for pair in zip(plan.stages, groups, strict=True)]),
             transfer_s=np.array(half_s),
             num_halved=np.array(plan.num_halved),
         )
 
-    def _half_forward_s(self, stage: Stage, hosting: Hosting) -> float:
-        key = (hosting.placement, stage.forward_micro_batch, stage.start, stage.stop)
+    def _half_forward_s(self, stage: Stage, group: DeviceGroup) -> float:
+        key = (group.placement, stage.forward_micro_batch, stage.start, stage.stop)
         if key not in self._half_cache:
             (self._half_cache[key],) = self.stages.half_forward_s(
-                hosting.placement,
+                group.placement,
                 micro_batch=stage.forward_micro_batch,
                 start=np.array([stage.start]),
                 stop=np.array([stage.stop]),

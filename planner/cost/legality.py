@@ -6,7 +6,7 @@ from dataclasses import replace
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Recompute
-from stagecut.planner.core.placement import Hosting
+from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import is_share_of
@@ -87,19 +87,19 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     depths = _scheduled_depths(plan)
     if depths is None:
         yield f"{plan.num_microbatches} micro-batches are not a multiple of the {plan.num_groups} device groups"
-    hostings: list[Hosting] = []
+    groups: list[DeviceGroup] = []
     for index, stage in enumerate(plan.stages):
         depth = stage.warmup_depth if depths is None else depths[index]
         yield from (f"stage {index}: {fault}" for fault in _shape_faults(costs, plan, stage, depth))
         try:
-            hostings.append(costs.hosting(stage))
+            groups.append(costs.device_group(stage))
         except BadInputError as fault:
             yield f"stage {index}: {str(fault).removeprefix('stage: ')}"
-    if len(hostings) < len(plan.stages):
+    if len(groups) < len(plan.stages):
         return
-    yield from _run_faults(hostings[: plan.num_groups])
+    yield from _run_faults(groups[: plan.num_groups])
     if plan.schedule is Schedule.INTERLEAVED:
-        yield from _filling_faults(costs, hostings[: plan.num_groups])
+        yield from _filling_faults(costs, groups[: plan.num_groups])
     if depths is not None and plan.stages[-1].stop <= costs.problem.model.num_layers:
         yield from _memory_faults(costs, plan, depths)
 
@@ -157,10 +157,10 @@ def _words(recompute: bool) -> str:
     return "recomputes" if recompute else "does not recompute"
 
 
-def _run_faults(hostings: Sequence[Hosting]) -> Iterator[str]:
+def _run_faults(groups: Sequence[DeviceGroup]) -> Iterator[str]:
     """Every host holds one contiguous run of device groups, and inside it every island does."""
-    hosts = [(hosting.placement.server_class, hosting.hosts) for hosting in hostings]
-    islands = [(*host, hosting.placement.island) for host, hosting in zip(hosts, hostings, strict=True)]
+    hosts = [(group.placement.server_class, group.hosts) for group in groups]
+    islands = [(*host, group.placement.island) for host, group in zip(hosts, groups, strict=True)]
     apart = list(_returns(hosts))
     yield from (f"stage {index} returns to a host that the stages before it have left" for index in apart)
     for index in _returns(islands):
@@ -175,10 +175,10 @@ def _returns(values: Sequence[Hashable]) -> Iterator[int]:
             yield index
 
 
-def _filling_faults(costs: CostModel, hostings: Sequence[Hosting]) -> Iterator[str]:
+def _filling_faults(costs: CostModel, groups: Sequence[DeviceGroup]) -> Iterator[str]:
     """Interleaved device groups are alike, and each host is full before the next one is used."""
-    placement = hostings[0].placement
-    unlike = [index for index, hosting in enumerate(hostings) if hosting.placement != placement]
+    placement = groups[0].placement
+    unlike = [index for index, group in enumerate(groups) if group.placement != placement]
     if unlike:
         yield f"stage {unlike[0]}: its device group differs from that of stage 0, under an interleaved schedule"
         return
@@ -186,7 +186,7 @@ def _filling_faults(costs: CostModel, hostings: Sequence[Hosting]) -> Iterator[s
     if placement.num_hosts == 1:
         island = costs.cluster.servers[placement.server_class].islands[placement.island]
         per_host = island.count // placement.devices_per_host
-    for index in range(1, len(hostings)):
-        if (hostings[index].hosts == hostings[index - 1].hosts) == (index % per_host == 0):
+    for index in range(1, len(groups)):
+        if (groups[index].hosts == groups[index - 1].hosts) == (index % per_host == 0):
             yield f"stage {index}: interleaved device groups fill one host after the other, {per_host} on each"
             return

@@ -4,14 +4,15 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, slowest
-from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.share import WHOLE, Share
 
 
 def link_within_host(cluster: Cluster, server_class: int, first_island: int, second_island: int) -> Link:
     """The fabric of an island, or the bridge between two islands of a host.
 
-    A server without a stated bridge gets the slower of the two fabrics: see :func:`planner.core.cluster.slowest`.
+    A server without a stated bridge gets the slower of the two fabrics: see
+    :func:`stagecut.planner.core.cluster.slowest`.
     """
     server = cluster.servers[server_class]
     if first_island == second_island:
@@ -48,7 +49,7 @@ def half_transfer_s(link: Link, message_bytes: Floats) -> Floats:
     return np.maximum(link.transfer_s(message_bytes / 2), link.transfer_s(message_bytes) / 2)
 
 
-def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:
+def link_between(cluster: Cluster, sender: DeviceGroup, receiver: DeviceGroup) -> Link:
     """The link from one stage to the next, one direction."""
     first, second = sender.placement, receiver.placement
     if _same_host(sender, receiver):
@@ -56,7 +57,7 @@ def link_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> Link:
     return link_between_hosts(cluster, (first.server_class, first.num_hosts), (second.server_class, second.num_hosts))
 
 
-def route_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> tuple[str, ...]:
+def route_between(cluster: Cluster, sender: DeviceGroup, receiver: DeviceGroup) -> tuple[str, ...]:
     """Names of the links that a transfer shares with others and has to queue for.
 
     All hosts of a stage send and receive alike, so the first one stands for all.
@@ -69,15 +70,15 @@ def route_between(cluster: Cluster, sender: Hosting, receiver: Hosting) -> tuple
     return _fabric_route(cluster, sender)
 
 
-def sync_route(cluster: Cluster, hosting: Hosting, share: Share = WHOLE) -> tuple[str, ...]:
+def sync_route(cluster: Cluster, group: DeviceGroup, share: Share = WHOLE) -> tuple[str, ...]:
     """Links that the gradient all-reduce of a stage occupies, over its replicas in all pipelines."""
-    placement = hosting.placement
+    placement = group.placement
     if placement.replicas * share.num_pipelines == 1:
         return ()
     if crosses_hosts(placement, share):
-        host = _host_name(cluster, hosting)
+        host = _host_name(cluster, group)
         return (f"{host}:nic-in", f"{host}:nic-out")
-    return _fabric_route(cluster, hosting)
+    return _fabric_route(cluster, group)
 
 
 def crosses_hosts(placement: Placement, share: Share) -> bool:
@@ -85,17 +86,17 @@ def crosses_hosts(placement: Placement, share: Share) -> bool:
     return placement.num_hosts > 1 or share.host_split(placement.server_class) > 1
 
 
-def _same_host(sender: Hosting, receiver: Hosting) -> bool:
+def _same_host(sender: DeviceGroup, receiver: DeviceGroup) -> bool:
     same_class = sender.placement.server_class == receiver.placement.server_class
     return same_class and sender.hosts == receiver.hosts
 
 
-def _fabric_route(cluster: Cluster, hosting: Hosting) -> tuple[str, ...]:
-    placement = hosting.placement
+def _fabric_route(cluster: Cluster, group: DeviceGroup) -> tuple[str, ...]:
+    placement = group.placement
     if not cluster.servers[placement.server_class].islands[placement.island].shared:
         return ()
-    return (f"{_host_name(cluster, hosting)}:fabric-{placement.island}",)
+    return (f"{_host_name(cluster, group)}:fabric-{placement.island}",)
 
 
-def _host_name(cluster: Cluster, hosting: Hosting) -> str:
-    return cluster.host_names(hosting.placement.server_class)[hosting.hosts[0]]
+def _host_name(cluster: Cluster, group: DeviceGroup) -> str:
+    return cluster.host_names(group.placement.server_class)[group.hosts[0]]

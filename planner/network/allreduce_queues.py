@@ -2,7 +2,7 @@
 
 The all-reduces of the stages of one host share its interface, or the shared fabric of their island,
 and are served one after another. So a stage's share of the `queue` rows of
-:mod:`planner.simulator.bounds` adds up along the path for as long as it stays on the host or island.
+:mod:`stagecut.planner.simulator.bounds` adds up along the path for as long as it stays on the host or island.
 """
 
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.cost.links import crosses_hosts
-from stagecut.planner.network.host_states import Entry
+from stagecut.planner.network.host_states import HostEntry
 from stagecut.planner.network.stage_network import StageNetwork
 
 
@@ -77,7 +77,7 @@ def _restarts(network: StageNetwork) -> Bools:
     return restarts
 
 
-def _is_new_queue(entry: Entry, *, whole_host: bool) -> bool:
+def _is_new_queue(entry: HostEntry, *, whole_host: bool) -> bool:
     """Whether no stage before is in the queue that an entry leads to."""
     if entry.before is None:
         return True

@@ -128,8 +128,8 @@ def arrangement_of(costs: CostModel, plan: Plan) -> Arrangement:
     """
     before, stages = None, []
     for stage in plan.stages:
-        hosting = costs.hosting(stage)
-        host = (hosting.placement.server_class, hosting.hosts)
-        stages.append(PlacedStage(stop=stage.stop, placement=hosting.placement, opens=host != before))
+        group = costs.device_group(stage)
+        host = (group.placement.server_class, group.hosts)
+        stages.append(PlacedStage(stop=stage.stop, placement=group.placement, opens=host != before))
         before = host
     return tuple(stages)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.network.graph import Level
+from stagecut.planner.network.graph import ArcLevel
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
@@ -93,7 +93,7 @@ class Cheapest(NamedTuple):
 class _Transitions(NamedTuple):
     """How labels pass a level: its arcs, and the count states at their other ends."""
 
-    level: Level
+    level: ArcLevel
     states: States | None
     """Count state at the other end for each count state at the grouped one, shape (n, H); None: the same."""
 
@@ -213,7 +213,7 @@ class CountedPaths:
             node, state = int(tails[best]), int(states[best])
         return np.array(path[::-1])
 
-    def _transitions(self, levels: list[Level], states: Callable[[Ints], States]) -> list[_Transitions]:
+    def _transitions(self, levels: list[ArcLevel], states: Callable[[Ints], States]) -> list[_Transitions]:
         return [
             _Transitions(level, states(level.arcs) if (self._opened_hosts[level.arcs] > 0).any() else None)
             for level in levels

@@ -37,7 +37,7 @@ class FittedStages:
     recompute: Bools
     forward_s: Floats
     first_s: Floats
-    """See :class:`planner.network.arcs.Arcs`."""
+    """See :class:`stagecut.planner.network.arcs.Arcs`."""
     backward_s: Floats
     tail_s: Floats
     sync_s: Floats

@@ -9,7 +9,7 @@ from stagecut.planner.core.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class ArcLevel:
     """Arcs at the nodes of one level, grouped by node."""
 
     arcs: Ints
@@ -29,7 +29,7 @@ class LayeredGraph:
     tail, head
         Nodes of each arc, shape (A,).
     level
-        Level of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
+        ArcLevel of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
     by_head, by_tail
         Arcs sorted by one end, where that is known.
     """
@@ -97,7 +97,7 @@ class LayeredGraph:
             node = int(self.head[arc])
         return np.array(path, dtype=np.int64)
 
-    def _labels(self, cost: Floats, levels: list[Level], *, start: int, also: Floats | None = None) -> Floats:
+    def _labels(self, cost: Floats, levels: list[ArcLevel], *, start: int, also: Floats | None = None) -> Floats:
         labels = np.full(self.num_nodes, np.inf)
         labels[start] = 0.0
         for level in levels:
@@ -108,7 +108,7 @@ class LayeredGraph:
         return labels
 
 
-def _levels(order: Ints, near: Ints, far: Ints, level: Ints) -> list[Level]:
+def _levels(order: Ints, near: Ints, far: Ints, level: Ints) -> list[ArcLevel]:
     """The levels of the near ends in ascending order; `order` sorts the arcs by near end."""
     nodes = near[order]
     firsts = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1]))) if len(nodes) else nodes
@@ -118,7 +118,7 @@ def _levels(order: Ints, near: Ints, far: Ints, level: Ints) -> list[Level]:
     bounds = np.append(firsts, len(nodes))
     others = far[order]
     return [
-        Level(
+        ArcLevel(
             arcs=order[bounds[low] : bounds[high]],
             others=others[bounds[low] : bounds[high]],
             begins=firsts[low:high] - bounds[low],

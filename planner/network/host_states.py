@@ -29,7 +29,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class HostEntry:
     """State that a stage starts from: the current host as `before`, or newly opened hosts."""
 
     server_class: int
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class HostTransition:
     """A placement that an entry allows, and the exit it leads to; both are indices."""
 
     entry: int
@@ -62,9 +62,9 @@ class Crossing:
 class HostStates:
     """All entries and exits, and how they follow one another."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HostEntry, ...]
     exits: tuple[Exit, ...]
-    options: tuple[Option, ...]
+    options: tuple[HostTransition, ...]
     crossings: tuple[Crossing, ...]
 
 
@@ -77,9 +77,9 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
         The part of the cluster that one pipeline has.
     """
     openings = [entry for entry in _first_entries(cluster) if any(_options(problem, cluster, entry, micro_batch))]
-    entries: dict[Entry, int] = {entry: index for index, entry in enumerate(openings)}
+    entries: dict[HostEntry, int] = {entry: index for index, entry in enumerate(openings)}
     exits: dict[Exit, int] = {}
-    options: list[Option] = []
+    options: list[HostTransition] = []
     todo = list(openings)
     while todo:
         entry = todo.pop(0)
@@ -89,7 +89,7 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
                 for following in _following_entries(cluster, after):
                     entries[following] = len(entries)
                     todo.append(following)
-            options.append(Option(entry=entries[entry], placement=placement, exit=exits[after]))
+            options.append(HostTransition(entry=entries[entry], placement=placement, exit=exits[after]))
     crossings = [Crossing(exit=None, entry=entries[entry], link=None) for entry in openings]
     for after, index in exits.items():
         for entry in (*openings, *_following_entries(cluster, after)):
@@ -97,24 +97,26 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
     return HostStates(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
 
 
-def _first_entries(cluster: Cluster) -> Iterator[Entry]:
+def _first_entries(cluster: Cluster) -> Iterator[HostEntry]:
     """Open one host of a class or, where the class has a single island, several whole ones at once."""
     for index, server in enumerate(cluster.servers):
         most = server.count if len(server.islands) == 1 else 1
         for num_hosts in range(1, most + 1):
-            yield Entry(server_class=index, opened_hosts=num_hosts, island=None, before=None)
+            yield HostEntry(server_class=index, opened_hosts=num_hosts, island=None, before=None)
 
 
-def _following_entries(cluster: Cluster, after: Exit) -> Iterator[Entry]:
+def _following_entries(cluster: Cluster, after: Exit) -> Iterator[HostEntry]:
     """Continue in the same island while devices are left, or in an island not visited yet."""
     if after.num_hosts > 1:
         return
     for island, group in enumerate(cluster.servers[after.server_class].islands):
         if after.used < group.count if island == after.island else island not in after.visited:
-            yield Entry(server_class=after.server_class, opened_hosts=0, island=island, before=after)
+            yield HostEntry(server_class=after.server_class, opened_hosts=0, island=island, before=after)
 
 
-def _options(problem: Problem, cluster: Cluster, entry: Entry, micro_batch: int) -> Iterator[tuple[Placement, Exit]]:
+def _options(
+    problem: Problem, cluster: Cluster, entry: HostEntry, micro_batch: int
+) -> Iterator[tuple[Placement, Exit]]:
     server_class, num_hosts, before = entry.server_class, entry.opened_hosts, entry.before
     visited = before.visited if before is not None else frozenset[int]()
     for island, group in enumerate(cluster.servers[server_class].islands):
@@ -139,7 +141,7 @@ def _options(problem: Problem, cluster: Cluster, entry: Entry, micro_batch: int)
             )
 
 
-def _link(cluster: Cluster, after: Exit, entry: Entry) -> Link:
+def _link(cluster: Cluster, after: Exit, entry: HostEntry) -> Link:
     if entry.opened_hosts == 0:
         assert entry.island is not None
         return link_within_host(cluster, after.server_class, after.island, entry.island)

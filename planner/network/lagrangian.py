@@ -24,7 +24,7 @@ class Multipliers:
     """One set of multipliers."""
 
     of_rows: Floats
-    """Shape (families, L + 1); see :meth:`planner.network.rows.Rows.arc_costs`."""
+    """Shape (families, L + 1); see :meth:`stagecut.planner.network.rows.Rows.arc_costs`."""
     of_hosts: Floats
     """mu, shape (server classes,)."""
 

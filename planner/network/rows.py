@@ -1,4 +1,4 @@
-"""The bound rows of :mod:`planner.simulator.bounds`, linear in the arcs of a stage network.
+"""The bound rows of :mod:`stagecut.planner.simulator.bounds`, linear in the arcs of a stage network.
 
 A path x (0/1 per arc) is a plan. Two prefixes over its arcs,
 

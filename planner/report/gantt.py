@@ -11,7 +11,7 @@ from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import lane_labels, percent_label
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class Style:
 
 
 STYLES = {
-    Kind.FORWARD: Style(name="forward", colour="#56B4E9"),
-    Kind.BACKWARD: Style(name="backward", colour="#E69F00", hatch="//////"),
-    Kind.SYNC: Style(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
-    Kind.UPDATE: Style(name="optimizer step", colour="#009E73"),
+    TaskKind.FORWARD: Style(name="forward", colour="#56B4E9"),
+    TaskKind.BACKWARD: Style(name="backward", colour="#E69F00", hatch="//////"),
+    TaskKind.SYNC: Style(name="gradient synchronisation", colour="#CC79A7", hatch="xxxx"),
+    TaskKind.UPDATE: Style(name="optimizer step", colour="#009E73"),
 }
 """Colours of Okabe and Ito (jfly.uni-koeln.de/color), distinguishable under every kind of colour vision."""
 
@@ -92,7 +92,7 @@ def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -
     axes.spines[["top", "left", "right"]].set_visible(False)
 
 
-def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: Kind, style: Style) -> None:
+def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: TaskKind, style: Style) -> None:
     """All spans of one kind as one collection of rectangles."""
     from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.path import Path
@@ -133,11 +133,11 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
 
     outline = [withStroke(linewidth=1.5, foreground="white")]
     area = axes.get_window_extent()
-    forwards = timeline.kind == Kind.FORWARD
+    forwards = timeline.kind == TaskKind.FORWARD
     micro_batch = int(np.max(timeline.hi[forwards] - timeline.lo[forwards]))
     widest_pt = DIGIT_PT * (1 + len(str(int(np.max(timeline.lo[forwards])) // micro_batch)))
     pt_per_s = area.width / axes.figure.dpi * 72 / (timeline.iteration_s or 1.0)
-    for kind in (Kind.FORWARD, Kind.BACKWARD):
+    for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
         for index in _shown(timeline, kind):
             start_s, end_s = timeline.start_s[index], timeline.end_s[index]
             if (end_s - start_s) * pt_per_s >= widest_pt:
@@ -146,6 +146,6 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
                 axes.text(*place, number, fontsize=FONT_PT, ha="center", va="center", zorder=3, path_effects=outline)
 
 
-def _shown(timeline: Timeline, kind: Kind) -> NDArray[np.intp]:
+def _shown(timeline: Timeline, kind: TaskKind) -> NDArray[np.intp]:
     """Indices of the spans of a kind that have a duration."""
     return np.flatnonzero((timeline.kind == kind) & (timeline.end_s > timeline.start_s))

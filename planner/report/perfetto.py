@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.units import US
 from stagecut.planner.report.labels import lane_labels
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2
@@ -13,15 +13,15 @@ GRID_PER_US = 8
 """Times lie on a grid of 1/8 us, the finest that is exact in binary and whole in nanoseconds: a slice ends exactly
 where the next one begins, however the reader rounds."""
 NAMES = {
-    Kind.FORWARD: "F",
-    Kind.BACKWARD: "B",
-    Kind.SEND_FORWARD: "activations",
-    Kind.SEND_BACKWARD: "gradients",
-    Kind.SYNC: "gradient synchronisation",
-    Kind.UPDATE: "optimizer step",
+    TaskKind.FORWARD: "F",
+    TaskKind.BACKWARD: "B",
+    TaskKind.SEND_FORWARD: "activations",
+    TaskKind.SEND_BACKWARD: "gradients",
+    TaskKind.SYNC: "gradient synchronisation",
+    TaskKind.UPDATE: "optimizer step",
 }
-ACTIONS = frozenset({Kind.FORWARD, Kind.BACKWARD})
-SENDS = frozenset({Kind.SEND_FORWARD, Kind.SEND_BACKWARD})
+ACTIONS = frozenset({TaskKind.FORWARD, TaskKind.BACKWARD})
+SENDS = frozenset({TaskKind.SEND_FORWARD, TaskKind.SEND_BACKWARD})
 
 Event = dict[str, object]
 
@@ -75,13 +75,13 @@ def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
     kind, stage = timeline.kind[task], int(timeline.stage[task])
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))
-    receiver = stage + 1 if kind == Kind.SEND_FORWARD else stage - 1
+    receiver = stage + 1 if kind == TaskKind.SEND_FORWARD else stage - 1
     return (f"stage {stage} to stage {receiver}",)
 
 
 def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterator[Event]:
     """The slice of one task of the timeline."""
-    kind, lo, hi = Kind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
+    kind, lo, hi = TaskKind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
     yield from slice_event(
         grid(timeline.start_s[task]),
         grid(timeline.end_s[task]),

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from stagecut.planner.report.labels import lane_labels
 from stagecut.planner.report.perfetto import DEVICES, NAMES, Event, grid, process_names, slice_event, stage_slices
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 MEASURED = DEVICES + 1
@@ -19,7 +19,7 @@ CATEGORIES = {
     "sync": "sync",
     "update": "update",
 }
-SPAN_NAMES = {"sync": NAMES[Kind.SYNC], "update": NAMES[Kind.UPDATE]}
+SPAN_NAMES = {"sync": NAMES[TaskKind.SYNC], "update": NAMES[TaskKind.UPDATE]}
 
 MeasuredSpan = tuple[int, str, int, int, int, float, float, float]
 """What a rank did: rank, kind (of `CATEGORIES`), stage, first sample, one past the last sample, and when the rank was

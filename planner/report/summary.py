@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Result
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 SCHEMA = 1
@@ -76,7 +76,7 @@ def _stage(plan: Plan, costs: PlanCosts, timeline: Timeline, index: int) -> dict
 
 def _task(timeline: Timeline, task: int) -> dict[str, object]:
     return {
-        "kind": Kind(int(timeline.kind[task])).name.lower(),
+        "kind": TaskKind(int(timeline.kind[task])).name.lower(),
         "stage": int(timeline.stage[task]),
         "samples": [int(timeline.lo[task]), int(timeline.hi[task])],
         "start_s": float(timeline.start_s[task]),

@@ -21,7 +21,7 @@ from stagecut.planner.report.labels import (
 )
 from stagecut.planner.report.text_table import add_row, text_table
 from stagecut.planner.report.verdict import time_ratio
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 
@@ -33,7 +33,7 @@ def critical_path_table(timeline: Timeline, *, max_rows: int = 10) -> Table:
         spent.setdefault((int(timeline.kind[task]), int(timeline.stage[task])), []).append(seconds)
     longest = sorted((-math.fsum(times), *key) for key, times in spent.items() if sum(times) > 0)
     parts = [
-        (Kind(kind).name.lower().replace("_", " "), str(stage), str(len(spent[kind, stage])), -negated_s)
+        (TaskKind(kind).name.lower().replace("_", " "), str(stage), str(len(spent[kind, stage])), -negated_s)
         for negated_s, kind, stage in longest[:max_rows]
     ]
     if len(longest) > max_rows:

@@ -17,7 +17,7 @@ class VisibleStream:
         self.below = below
 
     def write(self, text: str) -> int:
-        """See :func:`planner.core.visible.visible_lines`."""
+        """See :func:`stagecut.planner.core.visible.visible_lines`."""
         self.below.write(visible_lines(text))
         return len(text)
 

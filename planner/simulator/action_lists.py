@@ -116,7 +116,7 @@ def pipeline_actions(
 def interleaved_actions(
     num_devices: int, chunks: int, num_microbatches: int, micro_batch: int = 1
 ) -> list[list[Action]]:
-    """Actions of every device group under interleaved 1F1B, see :mod:`planner.core.interleaving`.
+    """Actions of every device group under interleaved 1F1B, see :mod:`stagecut.planner.core.interleaving`.
 
     Stage s runs on device group s mod `num_devices`; `num_microbatches` is a multiple of `num_devices`.
     """

@@ -7,11 +7,11 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import bound_rows
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
-COMPUTE = (Kind.FORWARD, Kind.BACKWARD)
-SENDS = {Kind.SEND_FORWARD: 1, Kind.SEND_BACKWARD: -1}
+COMPUTE = (TaskKind.FORWARD, TaskKind.BACKWARD)
+SENDS = {TaskKind.SEND_FORWARD: 1, TaskKind.SEND_BACKWARD: -1}
 """Step from the stage that sends to the one that receives."""
 
 
@@ -20,7 +20,7 @@ class LargestRow:
     """The lower bound closest to the iteration time."""
 
     family: str
-    """Name as in :mod:`planner.simulator.bounds`."""
+    """Name as in :mod:`stagecut.planner.simulator.bounds`."""
     index: int
     """Stage or boundary that the row belongs to."""
     seconds: float
@@ -80,7 +80,7 @@ def what_binds(costs: PlanCosts, timeline: Timeline) -> Binding:
     computes = np.isin(timeline.kind, COMPUTE)
     critical = np.zeros(len(takes_s), dtype=bool)
     critical[list(timeline.critical_path)] = True
-    communicates = ~computes & (timeline.kind != Kind.UPDATE)
+    communicates = ~computes & (timeline.kind != TaskKind.UPDATE)
 
     def per_device(chosen: Bools) -> Floats:
         seconds: Floats = np.zeros(num_devices)
@@ -118,7 +118,7 @@ def _links(timeline: Timeline, takes_s: Floats) -> tuple[LinkUse, ...]:
 
 def _names(timeline: Timeline, task: int) -> tuple[str, ...]:
     """The links that a task occupies; a message on no named link has a name of its own."""
-    kind = Kind(int(timeline.kind[task]))
+    kind = TaskKind(int(timeline.kind[task]))
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))
     sender = int(timeline.stage[task])

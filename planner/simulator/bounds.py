@@ -31,7 +31,7 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 Where first forwards are halved, the forwards and activations in PF_s and `total` count as their first halves do, but
 for F of the last stage; the PF of the late row stays whole, and so does all work of a stage.
 
-Interleaved plans have rows of their own, see :mod:`planner.simulator.interleaved_bounds`.
+Interleaved plans have rows of their own, see :mod:`stagecut.planner.simulator.interleaved_bounds`.
 """
 
 import numpy as np

@@ -10,7 +10,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op, interleaved_actions, pipeline_actions
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,14 @@ class _Actions:
     def num_stages(self) -> int:
         return len(self.device)
 
-    def of(self, kind: Kind, stage: int) -> Ints:
+    def of(self, kind: TaskKind, stage: int) -> Ints:
         """Actions of one stage and kind, by first sample."""
         tasks = np.flatnonzero((self.kind == kind) & (self.stage == stage))
         return tasks[np.argsort(self.lo[tasks], kind="stable")]
 
     def name(self, task: int) -> str:
         """The action in words."""
-        word = Kind(int(self.kind[task])).name.lower()
+        word = TaskKind(int(self.kind[task])).name.lower()
         return f"{word} of samples [{self.lo[task]}, {self.hi[task]})"
 
 
@@ -105,14 +105,14 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
         last=np.cumsum(lengths) - 1,
     )
     for stage in range(actions.num_stages):
-        for kind in (Kind.FORWARD, Kind.BACKWARD):
+        for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
             _check_coverage(actions, stage, kind)
         _check_forward_first(actions, stage)
     return actions
 
 
-def _kind(action: Action) -> Kind:
-    kinds = {Op.FORWARD: Kind.FORWARD, Op.BACKWARD: Kind.BACKWARD}
+def _kind(action: Action) -> TaskKind:
+    kinds = {Op.FORWARD: TaskKind.FORWARD, Op.BACKWARD: TaskKind.BACKWARD}
     if action.op not in kinds:
         raise BadInputError(f"schedule: stage {action.stage} has half a backward ({action.op}), which is not simulated")
     return kinds[action.op]
@@ -128,7 +128,7 @@ def _devices(stage: Ints, device: Ints) -> Ints:
     return devices
 
 
-def _check_coverage(actions: _Actions, stage: int, kind: Kind) -> None:
+def _check_coverage(actions: _Actions, stage: int, kind: TaskKind) -> None:
     tasks = actions.of(kind, stage)
     cuts = np.append(actions.lo[tasks], actions.samples)
     tiled = len(tasks) > 0 and cuts[0] == 0 and np.array_equal(cuts[1:], actions.hi[tasks])
@@ -141,7 +141,7 @@ def _check_coverage(actions: _Actions, stage: int, kind: Kind) -> None:
 
 
 def _check_forward_first(actions: _Actions, stage: int) -> None:
-    forwards, backwards = actions.of(Kind.FORWARD, stage), actions.of(Kind.BACKWARD, stage)
+    forwards, backwards = actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage)
     pairs = _overlaps(actions, forwards, backwards)
     late = pairs.consumer[pairs.producer > pairs.consumer]
     if len(late):
@@ -166,7 +166,7 @@ def _messages(actions: _Actions) -> _Messages:
     parts = [
         _overlaps(actions, actions.of(kind, sender), actions.of(kind, receiver))
         for s in range(actions.num_stages - 1)
-        for kind, sender, receiver in ((Kind.FORWARD, s, s + 1), (Kind.BACKWARD, s + 1, s))
+        for kind, sender, receiver in ((TaskKind.FORWARD, s, s + 1), (TaskKind.BACKWARD, s + 1, s))
     ]
     columns = np.concatenate([np.zeros((4, 0), dtype=np.int64), *map(np.stack, parts)], axis=1)
     return _Messages(*columns[:, np.lexsort((columns[2], columns[0]))])
@@ -179,7 +179,7 @@ def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Int
     nothing = np.full_like(stages, NONE)
     start, stop = np.zeros_like(stages), np.full_like(stages, actions.samples)
     kind, sender = actions.kind[messages.producer], actions.stage[messages.producer]
-    flow = np.where(kind == Kind.FORWARD, sender, actions.num_stages - 2 + sender)
+    flow = np.where(kind == TaskKind.FORWARD, sender, actions.num_stages - 2 + sender)
     tail = _tail(actions, num_actions + num_messages)
     predecessors = (
         np.concatenate((before, messages.producer, tail)),

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind
 from stagecut.planner.simulator.levels import level_order
 from stagecut.planner.simulator.routes import Routes, num_links
 
@@ -136,7 +136,7 @@ def _tables(graph: IterationGraph) -> _Tables:
     num_actions, first_sync = graph.num_actions, graph.first_sync
     producer = graph.predecessors[num_actions:first_sync, 0]
     cuts = (num_actions + np.searchsorted(producer, np.arange(num_actions + 1))).tolist()
-    step = np.select([graph.kind == Kind.SEND_FORWARD, graph.kind == Kind.SEND_BACKWARD], [1, -1])
+    step = np.select([graph.kind == TaskKind.SEND_FORWARD, graph.kind == TaskKind.SEND_BACKWARD], [1, -1])
     starts = np.searchsorted(graph.device[graph.stage[:num_actions]], np.arange(graph.num_devices + 1)).tolist()
     return _Tables(
         actions=[range(first, stop) for first, stop in itertools.pairwise(starts)],

@@ -1,7 +1,7 @@
 """Lower bounds on the simulated iteration time of an interleaved plan.
 
 With D device groups and v chunks, S = D v stages, d = s mod D the device group of stage s, PF, PB and
-total as in :mod:`planner.simulator.bounds`; derivations: docs/bounds.md. Per device group
+total as in :mod:`stagecut.planner.simulator.bounds`; derivations: docs/bounds.md. Per device group
 
     work = M (sum of F + B over its stages),    g = sum of all-reduces and steps of its stages,
     arrive = max over its chunks c of PF_s - D (sum of F of its chunks before c),

@@ -27,7 +27,7 @@ NONE = -1
 """Stands for "no task" and "no flow" in the arrays of a graph."""
 
 
-class Kind(IntEnum):
+class TaskKind(IntEnum):
     """What a task does."""
 
     FORWARD = 0
@@ -49,7 +49,7 @@ class IterationGraph:
     num_actions: int
     num_messages: int
     kind: Ints
-    """Values of :class:`Kind`, shape (n,)."""
+    """Values of :class:`TaskKind`, shape (n,)."""
     stage: Ints
     """Stage that computes, sends, or reduces its gradients, shape (n,)."""
     lo: Ints
@@ -94,8 +94,8 @@ class IterationGraph:
         """Row of :func:`duration_table` with the duration of each task, shape (n,)."""
         cell = self.kind * self.num_stages + self.stage
         if self.micro_batch:
-            messages = self.kind == Kind.SEND_FORWARD
-            half = (self.hi - self.lo < self.micro_batch) & ((self.kind == Kind.FORWARD) | messages)
+            messages = self.kind == TaskKind.SEND_FORWARD
+            half = (self.hi - self.lo < self.micro_batch) & ((self.kind == TaskKind.FORWARD) | messages)
             cell[half] = (6 + messages[half]) * self.num_stages + 1 + self.stage[half]
         return cell
 

@@ -17,7 +17,7 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.simulator.iteration_graph import IterationGraph
 
 
-class Level(NamedTuple):
+class ActionLevel(NamedTuple):
     """One level: its actions (or all-reduces, or optimizer steps), then their messages."""
 
     gather: Ints
@@ -49,8 +49,8 @@ class LevelOrder:
     row: Ints
     """Row of each task and, at `NONE`, the row that is always zero, shape (n + 1,)."""
     cell: Ints
-    """Row of :func:`planner.simulator.iteration_graph.duration_table` for each row, shape (n + 1,)."""
-    levels: tuple[Level, ...]
+    """Row of :func:`stagecut.planner.simulator.iteration_graph.duration_table` for each row, shape (n + 1,)."""
+    levels: tuple[ActionLevel, ...]
 
     @property
     def scratch_rows(self) -> int:
@@ -127,13 +127,13 @@ def _levels(level: Ints, number: Ints) -> Iterator[list[slice]]:
     yield parts
 
 
-def _level(predecessors: Ints, parts: list[slice]) -> Level:
+def _level(predecessors: Ints, parts: list[slice]) -> ActionLevel:
     """A level, from the rows of the predecessors of each of its rows, shape (rows, 2)."""
     actions, *messages = parts
     first, size = actions.start, actions.stop - actions.start
     senders = messages[0].stop - messages[0].start if messages else 0
     later = [(slice(a.start, a.start + b.stop - b.start), b) for a, b in pairwise(messages)]
-    return Level(
+    return ActionLevel(
         gather=np.concatenate((predecessors[:size].T.ravel(), predecessors[size : size + senders, 1])),
         fetched=slice(0, 2 * size + senders),
         before=slice(0, size),

@@ -7,7 +7,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.engine import graph_of, run
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, Kind, duration_table
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind, duration_table
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 
@@ -33,7 +33,7 @@ class Timeline:
     """Device group of each stage, shape (S,)."""
 
     kind: Ints
-    """Values of :class:`planner.simulator.iteration_graph.Kind`, shape (n,)."""
+    """Values of :class:`stagecut.planner.simulator.iteration_graph.TaskKind`, shape (n,)."""
     stage: Ints
     """Stage that computes, sends, or reduces its gradients, shape (n,)."""
     lo: Ints
@@ -118,7 +118,7 @@ def _memory_curve(graph: IterationGraph, costs: PlanCosts, device: int, start_s:
     stages = np.flatnonzero(graph.device == device)
     tasks = np.flatnonzero(np.isin(graph.stage[: graph.num_actions], stages))
     samples = graph.hi[tasks] - graph.lo[tasks]
-    forward = graph.kind[tasks] == Kind.FORWARD
+    forward = graph.kind[tasks] == TaskKind.FORWARD
     own = graph.stage[tasks, None] == stages
     after = np.cumsum(own * np.where(forward, samples, -samples)[:, None], axis=0)
     during = after + own * np.where(forward, 0, samples)[:, None]

@@ -93,14 +93,14 @@ def run(
     """Solve a problem with the named solver.
 
     Whatever fails on the way, the result has the best plan and bound found by then and says what happened: see
-    :meth:`planner.solvers.search.budget.Budget.surviving`.
+    :meth:`stagecut.planner.solvers.search.budget.Budget.surviving`.
 
     Parameters
     ----------
     start
         A plan to begin from; ignored if it is not in the search space.
     observer, cancelled, spent_s, answer_s
-        See :class:`planner.solvers.search.search.Search`.
+        See :class:`stagecut.planner.solvers.search.search.Search`.
 
     Raises
     ------

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from stagecut.planner.analysis.recheck import recheck
-from stagecut.planner.analysis.reproof import Outcome, prove_again
+from stagecut.planner.analysis.reproof import ClaimOutcome, prove_again
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.plan_file import plan_file_of, read_plan_file, to_tree
@@ -205,7 +205,7 @@ def test_a_proof_can_be_interrupted(plan_file):
         observer=lambda _: None,
         cancelled=cancelled,
     )
-    assert proof.outcome is Outcome.INTERRUPTED
+    assert proof.outcome is ClaimOutcome.INTERRUPTED
 
 
 def test_a_better_plan_on_the_way_is_no_end(changed_plan, even_plan, plan_file):
@@ -227,7 +227,7 @@ def test_a_better_plan_on_the_way_is_no_end(changed_plan, even_plan, plan_file):
         observer=lambda _: None,
         cancelled=threading.Event(),
     )
-    assert proof.outcome is Outcome.PROVEN
+    assert proof.outcome is ClaimOutcome.PROVEN
     assert proof.result.objective_s == pytest.approx(optimum_s, rel=1e-4)
 
 

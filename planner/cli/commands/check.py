@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from stagecut.planner.analysis.certificate_checks import BOUND, Unchecked
 from stagecut.planner.analysis.recheck import Recheck, Value, recheck
-from stagecut.planner.analysis.reproof import Outcome, Proof, prove_again
+from stagecut.planner.analysis.reproof import ClaimOutcome, Reproof, prove_again
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
 from stagecut.planner.cli.parameters.types import time_limit
@@ -24,10 +24,10 @@ from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, values_of
 
 PROOF_CODES = {
-    Outcome.PROVEN: 0,
-    Outcome.REFUTED: DIFFERS,
-    Outcome.OPEN: EXIT_CODES[Status.NO_PLAN],
-    Outcome.INTERRUPTED: INTERRUPTED,
+    ClaimOutcome.PROVEN: 0,
+    ClaimOutcome.REFUTED: DIFFERS,
+    ClaimOutcome.OPEN: EXIT_CODES[Status.NO_PLAN],
+    ClaimOutcome.INTERRUPTED: INTERRUPTED,
 }
 
 
@@ -69,7 +69,7 @@ def command(
     context.exit(proven if outcome.agrees or proven == INTERRUPTED else DIFFERS)
 
 
-def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> Proof | None:
+def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> Reproof | None:
     """None where the file has no bound."""
     bound_s = plan_file.certificate.bound_s
     if bound_s is None:
@@ -88,11 +88,11 @@ def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quie
         )
 
 
-def _summary(path: Path, outcome: Recheck, proof: Proof | None) -> dict[str, object]:
+def _summary(path: Path, outcome: Recheck, proof: Reproof | None) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "plan": str(path),
-        "agrees": outcome.agrees and (proof is None or proof.outcome is not Outcome.REFUTED),
+        "agrees": outcome.agrees and (proof is None or proof.outcome is not ClaimOutcome.REFUTED),
         "num_checks": len(outcome.checks),
         "differences": [values_of(check, "where", "stated", "derived") for check in outcome.differences],
         "faults": list(outcome.faults),
@@ -107,7 +107,7 @@ def _summary(path: Path, outcome: Recheck, proof: Proof | None) -> dict[str, obj
     }
 
 
-def _print(path: str, outcome: Recheck, proof: Proof | None) -> None:
+def _print(path: str, outcome: Recheck, proof: Reproof | None) -> None:
     for check in outcome.differences:
         stated, derived = _shown(check.stated), _shown(check.derived)
         click.echo(f"{path}: {check.where}: the file says {stated}, but its inputs give {derived}")
@@ -124,18 +124,18 @@ def _print(path: str, outcome: Recheck, proof: Proof | None) -> None:
         click.echo(f"{path}: not checked: {trusted.where}: {visible(trusted.why)}")
 
 
-def _trusted(outcome: Recheck, proof: Proof | None) -> list[Unchecked]:
+def _trusted(outcome: Recheck, proof: Reproof | None) -> list[Unchecked]:
     """What the check and the proof leave unchecked."""
-    is_settled = proof is not None and proof.outcome in {Outcome.PROVEN, Outcome.REFUTED}
+    is_settled = proof is not None and proof.outcome in {ClaimOutcome.PROVEN, ClaimOutcome.REFUTED}
     return [trusted for trusted in outcome.unchecked if not (is_settled and trusted.where == BOUND)]
 
 
-def _proof_sentence(proof: Proof) -> str:
+def _proof_sentence(proof: Reproof) -> str:
     result, claim = proof.result, f"the bound of {_exactly(proof.claim.bound_s)}"
     seconds = format_seconds(proof.seconds)
-    if proof.outcome is Outcome.PROVEN:
+    if proof.outcome is ClaimOutcome.PROVEN:
         return f"{claim} is proven again, by {result.solver} in {seconds}"
-    if proof.outcome is Outcome.REFUTED:
+    if proof.outcome is ClaimOutcome.REFUTED:
         return f"{claim} is refuted: {result.solver} found a plan of {_exactly(result.objective_s)} in {seconds}"
     reached = "nothing" if result.bound_s is None else f"a bound of {_exactly(result.bound_s)}"
     end = f"until the {result.stopped_by}" if result.stopped_by else "and cannot prove more"

@@ -15,7 +15,7 @@ from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_shortages, tell_fault
+from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault, print_shortages
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
@@ -76,7 +76,7 @@ def command(
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
         conflict = contradiction(results)
         for result in results:
-            tell_fault(result, of=result.solver)
+            print_fault(result, of=result.solver)
         if as_json:
             _print_as_json(problem, outcomes, options, conflict)
         else:

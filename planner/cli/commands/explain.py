@@ -16,7 +16,7 @@ from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.cli.views.answers import tell_fault
+from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.plan import headline
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -33,7 +33,7 @@ from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import quality
 from stagecut.planner.simulator.binding import what_binds
-from stagecut.planner.solvers.diagnosis.what_if import Unit, what_ifs
+from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
 from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -78,7 +78,7 @@ def command(
         outcomes = run_cancellable(lambda: [*what_if_outcomes(plan_file, iteration_s, units, solve)], cancelled)
         is_complete = len(outcomes) == 1 + len([*what_ifs(plan_file.problem, units)])
         for outcome in outcomes:
-            tell_fault(outcome.result, of=outcome.what)
+            print_fault(outcome.result, of=outcome.what)
         if as_json:
             name = solver_for(solver, plan_file.problem, rows=options.rows)
             provenance = provenance_of(plan_file.problem, option_values(options, solver=name), seed=options.seed)

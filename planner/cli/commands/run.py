@@ -29,7 +29,7 @@ from stagecut.planner.report.run_trace import run_trace
 
 if TYPE_CHECKING:
     from stagecut.executor.run.loop import RunObserver
-    from stagecut.executor.run.outcome import Outcome
+    from stagecut.executor.run.outcome import RunOutcome
 
 ARGUMENTS = "stagecut.planner.cli.arguments"
 """Key of the context under which the command's own arguments are kept."""
@@ -131,7 +131,7 @@ class Run:
         if os.environ["RANK"] == "0" and (fault := previous_failure()) is not None:
             click.echo(f"restarted after a fault: {visible(fault)}", err=True)
 
-        def finish(outcome: "Outcome") -> None:
+        def finish(outcome: "RunOutcome") -> None:
             with held_silently():  # signals kill a rank, but not while it answers; its launcher reports them
                 self._answer(outcome)
 
@@ -152,7 +152,7 @@ class Run:
         progress = RunProgress(choices.warmup + choices.steps, iteration_s=iteration_s, quiet=self._quiet)
         return RunObserver(step=progress.step, scaled=progress.scaled)
 
-    def _answer(self, outcome: "Outcome") -> None:
+    def _answer(self, outcome: "RunOutcome") -> None:
         """Write the files, print the answer, and refuse a check that failed."""
         from stagecut.executor.ranks.failures import CheckError
 
@@ -169,7 +169,7 @@ class Run:
         if record.check is not None and not record.check.passed:
             raise CheckError(f"--check {check_label(record.check)}")
 
-    def _write(self, outcome: "Outcome") -> None:
+    def _write(self, outcome: "RunOutcome") -> None:
         outputs = self._outputs
         if outputs.output is not None:
             outputs.write(outputs.output, format_json(to_tree(outcome.record)))
@@ -178,7 +178,7 @@ class Run:
         with held():
             append_run(outputs.history, outcome.record)
 
-    def _trace(self, outcome: "Outcome") -> dict[str, object]:
+    def _trace(self, outcome: "RunOutcome") -> dict[str, object]:
         from stagecut.executor.run.record import lane_labels
         from stagecut.executor.schedule.rank_layout import RankLayout
 

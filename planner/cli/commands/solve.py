@@ -14,7 +14,7 @@ from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
 from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.writing import announce, print_json
-from stagecut.planner.cli.views.answers import EXIT_CODES, print_shortages, tell_fault
+from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault, print_shortages
 from stagecut.planner.cli.views.plan import print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
 from stagecut.planner.core.problem import Problem
@@ -84,7 +84,7 @@ def command(
         provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
         plan_file = None if played is None else plan_file_of(played, result, provenance)
         even_split_s = _even_split_s(problem, result, budget, cancelled)
-        tell_fault(result)
+        print_fault(result)
         try:
             written = outputs.write_all(problem, result, played=played, plan_file=plan_file)
         finally:

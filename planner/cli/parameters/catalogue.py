@@ -40,7 +40,7 @@ def is_profile(argument: str) -> bool:
 
 
 def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
-    """A model profile from a file, or a measured one of the catalogue; see :mod:`planner.io.files.profile`.
+    """A model profile from a file, or a measured one of the catalogue; see :mod:`stagecut.planner.io.files.profile`.
 
     Raises
     ------

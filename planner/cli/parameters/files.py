@@ -39,7 +39,7 @@ class OutputFile(InputFile):
 
 
 class NameOrFile(StringParamType):
-    """A catalogue name or a file to read; see :func:`planner.cli.parameters.catalogue.is_file_name`."""
+    """A catalogue name or a file to read; see :func:`stagecut.planner.cli.parameters.catalogue.is_file_name`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The same text, once compared with the outputs."""

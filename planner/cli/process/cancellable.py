@@ -1,4 +1,7 @@
-"""Parts of the program that a signal does not end on the spot; see :mod:`planner.cli.process.interruptions`."""
+"""Parts of the program that a signal does not end on the spot.
+
+The other half is :mod:`stagecut.planner.cli.process.interruptions`.
+"""
 
 import signal
 import threading

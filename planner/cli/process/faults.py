@@ -37,11 +37,11 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
         for line in fault.complaints if isinstance(fault, BadInputError) else str(fault).split("\n"):
             click.echo(f"Error: {visible(line)}", err=True)
         return fault.exit_code
-    tell_internal_fault(in_one_line(fault), "".join(traceback.format_exception(fault)), verbose=verbose)
+    print_internal_fault(in_one_line(fault), "".join(traceback.format_exception(fault)), verbose=verbose)
     return INTERNAL_FAULT
 
 
-def tell_internal_fault(reason: str, trace: str, *, verbose: bool) -> None:
+def print_internal_fault(reason: str, trace: str, *, verbose: bool) -> None:
     """Report an internal fault to the user, verbosely with its traceback."""
     if verbose:
         click.echo(trace, err=True, nl=False)

@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
                 sys.exit(exit_code_of(fault, verbose=False))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; see :mod:`planner.cli.process.faults`."""
+        """Run the command; see :mod:`stagecut.planner.cli.process.faults`."""
         ctx.meta[STARTED_S] = time.perf_counter()
         # commands report it in their own words; python's -W takes precedence
         warnings.simplefilter("ignore", FaultWarning, append=True)

@@ -13,7 +13,7 @@ from stagecut.planner.io.documents.write import write_bytes
 
 
 def write_file(path: Path, content: str | bytes, *, force: bool) -> None:
-    """Write a file in one step; see :func:`planner.io.documents.write.write_bytes`."""
+    """Write a file in one step; see :func:`stagecut.planner.io.documents.write.write_bytes`."""
     with held():
         write_bytes(path, content.encode() if isinstance(content, str) else content, force=force)
 

@@ -3,7 +3,7 @@
 import click
 
 from stagecut.planner.cli.parameters.groups import is_verbose
-from stagecut.planner.cli.process.faults import tell_internal_fault
+from stagecut.planner.cli.process.faults import print_internal_fault
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.views.problem import num_groups
 from stagecut.planner.core.problem import Problem
@@ -21,11 +21,11 @@ EXIT_CODES = {
 }
 
 
-def tell_fault(result: Result, *, of: str = "") -> None:
+def print_fault(result: Result, *, of: str = "") -> None:
     """Report an internal fault inside a search, named where there are several; its plan and bound still stand."""
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason
-        tell_internal_fault(reason, result.fault.traceback, verbose=is_verbose())
+        print_internal_fault(reason, result.fault.traceback, verbose=is_verbose())
 
 
 def print_shortages(problem: Problem, result: Result) -> None:

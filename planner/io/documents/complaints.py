@@ -9,9 +9,9 @@ from stagecut.planner.core.errors import BadInputError
 
 E = TypeVar("E")
 T = TypeVar("T")
-Step = str | int
+PathStep = str | int
 """A key of a mapping or an index into a list."""
-Where = tuple[Step, ...]
+Where = tuple[PathStep, ...]
 
 MAX_SHOWN = 50
 _PLAIN_KEY = re.compile(r"[\w-]{1,60}")

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from stagecut.planner.io.documents.complaints import Complaints, Step, Where, nearest
+from stagecut.planner.io.documents.complaints import Complaints, PathStep, Where, nearest
 from stagecut.planner.io.documents.fields import GROUP_SIZE_PATTERN, KEY_PATTERN, SIZE_PATTERN, Entry
 from stagecut.planner.io.documents.tree import Document, Node
 
@@ -96,7 +96,7 @@ def _refuse_other_kind(root: Node, complaints: Complaints, kind: str) -> None:
         complaints.stop(root.line, f"expected a {kind} file, got a {found[0]} file")
 
 
-def _resolve(root: Node, loc: tuple[Step, ...]) -> Node:
+def _resolve(root: Node, loc: tuple[PathStep, ...]) -> Node:
     """The deepest node on the path; steps that name an alternative of a union are skipped."""
     node = root
     for step in loc:
@@ -104,7 +104,7 @@ def _resolve(root: Node, loc: tuple[Step, ...]) -> Node:
     return node
 
 
-def _complain(complaints: Complaints, schema: Schema, node: Node, fault: str, loc: tuple[Step, ...]) -> None:
+def _complain(complaints: Complaints, schema: Schema, node: Node, fault: str, loc: tuple[PathStep, ...]) -> None:
     line, where = node.line, node.where
     if fault == "missing":
         where = (*where, loc[-1])
@@ -125,7 +125,7 @@ def _quoting(schema: Schema, node: Node) -> str:
     return f" (put it in quotes: '{node.text[:60]}')" if wants_text and node.text else ""
 
 
-def _children(schema: dict[str, Any], step: Step) -> list[dict[str, Any]]:
+def _children(schema: dict[str, Any], step: PathStep) -> list[dict[str, Any]]:
     if isinstance(step, int):
         return [schema["items"]] if "items" in schema else []
     if step in schema.get("properties", {}):

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping
 
 from stagecut.planner.core.cluster import Cluster, Device
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.placement import hosting_of
+from stagecut.planner.core.placement import device_group_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
 from stagecut.planner.core.share import Share, cluster_share, device_names, shares_of
-from stagecut.planner.io.documents.complaints import Step, nearest, shorten
+from stagecut.planner.io.documents.complaints import PathStep, nearest, shorten
 from stagecut.planner.io.documents.tree import Document
 from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
 
-Fault = tuple[tuple[Step, ...], str]
+LocatedFault = tuple[tuple[PathStep, ...], str]
 """Place in the file, and what is wrong there."""
 
 
@@ -33,7 +33,7 @@ class _PlanChecks:
         self._problem = problem
         self._devices = {device.name for device in problem.cluster.devices()}
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[LocatedFault]:
         """Run every check."""
         yield from self._batch_faults()
         yield from self._chain_faults()
@@ -47,7 +47,7 @@ class _PlanChecks:
             rule = f"must be one per stage of a pipeline, {len(self._stages)}, got {self._num_predicted}"
             yield ("predicted", "stages"), rule
 
-    def _batch_faults(self) -> Iterator[Fault]:
+    def _batch_faults(self) -> Iterator[LocatedFault]:
         """The micro-batches of all pipelines make up the global batch."""
         factors = [self._plan.micro_batch, self._plan.num_microbatches]
         names = "micro_batch x num_microbatches"
@@ -58,7 +58,7 @@ class _PlanChecks:
             shown = " x ".join(map(str, factors))
             yield ("plan", "num_microbatches"), f"{names} must be the global batch {batch}, got {shown}"
 
-    def _chain_faults(self) -> Iterator[Fault]:
+    def _chain_faults(self) -> Iterator[LocatedFault]:
         """Every layer is in exactly one stage, in order, and layer names match the profile."""
         names = [layer.name for layer in self._problem.model.layers]
         start = 0
@@ -79,7 +79,7 @@ class _PlanChecks:
             rule = f"must be {len(names)}, the number of layers, got {start}"
             yield _in_stage(len(self._stages) - 1, "stop"), rule
 
-    def _chunk_faults(self) -> Iterator[Fault]:
+    def _chunk_faults(self) -> Iterator[LocatedFault]:
         """Only under `interleaved` do device groups have several chunks, on the same devices each."""
         chunks, schedule, num_stages = self._plan.chunks, self._plan.schedule, len(self._stages)
         if schedule is not Schedule.INTERLEAVED:
@@ -97,7 +97,7 @@ class _PlanChecks:
             if stage.devices != self._stages[first].devices:
                 yield _in_stage(index, "devices"), f"must be those of stage {first}, which is in the same device group"
 
-    def _slicing_faults(self) -> Iterator[Fault]:
+    def _slicing_faults(self) -> Iterator[LocatedFault]:
         """Only micro-batches of even size can be halved, and not under `interleaved`."""
         sliced, size, schedule = self._plan.num_sliced, self._plan.micro_batch, self._plan.schedule
         most = self._plan.num_microbatches
@@ -107,7 +107,7 @@ class _PlanChecks:
         elif sliced > most:
             yield ("plan", "num_sliced"), f"must be at most {most}, the number of micro-batches, got {sliced}"
 
-    def _warmup_faults(self) -> Iterator[Fault]:
+    def _warmup_faults(self) -> Iterator[LocatedFault]:
         """A stage that runs fewer forwards ahead than the next one needs would deadlock."""
         most, what = self._plan.num_microbatches, "the number of micro-batches"
         fixed = self._interleaved_depths()
@@ -129,7 +129,7 @@ class _PlanChecks:
             return ()
         return warmup_depths(plan.schedule, num_stages, plan.num_microbatches, chunks=plan.chunks)
 
-    def _device_faults(self) -> Iterator[Fault]:
+    def _device_faults(self) -> Iterator[LocatedFault]:
         """Every device exists, and belongs to one device group."""
         cluster, taken = shorten(self._problem.cluster.name), set[str]()
         for number, pipeline in enumerate(self._plan.pipelines):
@@ -143,7 +143,7 @@ class _PlanChecks:
                         yield place, f"{shorten(name)} is used twice"
                     taken.add(name)
 
-    def _size_faults(self) -> Iterator[Fault]:
+    def _size_faults(self) -> Iterator[LocatedFault]:
         """Micro-batch sizes are those that this version can simulate."""
         expected = self._plan.micro_batch
         for index, stage in enumerate(self._stages):
@@ -154,7 +154,7 @@ class _PlanChecks:
             if expected % stage.replicas:
                 yield _in_stage(index, "replicas"), f"must divide the micro-batch {expected}, got {stage.replicas}"
 
-    def _share_faults(self) -> Iterator[Fault]:
+    def _share_faults(self) -> Iterator[LocatedFault]:
         """Pipelines have equal shares of the cluster, and the same stages on them."""
         splits, number = self._plan.host_splits, len(self._plan.pipelines)
         accepted = [list(share.host_splits) for share in shares_of(self._problem.cluster, number)]
@@ -170,7 +170,7 @@ class _PlanChecks:
             rule = f"must divide the cluster into {number} equal shares, accepted: {ways}"
         yield ("plan", "host_splits" if splits else "pipelines"), f"{rule}, got {shorten(splits)}"
 
-    def _group_faults(self, share: Share) -> Iterator[Fault]:
+    def _group_faults(self, share: Share) -> Iterator[LocatedFault]:
         """Each stage has the devices it needs, in one island or on whole hosts of one class of the share."""
         cluster = cluster_share(self._problem.cluster, share)
         names = device_names(self._problem.cluster, share, 0)
@@ -189,12 +189,12 @@ class _PlanChecks:
         if foreign is not None:
             return f"{shorten(foreign)} is not in the share of the first pipeline"
         try:
-            hosting_of(cluster, tuple(stage.devices), known, tensor_parallel=stage.tensor_parallel)
+            device_group_of(cluster, tuple(stage.devices), known, tensor_parallel=stage.tensor_parallel)
         except BadInputError as error:
             return error.complaints[0]
         return ""
 
-    def _copy_faults(self, number: int, share: Share) -> Iterator[Fault]:
+    def _copy_faults(self, number: int, share: Share) -> Iterator[LocatedFault]:
         """Another pipeline repeats the first one on the corresponding devices of its own share."""
         first, own = (device_names(self._problem.cluster, share, pipeline) for pipeline in (0, number))
         renamed = {first[name]: own[name] for name in own}
@@ -211,5 +211,5 @@ class _PlanChecks:
                     yield _in_stage(index, key, pipeline=number), rule
 
 
-def _in_stage(index: int, *steps: Step, pipeline: int = 0) -> tuple[Step, ...]:
+def _in_stage(index: int, *steps: PathStep, pipeline: int = 0) -> tuple[PathStep, ...]:
     return ("plan", "pipelines", pipeline, "stages", index, *steps)

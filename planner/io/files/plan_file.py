@@ -137,7 +137,7 @@ def plan_file_of(document: Document) -> PlanFile:
 
 
 def to_tree(plan_file: PlanFile) -> Tree:
-    """The tree of a plan file; :func:`planner.io.documents.canonical.format_json` gives its text."""
+    """The tree of a plan file; :func:`stagecut.planner.io.documents.canonical.format_json` gives its text."""
     return {
         "schema": 1,
         "inputs": _input_trees(plan_file.problem),

@@ -42,7 +42,7 @@ class _Part:
 
 
 def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
-    """Convert a workload; raises the errors of :func:`planner.io.readers.formats.convert`."""
+    """Convert a workload; raises the errors of :func:`stagecut.planner.io.readers.formats.convert`."""
     root, complaints = document.root, document.complaints
     fields = ForeignFields(complaints)
     parts = fields.identified(root, "nodes", lambda entry, identity: _part(entry, identity, fields, choices))

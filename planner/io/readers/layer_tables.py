@@ -33,7 +33,7 @@ def read_layer_tables(
 ) -> Converted:
     """Combine the tables of several kinds of GPUs into one profile.
 
-    Parameters and errors are those of :func:`planner.io.readers.formats.convert`; the layers or blocks of
+    Parameters and errors are those of :func:`stagecut.planner.io.readers.formats.convert`; the layers or blocks of
     `bytes_from` are the layers of the tables.
     """
     tables = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]

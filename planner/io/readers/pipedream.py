@@ -49,7 +49,7 @@ def looks_like_pipedream(text: str) -> bool:
 
 
 def read_pipedream(text: str, *, file: str, choices: Choices) -> Converted:
-    """Convert a graph; raises the errors of :func:`planner.io.readers.formats.convert`."""
+    """Convert a graph; raises the errors of :func:`stagecut.planner.io.readers.formats.convert`."""
     complaints = Complaints(file)
     nodes, edges = _parse(text, complaints)
     if not nodes:

@@ -36,7 +36,7 @@ class _Configuration:
 
 
 def read_piper(document: Document, choices: Choices) -> Converted:
-    """Convert a graph; raises the errors of :func:`planner.io.readers.formats.convert`."""
+    """Convert a graph; raises the errors of :func:`stagecut.planner.io.readers.formats.convert`."""
     root, complaints = document.root, document.complaints
     fields = ForeignFields(complaints)
     nodes = fields.identified(root, "nodes", lambda entry, identity: _node(entry, identity, fields, choices))

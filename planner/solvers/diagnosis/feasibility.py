@@ -15,7 +15,7 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
-from stagecut.planner.solvers.search.highs import Outcome, solve_integer
+from stagecut.planner.solvers.search.highs import SolveOutcome, solve_integer
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
 from stagecut.planner.solvers.search.search import Search
 
@@ -80,6 +80,6 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
     answer = solve_integer(
         program, time_limit_s=math.inf, stop=stop, on_solution=lambda columns: None, threads=1, seed=0, gap=math.inf
     )
-    if answer.columns is None and answer.outcome is Outcome.STOPPED:
+    if answer.columns is None and answer.outcome is SolveOutcome.STOPPED:
         raise UndecidedError
     return None if answer.columns is None else decode_path(network, path_of(network, answer.columns))

@@ -13,8 +13,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Shortage
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.solvers.diagnosis.extra_units import with_more_memory
 from stagecut.planner.solvers.diagnosis.feasibility import UndecidedError, fitting_plan
-from stagecut.planner.solvers.diagnosis.what_if import with_more_memory
 from stagecut.planner.solvers.search.options import StopCheck
 
 PRECISION = 0.01
@@ -42,7 +42,7 @@ def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tupl
     remedy = _remedy(problem, factor, stop)
     short = [
         Shortage(
-            device_type=costs.stages.device_type(costs.hosting(stage).placement).name,
+            device_type=costs.stages.device_type(costs.device_group(stage).placement).name,
             layers=(stage.start, stage.stop),
             needed_bytes=float(needed),
             limit_bytes=float(limit),

@@ -2,8 +2,8 @@
 
 Stronger than the linear relaxation where the bottleneck decides, since no slower stage is mixed in.
 The plans of a node are the paths through a network, without positions at first. Its bound is raised
-by bisection over T: :mod:`planner.solvers.exact.arc_fixing` leaves out arcs,
-:mod:`planner.solvers.exact.decision` asks labels about the rest. Where neither rules all plans out, the node
+by bisection over T: :mod:`stagecut.planner.solvers.exact.arc_fixing` leaves out arcs,
+:mod:`stagecut.planner.solvers.exact.decision` asks labels about the rest. Where neither rules all plans out, the node
 branches: on the number of stages, into a network with positions, and on single stages. The node
 with the lowest bound is always next.
 """

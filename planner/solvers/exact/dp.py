@@ -1,6 +1,6 @@
 """Dynamic program over the stage network, exact for the shared rows (busy, fill and sync).
 
-It finds the optimum of the rows by bisection over T; :mod:`planner.solvers.exact.decision` answers for each T.
+It finds the optimum of the rows by bisection over T; :mod:`stagecut.planner.solvers.exact.decision` answers for each T.
 Labels are (node, hosts opened per class): exponential in the number of classes. Bisection without
 positions comes first: what it proves leaves few arcs to be built with positions.
 """
@@ -28,7 +28,7 @@ from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of these changed neither plan nor bound for vgg16 on hetpipe-16.
-NARROW = 1e-3
+NARROW_BRACKET = 1e-3
 """Relative width of the interval below which beating the best value outright is tried."""
 FIRST_STEP, STEP_GROWTH = 4e-3, 4.0
 """How far above the bound without positions to look first, relative, and the factor to look further each time."""
@@ -123,7 +123,7 @@ class _Bisection:
         high_s = self.least_s
         if math.isinf(high_s):
             high_s = rows.value(rows.network.graph.shortest_path(rows.round_trip))
-        while high_s - self._low_s > NARROW * high_s and self._may_improve:
+        while high_s - self._low_s > NARROW_BRACKET * high_s and self._may_improve:
             middle_s = (self._low_s + high_s) / 2
             found = self._below(rows, middle_s, must_fit=False)
             if found is None:
@@ -141,7 +141,7 @@ class _Bisection:
             found = self._below(rows, attempt_s, must_fit=True)
             if found is None:
                 self._low_s = attempt_s
-                outright = high_s - attempt_s <= NARROW * high_s
+                outright = high_s - attempt_s <= NARROW_BRACKET * high_s
             else:
                 (rows, _), outright = found, False
 

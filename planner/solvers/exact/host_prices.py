@@ -12,13 +12,13 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.search.highs import LinearProgram, Outcome, solve_linear
+from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
-# Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor, ENOUGH not
-# measured, on gpt2-345m on dgx-a100-16.
+# Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor,
+# GAIN_TOLERANCE not measured, on gpt2-345m on dgx-a100-16.
 MAX_ROUNDS = 12
-ENOUGH = 1e-3
+GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this."""
 HIGHEST = 4.0
 """The highest price of a host, in shortest round trips without prices."""
@@ -47,7 +47,7 @@ def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
             best, best_value = prices, value
         highest = HIGHEST * max(lengths[0], np.finfo(float).tiny) / np.maximum(1.0, np.abs(limits))
         target, most = _best_of_cuts(np.array(lengths), np.array(slopes), highest, stop)
-        if target is None or most - best_value <= ENOUGH * abs(most) or stop():
+        if target is None or most - best_value <= GAIN_TOLERANCE * abs(most) or stop():
             break
         prices = (best + target) / 2
     return best
@@ -79,6 +79,6 @@ def _best_of_cuts(lengths: Floats, slopes: Floats, highest: Floats, stop: StopCh
         entry_value=np.column_stack((np.ones(num_cuts), -slopes)).ravel(),
     )
     answer = solve_linear(program, time_limit_s=np.inf, stop=stop)
-    if answer.outcome is not Outcome.OPTIMAL:
+    if answer.outcome is not SolveOutcome.OPTIMAL:
         return None, np.inf
     return np.maximum(0.0, answer.columns[1:]) * scale, float(answer.columns[0]) * scale

@@ -13,9 +13,9 @@ the lowest bound next; the phases of its proof are the methods of :class:`Varian
 The limit is the best simulated time less the gap asked for, so every better plan makes all that
 follows easier. The search ends when the bound of every variant meets it.
 
-The mathematics: rows in :mod:`planner.simulator.bounds`, arc fixing in :mod:`planner.network.pruning`,
-labels in :mod:`planner.solvers.exact.decision`, multipliers in :mod:`planner.network.lagrangian`, the MIP in
-:mod:`planner.solvers.exact.mixed_integer_program`.
+The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
+:mod:`stagecut.planner.network.pruning`, labels in :mod:`stagecut.planner.solvers.exact.decision`, multipliers in
+:mod:`stagecut.planner.network.lagrangian`, the MIP in :mod:`stagecut.planner.solvers.exact.mixed_integer_program`.
 """
 
 import math

@@ -11,7 +11,7 @@ from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
-from stagecut.planner.solvers.search.highs import IntegerAnswer, Outcome, solve_integer
+from stagecut.planner.solvers.search.highs import IntegerAnswer, SolveOutcome, solve_integer
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
@@ -69,14 +69,14 @@ class MipRounds:
         if len(kept) == 0:
             return self._nothing_below(cutoff_s)
         answer = self._solve(self._rows.restricted(network, kept).scaled(1 / cutoff_s), kept)
-        if answer.outcome is Outcome.INFEASIBLE:
+        if answer.outcome is SolveOutcome.INFEASIBLE:
             return self._nothing_below(cutoff_s)
-        stopped = answer.outcome is Outcome.STOPPED
+        stopped = answer.outcome is SolveOutcome.STOPPED
         gives_up = stopped or len(self._excluded) >= MOST_PROGRAMS
         proven_s, row_bound_s = answer.bound * cutoff_s * (1 - self._margin), None
         if answer.columns is not None:
             path = path_of(network, answer.columns)
-            if answer.outcome is Outcome.OPTIMAL and self._mip_gap == 0:
+            if answer.outcome is SolveOutcome.OPTIMAL and self._mip_gap == 0:
                 proven_s = row_bound_s = self._rows.value(kept[path])
             simulate_path(self._search, network, path)
             self._excluded.append(kept[path[network.arcs.is_stage[path]]])

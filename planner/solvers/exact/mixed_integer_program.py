@@ -7,7 +7,7 @@ Sets
     j         boundaries; the cut before layer j, with L behind the last layer
     h         server classes
 
-Parameters (seconds, unless stated), of :mod:`planner.network.rows`
+Parameters (seconds, unless stated), of :mod:`stagecut.planner.network.rows`
     e_a         round trip of an arc: F + B + g_0 of a stage (g_0: g of the first stage, else 0), 2 c of a transfer
     d_a         forward part of an arc: F of a stage, c of a transfer
     w_a, u_a    what a family of rows adds for an arc: `cost_s`, and `ending_s` in a family of boundaries
@@ -38,7 +38,8 @@ Program
                  where w is short for the sum of w_a x_a over the arcs that cover l, exactly one of which is used;
                  and one for each inner boundary j and family
                      link    T >= E_L + w             w = (M - 1) c
-                     pair    T >= E_L + u + w         two neighbouring stages, :func:`planner.core.schedule.pair_loops`
+                     pair    T >= E_L + u + w         two neighbouring stages: `pair_loops` of
+                                                      :mod:`stagecut.planner.core.schedule`
                      flush   T_1 >= D_L + w,  T_2 >= E_L - D_L + w,  w = (M - 1) c
                  where w sums over the arcs that start at j, and u sums u_a x_a over the arcs that stop at j.
 

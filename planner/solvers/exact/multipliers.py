@@ -1,7 +1,7 @@
 """Good multipliers by column generation on arcs.
 
 A small linear program over the arcs seen so far gives duals; they are smoothed towards the best
-ones known, all arcs are priced at once (:mod:`planner.network.lagrangian`), and the cheapest are added.
+ones known, all arcs are priced at once (:mod:`stagecut.planner.network.lagrangian`), and the cheapest are added.
 """
 
 import numpy as np
@@ -10,10 +10,10 @@ from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.network.lagrangian import Multipliers, Priced, price
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.exact.mixed_integer_program import stage_program
-from stagecut.planner.solvers.search.highs import Outcome, solve_linear
+from stagecut.planner.solvers.search.highs import SolveOutcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
-ENOUGH = 2e-4
+GAP_TOLERANCE = 2e-4
 """Stop when the bound is within this of the small program's value, relative."""
 FIRST_ARCS, MORE_ARCS, MAX_ROUNDS = 1500, 800, 30
 MISSING_PENALTY = 10.0
@@ -52,7 +52,7 @@ def improve_multipliers(
             break
         latest = price(rows, duals)
         best = max(best, latest, price(rows, _mean(best.multipliers, duals)), key=lambda priced: priced.bound_s)
-        if value_s - best.bound_s <= ENOUGH * value_s:
+        if value_s - best.bound_s <= GAP_TOLERANCE * value_s:
             break
         added = _add_cheapest(chosen, latest.through_s, MORE_ARCS // 2)
         added += _add_cheapest(chosen, best.through_s, MORE_ARCS // 2)
@@ -68,7 +68,7 @@ def _solve_small(
     small = rows.restricted(network, kept).scaled(1 / scale_s)
     program, slices = stage_program(small, integer=False, missing_penalty=MISSING_PENALTY)
     answer = solve_linear(program, time_limit_s=time_limit_s, stop=stop)
-    if answer.outcome is not Outcome.OPTIMAL:
+    if answer.outcome is not SolveOutcome.OPTIMAL:
         return None, np.inf
     return _multipliers(rows, answer.row_duals, slices, scale_s), answer.objective * scale_s
 

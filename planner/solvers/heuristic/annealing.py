@@ -7,7 +7,8 @@ t(x) the simulated iteration time, y replaces x with probability
 
 where the temperature theta, relative to the time, falls by the same factor at every step. Neighbours:
 
-- layers: boundaries moved by one layer, or one boundary by up to eight (:mod:`planner.solvers.heuristic.moves`);
+- layers: boundaries moved by one layer, or one boundary by up to eight
+  (:mod:`stagecut.planner.solvers.heuristic.moves`);
 - device groups: one host's groups changed, dropped, added, reversed, or moved to another position in
   the pipeline (the same module), followed by a min-max cut of the layers;
 - variant: another schedule or micro-batch size on the same device groups, or another number of
@@ -35,7 +36,7 @@ from stagecut.planner.solvers.heuristic.local_search import sequence_of, simulat
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.moves import Run, groups_of, neighbouring_cuts, neighbouring_runs, runs_of
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 

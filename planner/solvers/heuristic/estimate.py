@@ -1,8 +1,8 @@
 """Estimated iteration times of many cuts at once.
 
-These are the rows of :mod:`planner.simulator.bounds`, deliberately stated a second time: they are evaluated for n cuts
-at once, rows that share terms are merged for speed, and the messages that share a link make a row of their own. Tests
-check that the estimate of a plan lies between its lower bound and its simulated time.
+These are the rows of :mod:`stagecut.planner.simulator.bounds`, deliberately stated a second time: they are
+evaluated for n cuts at once, rows that share terms are merged for speed, and the messages that share a link make a
+row of their own. Tests check that the estimate of a plan lies between its lower bound and its simulated time.
 """
 
 import numpy as np

@@ -1,12 +1,12 @@
 """A good plan in seconds: device groups first, then layers.
 
 1. Every variant (schedule, micro-batch size, share of the cluster), the potentially fastest first,
-   gets candidates over a few orders of the server classes: :mod:`planner.solvers.heuristic.candidates`.
+   gets candidates over a few orders of the server classes: :mod:`stagecut.planner.solvers.heuristic.candidates`.
    Variants that cannot beat the best plan so far are skipped.
 2. The most promising variants get finer candidates over more orders, and the best of these are simulated.
 3. The fastest of them are improved by moves of layers that the simulator judges, the very fastest
-   also by changes of its device groups: :mod:`planner.solvers.heuristic.local_search`.
-4. Interleaved variants come last: :mod:`planner.solvers.heuristic.interleaved_greedy`.
+   also by changes of its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`.
+4. Interleaved variants come last: :mod:`stagecut.planner.solvers.heuristic.interleaved_greedy`.
 
 Large problems begin with an even split, since their first candidates take seconds.
 
@@ -20,7 +20,7 @@ from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.solvers.heuristic.candidates import Candidate, CandidateSearch
 from stagecut.planner.solvers.heuristic.interleaved_greedy import offer_interleaved
 from stagecut.planner.solvers.heuristic.local_search import change_groups, move_layers, sequence_of, simulated_times
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.search import Search
 

@@ -17,7 +17,7 @@ from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.allocation_graph import IDLE, AllocationGraph, LinkedGroup
 from stagecut.planner.solvers.heuristic.min_max_cut import earliest_starts, work_limits
-from stagecut.planner.solvers.heuristic.stage_tables import Capacity, StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import Capacity, StageTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.heuristic.local_search import BATCH, BATCH_ACTIONS
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
-from stagecut.planner.solvers.interleaved.rows import row_forms
+from stagecut.planner.solvers.interleaved.linear_rows import row_forms
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
 from stagecut.planner.solvers.search.search import Search
 

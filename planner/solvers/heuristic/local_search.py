@@ -17,7 +17,7 @@ from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.search import Search
 
 BATCH, BATCH_ACTIONS = 16, 200_000

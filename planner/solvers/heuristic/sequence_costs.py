@@ -9,13 +9,13 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.placement import Hosting
+from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between
 from stagecut.planner.network.arrangement import Arrangement, arrange
 from stagecut.planner.network.device_groups import PlacedGroup
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables, first_fit
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables, first_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class SequenceCosts:
         job, cluster = tables.costs.problem.job, tables.costs.of(variant.share).cluster
         self._overhead_s, self._may_slice = job.action_overhead_s, job.may_slice(variant.schedule, variant.micro_batch)
         self._row = np.arange(len(columns)) * (self.num_layers + 1)
-        hostings, shape = _hostings(self.groups), (self.num_stages - 1, self.num_layers + 1)
-        links = [link_between(cluster, sender, receiver) for sender, receiver in itertools.pairwise(hostings)]
+        placed, shape = _device_groups(self.groups), (self.num_stages - 1, self.num_layers + 1)
+        links = [link_between(cluster, sender, receiver) for sender, receiver in itertools.pairwise(placed)]
         message_bytes = variant.micro_batch * tables.boundary_bytes
         self.transfer_s = np.array([link.transfer_s(message_bytes) for link in links]).reshape(shape)
         self._half_transfer_s = np.array([half_transfer_s(link, message_bytes) for link in links]).reshape(shape)
-        self.link_load = _link_load(cluster, hostings)
+        self.link_load = _link_load(cluster, placed)
 
     @property
     def num_stages(self) -> int:
@@ -124,25 +124,25 @@ class SequenceCosts:
         )
 
 
-def _hostings(groups: Sequence[PlacedGroup]) -> list[Hosting]:
+def _device_groups(groups: Sequence[PlacedGroup]) -> list[DeviceGroup]:
     """Where each group is; the hosts of a class are opened in order."""
-    opened, hosts, hostings = Counter[int](), tuple[int, ...](), []
+    opened, hosts, placed = Counter[int](), tuple[int, ...](), []
     for placement, opens in ((group.placement, group.opens) for group in groups):
         if opens:
             first = opened[placement.server_class]
             opened[placement.server_class] += placement.num_hosts
             hosts = tuple(range(first, first + placement.num_hosts))
-        hostings.append(Hosting(placement=placement, hosts=hosts))
-    return hostings
+        placed.append(DeviceGroup(placement=placement, hosts=hosts))
+    return placed
 
 
-def _link_load(cluster: Cluster, hostings: list[Hosting]) -> Floats:
+def _link_load(cluster: Cluster, groups: list[DeviceGroup]) -> Floats:
     """How many of each boundary's two messages each link carries, for links that carry more than one message."""
     boundaries: dict[str, list[int]] = {}
-    for index, (sender, receiver) in enumerate(itertools.pairwise(hostings)):
+    for index, (sender, receiver) in enumerate(itertools.pairwise(groups)):
         for link in (*route_between(cluster, sender, receiver), *route_between(cluster, receiver, sender)):
             boundaries.setdefault(link, []).append(index)
     # Both directions of an interface carry the same boundaries, so each such row is kept once.
     shared = dict.fromkeys(tuple(sorted(carried)) for carried in boundaries.values() if len(carried) > 1)
-    load = [np.bincount(carried, minlength=len(hostings) - 1) for carried in shared]
-    return np.array(load, dtype=float).reshape(len(load), len(hostings) - 1)
+    load = [np.bincount(carried, minlength=len(groups) - 1) for carried in shared]
+    return np.array(load, dtype=float).reshape(len(load), len(groups) - 1)

@@ -107,7 +107,7 @@ class ChunkCosts:
     def memory_bytes(self, group: int, stops: Ints, mode: Ints) -> Floats:
         """High-water mark of a device group with the stages it has so far, shape (n,).
 
-        The vectorised form of :func:`planner.cost.plan_costs.shared_bytes`, over many cuts at once.
+        The vectorised form of :func:`stagecut.planner.cost.plan_costs.shared_bytes`, over many cuts at once.
 
         Parameters
         ----------
@@ -175,11 +175,11 @@ class ChunkCosts:
         return prefix, working, tails
 
     def _transfers(self, costs: CostModel) -> Floats:
-        hostings = self.shape.hostings
+        groups = self.shape.groups
         message_bytes = self.shape.variant.micro_batch * costs.problem.model.boundary_bytes()
         transfer_s = np.zeros((self.shape.num_stages, self.num_layers + 1))
-        for stage in range(self.shape.num_stages - 1 if len(hostings) > 1 else 0):
-            sender, receiver = (hostings[(stage + side) % len(hostings)] for side in (0, 1))
+        for stage in range(self.shape.num_stages - 1 if len(groups) > 1 else 0):
+            sender, receiver = (groups[(stage + side) % len(groups)] for side in (0, 1))
             transfer_s[stage] = link_between(costs.cluster, sender, receiver).transfer_s(message_bytes)
         return transfer_s
 

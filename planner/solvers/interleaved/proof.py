@@ -1,12 +1,12 @@
 """Raising the bound of one interleaved variant, step by step.
 
 The plans of a variant are divided by their shape (device groups, see
-:mod:`planner.solvers.interleaved.shapes`). The shape with the lowest bound takes the next step, through
+:mod:`stagecut.planner.solvers.interleaved.shapes`). The shape with the lowest bound takes the next step, through
 three phases:
 
 1. the bound of its average device group;
-2. weights on its rows (:mod:`planner.solvers.interleaved.relaxation`);
-3. branch and bound on its cuts (:mod:`planner.solvers.interleaved.branching`), which returns every cut
+2. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
+3. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
    whose rows may be below the best plan; these are simulated.
 """
 
@@ -21,8 +21,8 @@ from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts
+from stagecut.planner.solvers.interleaved.linear_rows import row_forms
 from stagecut.planner.solvers.interleaved.relaxation import relax
-from stagecut.planner.solvers.interleaved.rows import row_forms
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search

@@ -19,7 +19,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import MEMORY_ROUNDING
 from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ChunkCosts, Cost
-from stagecut.planner.solvers.interleaved.rows import average_weights
+from stagecut.planner.solvers.interleaved.linear_rows import average_weights
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.interleaving import Interleaving
-from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
@@ -51,11 +51,13 @@ class Shape:
         )
 
     @property
-    def hostings(self) -> tuple[Hosting, ...]:
+    def groups(self) -> tuple[DeviceGroup, ...]:
         """Where the device groups run."""
         width = self.placement.num_hosts
         firsts = (group // self.groups_per_host * width for group in range(self.num_groups))
-        return tuple(Hosting(placement=self.placement, hosts=tuple(range(first, first + width))) for first in firsts)
+        return tuple(
+            DeviceGroup(placement=self.placement, hosts=tuple(range(first, first + width))) for first in firsts
+        )
 
 
 def shapes_of(costs: CostModel, variant: Variant) -> Iterator[Shape]:
@@ -68,7 +70,7 @@ def shapes_of(costs: CostModel, variant: Variant) -> Iterator[Shape]:
 
 
 def floor_s(costs: CostModel, shape: Shape) -> float:
-    """No plan of the shape is faster: the sync rows of :mod:`planner.simulator.interleaved_bounds` on average.
+    """No plan of the shape is faster: the sync rows of :mod:`stagecut.planner.simulator.interleaved_bounds` on average.
 
     Every device group works M micro-batches and ends with its tail; the sums over all groups are those
     of the whole model, and for all-reduces no less than :meth:`StageCostModel.least_sync_s`.

@@ -2,7 +2,7 @@
 
 A planner for identical devices gives `uniform.variants` one function from a variant to a plan and the value of its
 objective; `uniform.cluster` and `uniform.intervals` tell it what stages cost. One for unlike devices takes
-:mod:`planner.solvers.heuristic.sequence_costs`. The folders `autopipe_*` belong to the two files of that name.
+:mod:`stagecut.planner.solvers.heuristic.sequence_costs`. The folders `autopipe_*` belong to the two files of that name.
 
 All planners for identical devices are approximated alike in this:
 

@@ -47,7 +47,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.tolerances import ALPA_LATENCY
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
@@ -60,7 +60,7 @@ class Division:
     """The stages of one pipeline."""
 
     stops: tuple[int, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[UniformGroup, ...]
     stage_s: tuple[float, ...]
     """t of every stage."""
     num_microbatches: int
@@ -171,7 +171,7 @@ class Alpa:
 
     def _division(self, least_s: Floats, position: int, used: int, limit_s: float) -> Division:
         """The stages that attain a value of F, first stage first."""
-        stops, groups, stage_s, start = list[int](), list[Group](), list[float](), 0
+        stops, groups, stage_s, start = list[int](), list[UniformGroup](), list[float](), 0
         while position > 0:
             mesh, stop, before = self._first_stage(least_s, position, used, start, limit_s)
             stops.append(stop)
@@ -223,12 +223,12 @@ class Submesh:
             self._times[depth] = np.min([self._group_times_s(group, depth) for group in self.groups], axis=0)
         return self._times[depth]
 
-    def fastest_group(self, start: int, stop: int, position: int) -> Group:
+    def fastest_group(self, start: int, stop: int, position: int) -> UniformGroup:
         """The first one that attains t."""
         depth = min(position, self._num_microbatches)
         return min(self.groups, key=lambda group: self._group_times_s(group, depth)[start, stop])
 
-    def _group_times_s(self, group: Group, depth: int) -> Floats:
+    def _group_times_s(self, group: UniformGroup, depth: int) -> Floats:
         times = self._intervals[group].fitting(depth)
         return times.work_s + times.sync_s / self._num_microbatches
 

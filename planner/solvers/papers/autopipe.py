@@ -6,8 +6,8 @@ is the same as far as it is known. The details are those of the planner that the
 
 Given the forward and backward seconds of each layer (the paper's sub-blocks) and a number of stages p, each
 on one device, all alike, find p runs of layers with the least time of one 1F1B iteration until the last
-backward of the first stage. :mod:`planner.solvers.papers.autopipe_partition.time` defines that time and the
-critical stage, :mod:`planner.solvers.papers.autopipe_partition.partition` has the two steps of the search.
+backward of the first stage. :mod:`stagecut.planner.solvers.papers.autopipe_partition.time` defines that time and the
+critical stage, :mod:`stagecut.planner.solvers.papers.autopipe_partition.partition` has the two steps of the search.
 Neither includes memory or gradient synchronisation.
 
 Approximated here:
@@ -35,7 +35,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 from stagecut.planner.solvers.papers.autopipe_partition.partition import balanced_partition, partition
 from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, timings
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
@@ -61,7 +61,7 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 def stage_times(
-    uniform: UniformCluster, variant: Variant, group: Group, *, num_stages: int, recompute: bool
+    uniform: UniformCluster, variant: Variant, group: UniformGroup, *, num_stages: int, recompute: bool
 ) -> StageTimes:
     """Times of the layers on equal groups of the slowest devices, one group for each stage."""
     stops = np.arange(uniform.costs.problem.model.num_layers + 1)
@@ -88,7 +88,7 @@ def floor_s(work_s: float, *, num_stages: int, num_microbatches: int) -> float:
 
 
 def _variant_floor_s(variant: Variant, uniform: UniformCluster) -> float:
-    single = stage_times(uniform, variant, Group(), num_stages=1, recompute=False)
+    single = stage_times(uniform, variant, UniformGroup(), num_stages=1, recompute=False)
     num_stages = min(single.num_layers, uniform.num_devices)
     return floor_s(float(single.work_s[0, -1]), num_stages=num_stages, num_microbatches=variant.num_microbatches)
 
@@ -103,7 +103,7 @@ def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> Tim
     return None
 
 
-def _best_on(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> Timed | None:
+def _best_on(search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup) -> Timed | None:
     """The plan with the least time in AutoPipe's model, of the most promising numbers of stages that fit."""
     found = list[Timed]()
     for num_stages in _promising(search, variant, uniform, group):
@@ -115,7 +115,7 @@ def _best_on(search: Search, variant: Variant, uniform: UniformCluster, group: G
     return min(found, key=lambda timed: timed[1], default=None)
 
 
-def _promising(search: Search, variant: Variant, uniform: UniformCluster, group: Group) -> list[int]:
+def _promising(search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup) -> list[int]:
     """Numbers of stages, those whose balanced partition takes the least time first."""
     balanced_s = dict[int, float]()
     groups = uniform.devices_per_server // group.num_devices * uniform.num_servers
@@ -128,7 +128,9 @@ def _promising(search: Search, variant: Variant, uniform: UniformCluster, group:
     return sorted(balanced_s, key=lambda num_stages: balanced_s[num_stages])
 
 
-def _planned(search: Search, variant: Variant, uniform: UniformCluster, group: Group, num_stages: int) -> Timed | None:
+def _planned(
+    search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup, num_stages: int
+) -> Timed | None:
     """The plan with so many stages; None if it does not fit in memory, which is counted."""
     for recompute in RECOMPUTE_MODES[search.problem.job.recompute]:
         times = stage_times(uniform, variant, group, num_stages=num_stages, recompute=recompute)

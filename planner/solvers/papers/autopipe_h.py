@@ -5,7 +5,8 @@ Transactions on Computers 74(4), 2025, doi 10.1109/TC.2024.3517748. Only the abs
 here: a pipeline partitioner balances sub-blocks over the stages, a device mapping assigns stages to
 devices so that heterogeneous servers are used well and communication contends less, and a runtime
 shortens the start-up by splitting micro-batches. The partitioner is that of
-:mod:`planner.solvers.papers.autopipe_partition`. **The device mapping below is ours**, built to match these words.
+:mod:`stagecut.planner.solvers.papers.autopipe_partition`. **The device mapping below is ours**, built to match
+these words.
 
 1. *Shapes.* For every number of pipelines, micro-batch size, replica count and tensor parallel degree
    that the job allows, stages take equal groups of devices: from all devices of a host for one stage, with
@@ -14,13 +15,14 @@ shortens the start-up by splitting micro-batches. The partitioner is that of
    order or, where there are too many orders, grouped by class.
 2. *Partition.* Layers are balanced using their times on the actual devices.
 3. *Rank.* The largest lower bound of the iteration time: the link-load rows of
-   :mod:`planner.solvers.papers.autopipe_mapping.link_loads` and the rows of :mod:`planner.simulator.bounds`.
+   :mod:`stagecut.planner.solvers.papers.autopipe_mapping.link_loads` and the rows of
+   :mod:`stagecut.planner.simulator.bounds`.
 4. *Simulation*, including queues for links, of the best of each variant, in AutoPipe's partition as well.
 5. *Improvement.* In the fastest ones two servers are exchanged, one is left out, an idle one is put in, or
    one gets another shape, as long as the simulated time falls.
 6. *Program.* For their partitions the mixed-integer program of
-   :mod:`planner.solvers.papers.autopipe_mapping.program` finds the mapping with the least bound; the layers are
-   balanced anew, and so on while the simulated time falls.
+   :mod:`stagecut.planner.solvers.papers.autopipe_mapping.program` finds the mapping with the least bound; the
+   layers are balanced anew, and so on while the simulated time falls.
 
 The plan with the least simulated time of the heuristic (1 - 5) and the program (6) is returned.
 

@@ -51,7 +51,7 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
 from stagecut.planner.solvers.papers.uniform.intervals import IntervalTimes
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
@@ -77,7 +77,7 @@ def solve(problem: Problem, search: Search) -> Result:
 def _least_latency(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
     """The plan with the least L, among those that the program finds and that fit, and its L."""
     for candidate in sorted(Dapple(variant, uniform).candidates(search)):
-        groups = [Group(replicas=number) for number in candidate.replicas]
+        groups = [UniformGroup(replicas=number) for number in candidate.replicas]
         plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
         if plan is not None:
             return plan, candidate.latency_s
@@ -151,7 +151,7 @@ class Dapple:
         self._num_servers, self._size = uniform.num_servers, uniform.devices_per_server
         self._max_stages = uniform.costs.max_stages
         self._replicas = uniform.replicas(variant.micro_batch)
-        self._intervals = [uniform.intervals(variant, Group(replicas=number)) for number in self._replicas]
+        self._intervals = [uniform.intervals(variant, UniformGroup(replicas=number)) for number in self._replicas]
         # Servers that a stage on fresh devices takes, for each replica count.
         self._num_opened = np.array([max(1, number // self._size) for number in self._replicas])
         self._inside_s, self._between_s = uniform.transfers_s(variant)

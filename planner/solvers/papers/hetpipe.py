@@ -63,7 +63,7 @@ from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.solvers.heuristic.allocation_graph import class_orders
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables, first_fit
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables, first_fit
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.refusals import require_schedules, require_single_devices
 from stagecut.planner.solvers.search.search import Search

@@ -21,10 +21,10 @@ Approximated here: a group of unlike devices, among which Metis divides a micro-
 search space and left out, and so is one that spans servers without filling them. Equal sizes always move
 together; at most six ways to deal out the devices for each S, the most even first, and 128 groupings for
 each variant, evenly spaced among all, are considered. Layers are cut by
-:mod:`planner.solvers.heuristic.min_max_cut`, within the memory of the simulated plan; stages on equal groups change
-together, those with the most replicas first. Replicas divide the micro-batch, so further data parallelism comes
-from identical pipelines. The three plans of each variant with the least estimates are simulated, under any
-schedule but interleaved, and the fastest one is returned.
+:mod:`stagecut.planner.solvers.heuristic.min_max_cut`, within the memory of the simulated plan; stages on equal
+groups change together, those with the most replicas first. Replicas divide the micro-batch, so further data
+parallelism comes from identical pipelines. The three plans of each variant with the least estimates are simulated,
+under any schedule but interleaved, and the fastest one is returned.
 """
 
 import itertools
@@ -45,7 +45,7 @@ from stagecut.planner.solvers.heuristic.allocation_graph import class_orders
 from stagecut.planner.solvers.heuristic.candidates import Candidate
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 

@@ -51,7 +51,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.share import WHOLE
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster, uniform_cluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup, uniform_cluster
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
 from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices
@@ -115,7 +115,7 @@ def _plan_that_fits(variant: Variant, uniform: UniformCluster) -> tuple[Plan, fl
         if not np.isfinite(slowest_s):
             break
         stages = list(_stages(server, servers))
-        groups = [Group(replicas=stage.num_components) for stage in stages]
+        groups = [UniformGroup(replicas=stage.num_components) for stage in stages]
         plan = uniform.plan(variant, [stage.stop for stage in stages], groups, opens=[stage.opens for stage in stages])
         if plan is not None:
             return plan, slowest_s
@@ -133,7 +133,7 @@ class Segment:
     """For devices: whether they are on another server than those of the segment before."""
 
 
-def _stages(server: "Level", servers: "Level") -> Iterator[Segment]:
+def _stages(server: "NetworkLevel", servers: "NetworkLevel") -> Iterator[Segment]:
     """The stages of the best pipeline in order, on devices."""
     for outer in servers.segments(0, server.best_s.shape[-1] - 1):
         if outer.num_components > 1:
@@ -144,7 +144,7 @@ def _stages(server: "Level", servers: "Level") -> Iterator[Segment]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class NetworkLevel:
     """The recursion for components of one level, solved."""
 
     whole_s: Mapping[int, Floats]
@@ -194,8 +194,8 @@ def solved_level(
     starts: int,
     num_layers: int,
     can_span: Callable[[int, int], bool] = lambda first, last: True,
-) -> Level:
-    """A of all layers [i, j) with i below `starts`, on up to `most` components; see :class:`Level`."""
+) -> NetworkLevel:
+    """A of all layers [i, j) with i below `starts`, on up to `most` components; see :class:`NetworkLevel`."""
     best_s = np.full((most + 1, starts, num_layers + 1), np.inf)
     for used in range(1, most + 1):
         table_s = best_s[used]
@@ -204,7 +204,7 @@ def solved_level(
             if number <= used and can_span(used - number, used):
                 np.minimum(table_s, whole_s[number][:starts], out=table_s)
                 _cut_once_more(table_s, best_s[used - number], segment_s)
-    return Level(whole_s=whole_s, last_s=last_s, can_span=can_span, best_s=best_s)
+    return NetworkLevel(whole_s=whole_s, last_s=last_s, can_span=can_span, best_s=best_s)
 
 
 def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
@@ -216,7 +216,7 @@ def _cut_once_more(table_s: Floats, before_s: Floats, last_s: Floats) -> None:
             np.minimum(ends_s, np.maximum.outer(front_s, last_s[cut, cut + 1 :]), out=ends_s)
 
 
-def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tuple[Level, Level]:
+def levels(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> tuple[NetworkLevel, NetworkLevel]:
     """The levels of devices and of servers, for stages that fit with so many micro-batches in flight."""
     problem, size = uniform.costs.problem, uniform.devices_per_server
     num_layers = problem.model.num_layers
@@ -268,10 +268,10 @@ def _compute_s(variant: Variant, uniform: UniformCluster, *, in_flight: int) -> 
     Recomputation is included where stages would not fit otherwise; infinite where they do not fit at all.
     """
     inside = np.triu_indices(uniform.costs.problem.model.num_layers + 1, 1)
-    single = uniform.intervals(variant, Group())
+    single = uniform.intervals(variant, UniformGroup())
     tables = dict[int, Floats]()
     for number in uniform.replicas(variant.micro_batch):
-        stages = uniform.intervals(variant, Group(replicas=number)).fitting(in_flight)
+        stages = uniform.intervals(variant, UniformGroup(replicas=number)).fitting(in_flight)
         table_s, fits = np.full_like(stages.forward_s, np.inf), np.isfinite(stages.forward_s)
         for mode, costs in single.modes:
             chosen = (fits & (stages.recompute == mode))[inside]

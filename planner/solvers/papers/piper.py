@@ -58,7 +58,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.solvers.papers.uniform.cluster import Group, UniformCluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
 from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.search import Search
@@ -74,7 +74,7 @@ class Division:
     """The stages of one pipeline."""
 
     stops: tuple[int, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[UniformGroup, ...]
     load_s: float
     """Largest load of a stage, per micro-batch."""
 
@@ -111,7 +111,7 @@ class Piper:
         self.num_devices, self._per_server = uniform.num_devices, uniform.devices_per_server
         self._too_many = self.num_devices + 1
         self._options = [
-            Option(variant, uniform, group, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
+            GroupLoads(variant, uniform, group, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
         ]
 
     def divide(self, search: Search) -> Division | None:
@@ -141,7 +141,7 @@ class Piper:
                 return self._division(fewest, replicas, limit_s)
         return None
 
-    def _taken(self, fewest: Ints, replicas: int, option: "Option") -> Ints | None:
+    def _taken(self, fewest: Ints, replicas: int, option: "GroupLoads") -> Ints | None:
         """Devices of an option and of the stages after it, which begin at each layer, shape (L + 1,).
 
         None if there are never enough devices.
@@ -161,7 +161,7 @@ class Piper:
 
     def _division(self, fewest: Ints, replicas: int, limit_s: float) -> Division:
         """Stages that take the fewest devices, the first one as short as possible, then the second, and so on."""
-        stops, groups, loads_s, start = list[int](), list[Group](), list[float](), 0
+        stops, groups, loads_s, start = list[int](), list[UniformGroup](), list[float](), 0
         while start < self.num_layers:
             option, stop, load_s = self._first_stage(fewest, replicas, limit_s, start)
             stops.append(stop)
@@ -170,7 +170,7 @@ class Piper:
             replicas, start = replicas - option.group.replicas, stop
         return Division(stops=tuple(stops), groups=tuple(groups), load_s=max(loads_s))
 
-    def _first_stage(self, fewest: Ints, replicas: int, limit_s: float, start: int) -> tuple["Option", int, float]:
+    def _first_stage(self, fewest: Ints, replicas: int, limit_s: float, start: int) -> tuple["GroupLoads", int, float]:
         for option in self._options:
             taken = self._taken(fewest, replicas, option)
             if taken is not None:
@@ -181,10 +181,10 @@ class Piper:
         raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
 
 
-class Option:
+class GroupLoads:
     """A device group, with the loads of all stages [i, j) on such a group; tables have the shape (L + 1, L + 1)."""
 
-    def __init__(self, variant: Variant, uniform: UniformCluster, group: Group, *, memory_bytes: float) -> None:
+    def __init__(self, variant: Variant, uniform: UniformCluster, group: UniformGroup, *, memory_bytes: float) -> None:
         self.group = group
         self._variant, self._uniform, self._limit_bytes = variant, uniform, memory_bytes
         layers = np.arange(uniform.costs.problem.model.num_layers)
@@ -294,7 +294,7 @@ def _cut_bytes(model: ModelProfile) -> Floats:
     return cut
 
 
-def _groups(variant: Variant, uniform: UniformCluster) -> list[Group]:
+def _groups(variant: Variant, uniform: UniformCluster) -> list[UniformGroup]:
     """Every group that is part of a server, or whole servers where all are alike; small ones first."""
     most = uniform.devices_per_server * uniform.most_servers_per_stage
     groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= most)

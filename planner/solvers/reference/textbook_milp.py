@@ -2,7 +2,7 @@
 
 A deliberately independent formulation to check the others against, and the baseline for speed. It minimises
 only the rows busy, fill and sync, with one program per variant; sets, variables and constraints are in
-:mod:`planner.solvers.reference.textbook_model`. The best plan of each variant is simulated.
+:mod:`stagecut.planner.solvers.reference.textbook_model`. The best plan of each variant is simulated.
 """
 
 import math
@@ -21,16 +21,16 @@ from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.reference.textbook_model import TextbookModel
-from stagecut.planner.solvers.search.highs import LONGEST_S, Outcome
+from stagecut.planner.solvers.search.highs import LONGEST_S, SolveOutcome
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.search import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProgramAnswer:
     """The outcome of solving the program of one variant."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     plan: Plan | None
     value_s: float
     """Largest row of the plan; infinite without one."""
@@ -38,7 +38,7 @@ class Answer:
     """Lower bound on the rows of all plans of the variant: 0 if nothing is proven, infinite if there is no plan."""
 
 
-Engine = Callable[[TextbookModel, Search, float], tuple[Outcome, float]]
+Engine = Callable[[TextbookModel, Search, float], tuple[SolveOutcome, float]]
 """Solves a program within that many seconds; returns the outcome and the dual bound in the program's unit."""
 
 
@@ -87,7 +87,7 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
         seconds = search.seconds_left / (len(problem.variants) - number)
         answer = _solve_variant(search, variant, engine=engine, seconds=seconds)
         best_s, bound_s = min(best_s, answer.value_s), min(bound_s, answer.bound_s)
-        proven &= answer.outcome is not Outcome.STOPPED
+        proven &= answer.outcome is not SolveOutcome.STOPPED
         if answer.plan is not None:
             search.offer([answer.plan])
     if proven and math.isfinite(best_s):
@@ -98,21 +98,23 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
     return search.result(name, proves=True, exhausted=proven and math.isinf(best_s), row_bound_s=row_bound_s)
 
 
-def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds: float) -> Answer:
+def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds: float) -> ProgramAnswer:
     model = TextbookModel(search.costs.of(variant.share), variant)
     outcome, dual_bound = engine(model, search, min(seconds, search.seconds_left))
     search.count("programs solved")
-    if outcome is Outcome.INFEASIBLE:
-        return Answer(outcome=outcome, plan=None, value_s=math.inf, bound_s=math.inf)
+    if outcome is SolveOutcome.INFEASIBLE:
+        return ProgramAnswer(outcome=outcome, plan=None, value_s=math.inf, bound_s=math.inf)
     plan = _decode(model)
     if plan is None:
-        return Answer(outcome=Outcome.STOPPED, plan=None, value_s=math.inf, bound_s=dual_bound * model.scale_s)
+        return ProgramAnswer(
+            outcome=SolveOutcome.STOPPED, plan=None, value_s=math.inf, bound_s=dual_bound * model.scale_s
+        )
     value_s = lower_bound(search.costs.plan(plan), SHARED_FAMILIES)
-    bound_s = value_s if outcome is Outcome.OPTIMAL else dual_bound * model.scale_s
-    return Answer(outcome=outcome, plan=plan, value_s=value_s, bound_s=bound_s)
+    bound_s = value_s if outcome is SolveOutcome.OPTIMAL else dual_bound * model.scale_s
+    return ProgramAnswer(outcome=outcome, plan=plan, value_s=value_s, bound_s=bound_s)
 
 
-def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
+def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[SolveOutcome, float]:
     """Solve by HiGHS, whose versions 1.11 to 1.15 fail on about one in 1,000 small programs.
 
     With presolve they call a worse plan optimal, so it is off. They call some infeasible programs
@@ -120,18 +122,18 @@ def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[Ou
     solution violates a row by more than their own tolerance; only then presolve is tried.
     """
     until = search.seconds + seconds
-    outcome, bound = Outcome.STOPPED, 0.0
+    outcome, bound = SolveOutcome.STOPPED, 0.0
     for presolve in ("off", "choose"):
         model.program.solve(highs(search, until - search.seconds, presolve=presolve))
         bound = max(bound, float(model.program.solverModel.getInfo().mip_dual_bound))
-        outcome = Outcome.INFEASIBLE if bound == math.inf else _outcome(model)
+        outcome = SolveOutcome.INFEASIBLE if bound == math.inf else _outcome(model)
         failed = model.program.sol_status == pulp.LpSolutionNoSolutionFound
         if not failed or search.cancelled or search.seconds >= until:
             break
     return outcome, bound
 
 
-def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outcome, float]:
+def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[SolveOutcome, float]:
     """Solve by CBC, which reports no dual bound through PuLP: unless it finishes, it proves nothing."""
     solver = pulp.COIN_CMD(
         path=pulp.PULP_CBC_CMD.pulp_cbc_path,
@@ -149,10 +151,10 @@ def _run_cbc(model: TextbookModel, search: Search, seconds: float) -> tuple[Outc
     return _outcome(model), 0.0
 
 
-def _outcome(model: TextbookModel) -> Outcome:
+def _outcome(model: TextbookModel) -> SolveOutcome:
     if model.program.status == pulp.LpStatusInfeasible:
-        return Outcome.INFEASIBLE
-    return Outcome.OPTIMAL if model.program.sol_status == pulp.LpSolutionOptimal else Outcome.STOPPED
+        return SolveOutcome.INFEASIBLE
+    return SolveOutcome.OPTIMAL if model.program.sol_status == pulp.LpSolutionOptimal else SolveOutcome.STOPPED
 
 
 def _decode(model: TextbookModel) -> Plan | None:

@@ -30,7 +30,7 @@ Variables
     G1 >= 0, T >= 0         G of the first stage; the iteration time's lower bound
 
 Objective: min T. The constraint families are the functions of this module; those of T are the
-rows busy, fill and sync of :mod:`planner.simulator.bounds`. T grows with F, B, C and G, so that
+rows busy, fill and sync of :mod:`stagecut.planner.simulator.bounds`. T grows with F, B, C and G, so that
 lower bounds on these suffice. Products of binaries are replaced by big-M terms: a row that holds
 only where n binaries are all one gets - bigM (n - their sum) on its right-hand side.
 """
@@ -56,7 +56,7 @@ from stagecut.planner.cost.stage_costs import StageCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class DevicePool:
     """Devices that a stage may choose from: an island of one host, or several whole hosts."""
 
     server_class: int
@@ -65,10 +65,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class DeviceChoice:
     """Some devices of a group."""
 
-    group: Group
+    group: DevicePool
     placement: Placement
 
     @property
@@ -126,7 +126,7 @@ class TextbookModel:
         """1 where the stage runs on an option of that placement."""
         return self._chosen(position, [option.placement == placement for option in self.options])
 
-    def on_group(self, position: int, group: Group) -> pulp.LpAffineExpression:
+    def on_group(self, position: int, group: DevicePool) -> pulp.LpAffineExpression:
         """1 where the stage runs on an option of that group."""
         return self._chosen(position, [option.group == group for option in self.options])
 
@@ -165,7 +165,7 @@ class TextbookModel:
         return {q: self._number(f"{name}_{q}") for q in self.positions}
 
 
-def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[Option]:
+def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[DeviceChoice]:
     """Every device group with every allowed number of replicas and degree of tensor parallelism.
 
     Hosts of a class are alike, so they can be numbered in the order in which a plan uses them:
@@ -174,10 +174,10 @@ def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[O
     for index, server in enumerate(cluster.servers):
         for host in range(server.count):
             for island, devices in enumerate(server.islands):
-                group = Group(server_class=index, hosts=(host,), island=island)
+                group = DevicePool(server_class=index, hosts=(host,), island=island)
                 for replicas, degree in _splits(problem, micro_batch, devices.count):
                     placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
-                    yield Option(group=group, placement=placement)
+                    yield DeviceChoice(group=group, placement=placement)
         if len(server.islands) == 1:
             yield from _whole_hosts(problem, micro_batch, index, server)
 
@@ -190,7 +190,7 @@ def _splits(problem: Problem, micro_batch: int, most: int) -> Iterator[tuple[int
                 yield replicas, degree
 
 
-def _whole_hosts(problem: Problem, micro_batch: int, server_class: int, server: Server) -> Iterator[Option]:
+def _whole_hosts(problem: Problem, micro_batch: int, server_class: int, server: Server) -> Iterator[DeviceChoice]:
     """All devices of two or more hosts; a replica stays on one host."""
     for num_hosts in range(2, server.count + 1):
         num_devices = num_hosts * server.num_devices
@@ -202,7 +202,7 @@ def _whole_hosts(problem: Problem, micro_batch: int, server_class: int, server: 
             )
             for first in range(server.count - num_hosts + 1):
                 hosts = tuple(range(first, first + num_hosts))
-                yield Option(group=Group(server_class=server_class, hosts=hosts, island=0), placement=whole)
+                yield DeviceChoice(group=DevicePool(server_class=server_class, hosts=hosts, island=0), placement=whole)
 
 
 def one_position_per_layer(model: TextbookModel) -> None:
@@ -395,11 +395,11 @@ FAMILIES = (
 )
 
 
-def _touches(group: Group, server_class: int, host: int) -> bool:
+def _touches(group: DevicePool, server_class: int, host: int) -> bool:
     return group.server_class == server_class and host in group.hosts
 
 
-def _one_run(model: TextbookModel, groups: list[Group], name: str) -> None:
+def _one_run(model: TextbookModel, groups: list[DevicePool], name: str) -> None:
     before = pulp.lpSum([])
     runs = []
     for q in model.positions:
@@ -464,7 +464,7 @@ def _all_reduce_latency_s(costs: CostModel, placement: Placement) -> float:
     return float(ring_all_reduce_s(np.zeros(1), ranks, ring_link(costs.cluster, placement, costs.share))[0])
 
 
-def _link(cluster: Cluster, sender: Group, receiver: Group) -> Link | None:
+def _link(cluster: Cluster, sender: DevicePool, receiver: DevicePool) -> Link | None:
     """None where the two cannot follow one another."""
     if sender.server_class != receiver.server_class or not set(sender.hosts) & set(receiver.hosts):
         return link_between_hosts(

@@ -75,7 +75,7 @@ class MemoryWatch:
 
 
 class Budget:
-    """Limits of one solver run; see :class:`planner.solvers.search.search.Search` for the parameters."""
+    """Limits of one solver run; see :class:`stagecut.planner.solvers.search.search.Search` for the parameters."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Budget:
     def surviving(self) -> Iterator[None]:
         """Let any failure inside end the search as a limit would, keeping the best plan and bound.
 
-        The fault is kept for the result and reported at once as a :class:`~planner.core.errors.FaultWarning`.
+        The fault is kept for the result and reported at once as a :class:`~stagecut.planner.core.errors.FaultWarning`.
         A failed allocation counts as the memory limit. Errors in the user's input propagate.
         """
         try:

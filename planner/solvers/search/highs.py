@@ -14,7 +14,7 @@ from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import StopCheck
 
 
-class Outcome(Enum):
+class SolveOutcome(Enum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
@@ -23,18 +23,18 @@ class Outcome(Enum):
 
 
 _OUTCOMES = {
-    highspy.HighsModelStatus.kOptimal: Outcome.OPTIMAL,
-    highspy.HighsModelStatus.kInfeasible: Outcome.INFEASIBLE,
-    highspy.HighsModelStatus.kUnboundedOrInfeasible: Outcome.INFEASIBLE,
-    highspy.HighsModelStatus.kObjectiveBound: Outcome.INFEASIBLE,
-    highspy.HighsModelStatus.kTimeLimit: Outcome.STOPPED,
-    highspy.HighsModelStatus.kIterationLimit: Outcome.STOPPED,
-    highspy.HighsModelStatus.kSolutionLimit: Outcome.STOPPED,
-    highspy.HighsModelStatus.kInterrupt: Outcome.STOPPED,
-    highspy.HighsModelStatus.kMemoryLimit: Outcome.STOPPED,
-    highspy.HighsModelStatus.kObjectiveTarget: Outcome.STOPPED,
-    highspy.HighsModelStatus.kUnknown: Outcome.STOPPED,
-    highspy.HighsModelStatus.kSolveError: Outcome.STOPPED,
+    highspy.HighsModelStatus.kOptimal: SolveOutcome.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: SolveOutcome.INFEASIBLE,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: SolveOutcome.INFEASIBLE,
+    highspy.HighsModelStatus.kObjectiveBound: SolveOutcome.INFEASIBLE,
+    highspy.HighsModelStatus.kTimeLimit: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kIterationLimit: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kSolutionLimit: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kInterrupt: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kMemoryLimit: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kObjectiveTarget: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kUnknown: SolveOutcome.STOPPED,
+    highspy.HighsModelStatus.kSolveError: SolveOutcome.STOPPED,
 }
 """Any other status means that the program itself was wrong."""
 LONGEST_S = 1e7
@@ -70,7 +70,7 @@ class LinearProgram:
 class LinearAnswer:
     """Primal values and row duals of a linear program."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     objective: float
     columns: Floats
     row_duals: Floats
@@ -80,7 +80,7 @@ class LinearAnswer:
 class IntegerAnswer:
     """The best solution of a mixed-integer program and a bound on all of them."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     columns: Floats | None
     objective: float
     bound: float
@@ -168,7 +168,7 @@ def solve_integer(
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if np.isposinf(info.mip_dual_bound) and not failed:
         # Some infeasible programs end as "optimal" with an infinite bound and a fractional point.
-        return IntegerAnswer(outcome=Outcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf)
+        return IntegerAnswer(outcome=SolveOutcome.INFEASIBLE, columns=None, objective=np.inf, bound=np.inf)
     return IntegerAnswer(
         outcome=outcome,
         columns=np.array(highs.getSolution().col_value) if found else None,
@@ -216,7 +216,7 @@ def _set_options(highs: highspy.Highs, values: Mapping[str, str | float]) -> Non
             raise StagecutError(f"HiGHS does not accept {value!r} for option {name}")
 
 
-def _outcome(highs: highspy.Highs) -> Outcome:
+def _outcome(highs: highspy.Highs) -> SolveOutcome:
     status = highs.getModelStatus()
     if status not in _OUTCOMES:
         raise StagecutError(f"HiGHS cannot use the program it was given: {highs.modelStatusToString(status)}")

@@ -35,7 +35,7 @@ def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "
     seconds
         Time limit; infinite for none.
     gap
-        Relative gap at which to stop. With 0 the tolerances are :data:`~planner.solvers.search.highs.EXACT`.
+        Relative gap at which to stop. With 0 the tolerances are :data:`~stagecut.planner.solvers.search.highs.EXACT`.
     presolve
         Off by default, since with it HiGHS calls some worse solutions optimal.
     """

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from stagecut.planner.analysis.reproof import Claim, Outcome, _Either
+from stagecut.planner.analysis.reproof import Claim, ClaimOutcome, _Either
 
 CLAIM = Claim(bound_s=2.0, slack_s=0.01)
 
@@ -12,13 +12,13 @@ CLAIM = Claim(bound_s=2.0, slack_s=0.01)
 @pytest.mark.parametrize(
     ("objective_s", "bound_s", "outcome"),
     [
-        (3.0, 2.0, Outcome.PROVEN),
-        (3.0, 1.995, Outcome.PROVEN),
+        (3.0, 2.0, ClaimOutcome.PROVEN),
+        (3.0, 1.995, ClaimOutcome.PROVEN),
         (3.0, 1.9, None),
         (3.0, None, None),
-        (1.9, None, Outcome.REFUTED),
+        (1.9, None, ClaimOutcome.REFUTED),
         (1.995, None, None),
-        (None, 2.5, Outcome.PROVEN),
+        (None, 2.5, ClaimOutcome.PROVEN),
         (None, None, None),
     ],
 )

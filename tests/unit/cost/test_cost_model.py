@@ -121,9 +121,9 @@ def test_plan_of_one_stage_has_no_transfers():
 
 
 def test_hosting_is_recognised_from_device_names():
-    hosting = CostModel(PROBLEM).hosting(THREE_STAGES.stages[0])
-    assert hosting.placement == Placement(server_class=0, island=0, replicas=2)
-    assert hosting.hosts == (0,)
+    group = CostModel(PROBLEM).device_group(THREE_STAGES.stages[0])
+    assert group.placement == Placement(server_class=0, island=0, replicas=2)
+    assert group.hosts == (0,)
 
 
 HALF = Share(num_pipelines=2, host_splits=(1,))
@@ -162,7 +162,7 @@ def test_costs_of_another_share_are_computed_once():
 
 def test_device_of_another_pipeline_is_refused():
     with pytest.raises(BadInputError, match="devices of cluster 'one of 2 equal shares of two'"):
-        CostModel(SHARED_HOST).of(HALF).hosting(stage(0, 3, "many/2", depth=1))
+        CostModel(SHARED_HOST).of(HALF).device_group(stage(0, 3, "many/2", depth=1))
 
 
 def interleaved(*devices):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, NetworkOverride, Server
-from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.links import link_between, link_between_hosts, link_within_host, route_between, sync_route
 from tests.catalogue import kinds
@@ -29,9 +29,9 @@ CLUSTER = Cluster(
 )
 
 
-def hosting(server_class, *hosts, island=0, replicas=1):
+def group(server_class, *hosts, island=0, replicas=1):
     placement = Placement(server_class=server_class, island=island, num_hosts=len(hosts), replicas=replicas)
-    return Hosting(placement=placement, hosts=hosts)
+    return DeviceGroup(placement=placement, hosts=hosts)
 
 
 def test_inside_an_island_the_fabric_carries():
@@ -102,7 +102,7 @@ def test_measured_path_is_the_whole_way_between_two_hosts(sender, receiver, tabl
 
 def test_measured_path_still_queues_at_the_interfaces():
     measured = replace(CLUSTER, network=MEASURED)
-    assert route_between(measured, hosting(0, 1), hosting(0, 0)) == ("mixed-1:nic-out", "mixed-0:nic-in")
+    assert route_between(measured, group(0, 1), group(0, 0)) == ("mixed-1:nic-out", "mixed-0:nic-in")
 
 
 def test_without_a_bridge_the_measured_fabric_is_compared_point_by_point():
@@ -113,26 +113,26 @@ def test_without_a_bridge_the_measured_fabric_is_compared_point_by_point():
 
 
 def test_stages_of_one_host_use_its_inner_links():
-    assert link_between(CLUSTER, hosting(0, 1), hosting(0, 1)) == ISLANDS[0].fabric
-    assert link_between(CLUSTER, hosting(0, 1), hosting(0, 1, island=1)) == link(8.0, 0.25)
+    assert link_between(CLUSTER, group(0, 1), group(0, 1)) == ISLANDS[0].fabric
+    assert link_between(CLUSTER, group(0, 1), group(0, 1, island=1)) == link(8.0, 0.25)
 
 
 def test_hosts_of_one_class_are_still_different_hosts():
-    assert link_between(CLUSTER, hosting(0, 0), hosting(0, 1)) == link(4.0, 2.5)
+    assert link_between(CLUSTER, group(0, 0), group(0, 1)) == link(4.0, 2.5)
 
 
 def test_stages_on_whole_hosts_use_all_their_interfaces():
-    assert link_between(CLUSTER, hosting(1, 0, 1), hosting(0, 0)) == link(4.0, 3.5)
+    assert link_between(CLUSTER, group(1, 0, 1), group(0, 0)) == link(4.0, 3.5)
 
 
 @pytest.mark.parametrize(
     ("sender", "receiver", "route"),
     [
-        (hosting(0, 1), hosting(0, 1), ("mixed-1:fabric-0",)),
-        (hosting(1, 0), hosting(1, 0), ()),
-        (hosting(0, 1), hosting(0, 1, island=1), ("mixed-1:bridge",)),
-        (hosting(0, 1), hosting(0, 0), ("mixed-1:nic-out", "mixed-0:nic-in")),
-        (hosting(1, 1, 2), hosting(0, 0), ("twin-1:nic-out", "mixed-0:nic-in")),
+        (group(0, 1), group(0, 1), ("mixed-1:fabric-0",)),
+        (group(1, 0), group(1, 0), ()),
+        (group(0, 1), group(0, 1, island=1), ("mixed-1:bridge",)),
+        (group(0, 1), group(0, 0), ("mixed-1:nic-out", "mixed-0:nic-in")),
+        (group(1, 1, 2), group(0, 0), ("twin-1:nic-out", "mixed-0:nic-in")),
     ],
 )
 def test_transfers_queue_for_shared_fabric_bridge_and_interfaces(sender, receiver, route):
@@ -142,16 +142,16 @@ def test_transfers_queue_for_shared_fabric_bridge_and_interfaces(sender, receive
 
 def test_single_host_of_a_class_goes_by_the_name_of_the_class():
     alone = replace(CLUSTER, servers=(replace(MIXED, count=1), TWIN))
-    assert route_between(alone, hosting(0, 0), hosting(1, 2)) == ("mixed:nic-out", "twin-2:nic-in")
+    assert route_between(alone, group(0, 0), group(1, 2)) == ("mixed:nic-out", "twin-2:nic-in")
 
 
 @pytest.mark.parametrize(
     ("stage", "route"),
     [
-        (hosting(0, 1), ()),
-        (hosting(0, 1, replicas=2), ("mixed-1:fabric-0",)),
-        (hosting(1, 1, replicas=2), ()),
-        (hosting(1, 1, 2, replicas=4), ("twin-1:nic-in", "twin-1:nic-out")),
+        (group(0, 1), ()),
+        (group(0, 1, replicas=2), ("mixed-1:fabric-0",)),
+        (group(1, 1, replicas=2), ()),
+        (group(1, 1, 2, replicas=4), ("twin-1:nic-in", "twin-1:nic-out")),
     ],
 )
 def test_all_reduce_occupies_what_its_ring_passes(stage, route):
@@ -163,5 +163,5 @@ def test_pipelines_reduce_over_what_lies_between_them():
     """On hosts of their own over the interfaces, on the same hosts over their fabric."""
     apart = Share(num_pipelines=2, host_splits=(2, 1))
     together = Share(num_pipelines=2, host_splits=(1, 1))
-    assert sync_route(CLUSTER, hosting(0, 1), apart) == ("mixed-1:nic-in", "mixed-1:nic-out")
-    assert sync_route(CLUSTER, hosting(0, 1), together) == ("mixed-1:fabric-0",)
+    assert sync_route(CLUSTER, group(0, 1), apart) == ("mixed-1:nic-in", "mixed-1:nic-out")
+    assert sync_route(CLUSTER, group(0, 1), together) == ("mixed-1:fabric-0",)

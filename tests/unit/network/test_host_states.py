@@ -10,7 +10,7 @@ import pytest
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.host_states import Entry, Exit, build_host_states
+from stagecut.planner.network.host_states import Exit, HostEntry, build_host_states
 from tests.catalogue import chain, job, kinds
 
 CLUSTER = Cluster(
@@ -44,7 +44,7 @@ def places(micro_batch=4, *, shareable=False, **choices):
 
 
 OPEN_ONE_A, OPEN_TWO_A, OPEN_B = (
-    Entry(server_class=server_class, opened_hosts=hosts, island=None, before=None)
+    HostEntry(server_class=server_class, opened_hosts=hosts, island=None, before=None)
     for server_class, hosts in ((0, 1), (0, 2), (1, 1))
 )
 HALF_A, FULL_A, TWO_A = leave(0, 0, X, 1), leave(0, 0, X, 2), leave(0, 0, X, 2, num_hosts=2)
@@ -52,7 +52,7 @@ X_OF_B, Y_OF_B, X_LAST, Y_LAST = leave(1, 0, X, 1), leave(1, 1, Y, 1), leave(1, 
 
 
 def stay(before, island):
-    return Entry(server_class=before.server_class, opened_hosts=0, island=island, before=before)
+    return HostEntry(server_class=before.server_class, opened_hosts=0, island=island, before=before)
 
 
 def test_entries_are_openings_and_what_is_left_of_the_current_host():

@@ -5,7 +5,7 @@ import pytest
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op, interleaved_actions, stage_actions
 from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 
 
 def actions(stage, text):
@@ -25,27 +25,27 @@ def ranges(graph, kind):
 
 def test_equal_micro_batches_travel_as_one_message_each():
     graph = pipeline_graph((2, 1), 3)
-    assert ranges(graph, Kind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
-    assert ranges(graph, Kind.SEND_BACKWARD) == [(0, 1), (1, 2), (2, 3)]
+    assert ranges(graph, TaskKind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
+    assert ranges(graph, TaskKind.SEND_BACKWARD) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_tasks_are_actions_messages_all_reduces_and_steps():
     """Two stages x two micro-batches: 8 actions, 2 + 2 messages, 2 all-reduces, 2 optimizer steps."""
     graph = pipeline_graph((2, 1), 2)
-    assert [(graph.kind == kind).sum() for kind in Kind] == [4, 4, 2, 2, 2, 2]
+    assert [(graph.kind == kind).sum() for kind in TaskKind] == [4, 4, 2, 2, 2, 2]
 
 
 def test_messages_are_cut_where_sender_or_receiver_is():
     """[0, 2) [2, 3) meets [0, 1) [1, 3): cuts at 0, 1, 2, 3."""
     lists = [stage_actions(0, [2, 1], [3], depth=3), stage_actions(1, [1, 2], [3], depth=3)]
-    assert ranges(compile_actions(lists), Kind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
+    assert ranges(compile_actions(lists), TaskKind.SEND_FORWARD) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_an_action_waits_for_the_last_of_its_messages():
     """The one forward of stage 1 takes both messages of stage 0."""
     graph = compile_actions([actions(0, "F0-1 F1-2 B0-2"), actions(1, "F0-2 B0-2")])
     needed = graph.predecessors[3, 1]
-    assert (graph.kind[needed], graph.lo[needed], graph.hi[needed]) == (Kind.SEND_FORWARD, 1, 2)
+    assert (graph.kind[needed], graph.lo[needed], graph.hi[needed]) == (TaskKind.SEND_FORWARD, 1, 2)
 
 
 def test_messages_follow_the_order_of_sending():

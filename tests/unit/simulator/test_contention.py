@@ -9,7 +9,7 @@ import pytest
 
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.routes import shared_routes
 from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
@@ -21,7 +21,7 @@ def three_stages(**changes):
 
 def sync_starts(costs):
     timeline = simulate(costs)
-    return timeline.start_s[timeline.kind == Kind.SYNC].tolist()
+    return timeline.start_s[timeline.kind == TaskKind.SYNC].tolist()
 
 
 def test_all_reduces_on_links_of_their_own_start_when_ready():
@@ -46,7 +46,7 @@ def test_a_message_goes_before_a_collective_that_is_ready_at_the_same_time():
         [1, 0], [1, 0], 2, micro_batches=1, backward_links=(("nic",),), sync_links=((), ("nic",)), sync_s=np.ones(2)
     )
     timeline = simulate(costs)
-    assert timeline.start_s[timeline.kind == Kind.SEND_BACKWARD].tolist() == [3]
+    assert timeline.start_s[timeline.kind == TaskKind.SEND_BACKWARD].tolist() == [3]
     assert sync_starts(costs) == [6, 5]
 
 
@@ -77,7 +77,7 @@ def test_of_requests_at_one_instant_those_known_come_first():
         backward_links=(("K",), ("K",)),
     )
     timeline = simulate(costs)
-    fourth = (timeline.kind == Kind.SEND_FORWARD) & (timeline.stage == 0) & (timeline.lo == 3)
+    fourth = (timeline.kind == TaskKind.SEND_FORWARD) & (timeline.stage == 0) & (timeline.lo == 3)
     assert timeline.start_s[fourth].tolist() == [9]
 
 
@@ -97,7 +97,7 @@ def test_boundaries_between_the_same_device_groups_queue_for_one_link():
         forward_links=(("wire",), (), ("wire",)),
     )
     timeline = simulate(costs)
-    sent = (timeline.kind == Kind.SEND_FORWARD) & (timeline.stage == 2)
+    sent = (timeline.kind == TaskKind.SEND_FORWARD) & (timeline.stage == 2)
     assert timeline.start_s[sent].tolist() == [7, 10]
 
 

@@ -8,7 +8,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import stage_actions
 from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph
 from stagecut.planner.simulator.engine import iteration_times, run
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from tests.pipelines import pipeline_costs
 
 
@@ -77,8 +77,8 @@ def test_a_transfer_is_paid_both_ways():
 def test_messages_of_a_boundary_follow_one_another():
     """GPipe, three forwards that end at 1, 2, 3, each sent for 10: one message starts when the one before ends."""
     graph = pipeline_graph((3, 3), 3)
-    sent = graph.kind == Kind.SEND_FORWARD
-    durations_s = np.select([graph.kind == Kind.FORWARD, sent], [1.0, 10.0])
+    sent = graph.kind == TaskKind.SEND_FORWARD
+    durations_s = np.select([graph.kind == TaskKind.FORWARD, sent], [1.0, 10.0])
     starts_s, ends_s = run(graph, durations_s[:, None])
     assert starts_s[sent, 0].tolist() == [1, 11, 21]
     assert ends_s[sent, 0].tolist() == [11, 21, 31]
@@ -110,7 +110,9 @@ def test_halving_the_first_micro_batch_shortens_the_startup(halved, expected):
     forwards = [1] * (2 * halved) + [2] * (8 - halved)
     graph = compile_actions([stage_actions(s, forwards, [2] * 8, depth=2 * (4 - s)) for s in range(4)])
     samples = graph.hi - graph.lo
-    seconds = np.select([graph.kind == Kind.FORWARD, graph.kind == Kind.BACKWARD], [0.5 * samples, 1.0 * samples])
+    seconds = np.select(
+        [graph.kind == TaskKind.FORWARD, graph.kind == TaskKind.BACKWARD], [0.5 * samples, 1.0 * samples]
+    )
     _, ends = run(graph, seconds[:, None])
     assert ends.max() == expected
 

@@ -13,7 +13,7 @@ from stagecut.planner.cost.plan_costs import Halves
 from stagecut.planner.simulator.action_lists import plan_actions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.slicing import paying_count, slicing_faults
 from stagecut.planner.simulator.timeline import simulate
 from stagecut.planner.solvers.reference.brute_force import all_plans
@@ -70,7 +70,7 @@ def test_a_small_overhead_is_paid_once_per_stage():
     """Start-up 7 x 0.6 in place of 7; two halves of the first micro-batch take 0.2 more than the whole."""
     costs = sliceable(8, overhead_s=0.1)
     first = simulate(costs.sliced(1))
-    starts_s = first.start_s[(first.kind == Kind.FORWARD) & (first.stage == 7)]
+    starts_s = first.start_s[(first.kind == TaskKind.FORWARD) & (first.stage == 7)]
     assert starts_s.min() == pytest.approx(7 * 0.6)
     assert 0 < paying_count(costs, 69.0)[0] < 3
 
@@ -83,7 +83,7 @@ def test_the_start_up_of_the_last_stage_is_halved(num_stages, schedule):
 
     def start_up_s(plan):
         timeline = simulate(plan)
-        return float(timeline.start_s[(timeline.kind == Kind.FORWARD) & (timeline.stage == num_stages - 1)].min())
+        return float(timeline.start_s[(timeline.kind == TaskKind.FORWARD) & (timeline.stage == num_stages - 1)].min())
 
     assert start_up_s(costs) == 1.5 * (num_stages - 1)
     assert start_up_s(costs.sliced(1)) == 0.75 * (num_stages - 1)
@@ -92,7 +92,7 @@ def test_the_start_up_of_the_last_stage_is_halved(num_stages, schedule):
 def test_a_stage_that_cannot_halve_waits_for_both_halves():
     """Stage 1 of three plays whole micro-batches: F on stage 0 in halves until 1, on stage 1 whole from 1 to 2."""
     timeline = simulate(sliceable(3, cannot=[1]).sliced(1))
-    forwards = timeline.kind == Kind.FORWARD
+    forwards = timeline.kind == TaskKind.FORWARD
     first = [timeline.start_s[forwards & (timeline.stage == stage)].min() for stage in range(3)]
     assert first == [0.0, 1.0, 2.0]
     assert [np.count_nonzero(forwards & (timeline.stage == stage)) for stage in range(3)] == [7, 6, 7]

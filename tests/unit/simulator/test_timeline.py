@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.iteration_graph import Kind
+from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 
@@ -89,7 +89,7 @@ def test_memory_rises_with_forwards_and_falls_with_backwards():
 
 def test_ranges_count_samples():
     timeline = simulate(memory_costs(Schedule.GPIPE, micro_batch=3))
-    forwards = (timeline.kind == Kind.FORWARD) & (timeline.stage == 0)
+    forwards = (timeline.kind == TaskKind.FORWARD) & (timeline.stage == 0)
     assert timeline.lo[forwards].tolist() == [0, 3, 6, 9, 12, 15]
     assert timeline.hi[forwards].tolist() == [3, 6, 9, 12, 15, 18]
 
@@ -100,7 +100,7 @@ def test_tasks_name_the_links_they_occupy():
     )
     timeline = simulate(costs)
     tasks = zip(timeline.kind, timeline.stage, timeline.links, strict=True)
-    named = {(Kind(kind).name, int(stage)): names for kind, stage, names in tasks if names}
+    named = {(TaskKind(kind).name, int(stage)): names for kind, stage, names in tasks if names}
     assert named == {("SEND_FORWARD", 0): ("a:out", "b:in"), ("SYNC", 0): ("a:in",)}
 
 
@@ -108,7 +108,7 @@ def test_the_critical_path_of_one_micro_batch_is_everything_in_turn():
     """F of both stages with the transfer between, then back, then all-reduce and step of stage 0."""
     costs = pipeline_costs([1, 1], [2, 2], 5, micro_batches=1, sync_s=np.array([1.0, 1.0]), update_s=np.ones(2))
     timeline = simulate(costs)
-    path = [(Kind(timeline.kind[task]).name, int(timeline.stage[task])) for task in timeline.critical_path]
+    path = [(TaskKind(timeline.kind[task]).name, int(timeline.stage[task])) for task in timeline.critical_path]
     assert path == [
         ("FORWARD", 0),
         ("SEND_FORWARD", 0),
@@ -127,5 +127,5 @@ def test_the_critical_path_passes_through_a_queue():
         [1, 1], [1, 1], micro_batches=1, sync_s=np.array([10.0, 10.0]), sync_links=(("nic",), ("nic",))
     )
     timeline = simulate(costs)
-    path = [(Kind(timeline.kind[task]).name, int(timeline.stage[task])) for task in timeline.critical_path]
+    path = [(TaskKind(timeline.kind[task]).name, int(timeline.stage[task])) for task in timeline.critical_path]
     assert path[-3:] == [("BACKWARD", 1), ("SYNC", 1), ("SYNC", 0)]

@@ -9,7 +9,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
 from stagecut.planner.solvers.search.search import Search
 

@@ -7,7 +7,7 @@ and flows and d the seconds of the flows, the loads are the product J d.
 
 A link serves one task at a time. So T is at least the earliest time at which any of its tasks can be
 ready, plus the load, plus what must follow whichever task is served last. With PF, PB, total and g of
-:mod:`planner.simulator.bounds`:
+:mod:`stagecut.planner.simulator.bounds`:
 
 - messages: activations over boundary s are ready at PF_s + F_s, gradients at total - PB_{s+1}. The rest of
   the round trip without c_s, and g_0, follow. Both are minima over the flows of the link. Sums of tied
@@ -107,7 +107,7 @@ def tied_sums(costs: CostModel, plan: Plan) -> tuple[TiedSum, ...]:
     for tied in tied_weights(costs):
         owner, copy = (plan.stages[np.searchsorted(stops, layer, side="right")] for layer in (tied.owner, tied.copy))
         if owner != copy:
-            ends = costs.hosting(owner), costs.hosting(copy)
+            ends = costs.device_group(owner), costs.device_group(copy)
             there, back = route_between(costs.cluster, *ends), route_between(costs.cluster, *reversed(ends))
             seconds = tied.sum_s(link_between(costs.cluster, *ends))
             sums.append(TiedSum(seconds=seconds, route=tuple(dict.fromkeys((*there, *back)))))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.placement import Hosting, Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import crosses_hosts, link_between, route_between, sync_route
@@ -74,10 +74,10 @@ def _option(costs: CostModel, variant: Variant, run: HostRun, spans: Sequence[Sp
         return None
     forward_s, backward_s, sync_s, update_s = np.array(fitting).T
     cluster, crosses = costs.cluster, crosses_hosts(run.placements[0], costs.share)
-    hostings = [Hosting(placement=each, hosts=tuple(range(each.num_hosts))) for each in run.placements]
-    routes = [sync_route(cluster, hosting, costs.share) for hosting in hostings]
+    groups = [DeviceGroup(placement=each, hosts=tuple(range(each.num_hosts))) for each in run.placements]
+    routes = [sync_route(cluster, group, costs.share) for group in groups]
     message_bytes = variant.micro_batch * costs.problem.model.boundary_bytes()[[span.stop for span in spans]]
-    pairs = list(itertools.pairwise(hostings))
+    pairs = list(itertools.pairwise(groups))
     transfer_s = [
         link_between(cluster, *pair).transfer_s(float(size)) for pair, size in zip(pairs, message_bytes, strict=False)
     ]

@@ -7,8 +7,8 @@
 
    traced back from the last stage with the smallest r that attains the value, so that late stages are heavy.
 2. A breadth-first search from there that visits no partition twice;
-   :mod:`planner.solvers.papers.autopipe_partition.time` gives the time and the critical stage of each. From every
-   partition,
+   :mod:`stagecut.planner.solvers.papers.autopipe_partition.time` gives the time and the critical stage of each.
+   From every partition,
    - stages after the critical one take over first layers of their successors while those are so slow
      that the critical stage would wait for them;
    - the critical stage gives its first layer to the stages before it, which are rebalanced;
@@ -16,7 +16,7 @@
      later stage becomes critical.
    A partition whose critical stage is the first one has no successors. The first of the fastest is returned.
 
-Source: see :mod:`planner.solvers.papers.autopipe_partition.time`. In the source all devices are alike; here
+Source: see :mod:`stagecut.planner.solvers.papers.autopipe_partition.time`. In the source all devices are alike; here
 each stage has its own times, and with equal times this is the published algorithm. Every stage keeps a layer.
 """
 

@@ -26,7 +26,7 @@ from stagecut.planner.solvers.papers.uniform.intervals import Intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class UniformGroup:
     """The devices of one stage."""
 
     replicas: int = 1
@@ -79,7 +79,9 @@ class UniformCluster:
         """How many whole servers a stage may span, whichever they are: all of them if all are alike, else one."""
         return len(self.slots) if self.are_alike(0, self.num_servers) else 1
 
-    def stage_costs(self, group: Group, *, micro_batch: int, recompute: bool, start: Ints, stop: Ints) -> StageCosts:
+    def stage_costs(
+        self, group: UniformGroup, *, micro_batch: int, recompute: bool, start: Ints, stop: Ints
+    ) -> StageCosts:
         """Costs of stages [start, stop) on a group of the slowest devices, each of shape (n,).
 
         Raises
@@ -90,7 +92,7 @@ class UniformCluster:
         placement = self._placement(group, Slot(server_class=0, host=0, island=0))
         return self.stages.stages(placement, micro_batch=micro_batch, recompute=recompute, start=start, stop=stop)
 
-    def intervals(self, variant: Variant, group: Group) -> Intervals:
+    def intervals(self, variant: Variant, group: UniformGroup) -> Intervals:
         """Every stage that a variant may have on a group of the slowest devices."""
         problem = self.costs.problem
         start, stop = np.triu_indices(problem.model.num_layers + 1, 1)
@@ -105,11 +107,11 @@ class UniformCluster:
         message_bytes = variant.micro_batch * self.costs.problem.model.boundary_bytes()
         return self.inside.transfer_s(message_bytes), self.between.transfer_s(message_bytes)
 
-    def groups(self, micro_batch: int) -> tuple[Group, ...]:
+    def groups(self, micro_batch: int) -> tuple[UniformGroup, ...]:
         """Every group that the job allows: part of a server, or whole servers with each replica inside one of them."""
         problem, width = self.costs.problem, self.devices_per_server
         groups = (
-            Group(replicas=replicas, tensor_parallel=degree)
+            UniformGroup(replicas=replicas, tensor_parallel=degree)
             for degree in problem.tensor_parallel_degrees
             for replicas in range(1, min(micro_batch, self.num_devices // degree) + 1)
             if problem.job.allows_replicas(replicas, micro_batch)
@@ -124,7 +126,9 @@ class UniformCluster:
         """Replica counts that a stage without tensor parallelism may have."""
         return tuple(group.replicas for group in self.groups(micro_batch) if group.tensor_parallel == 1)
 
-    def placements(self, groups: Sequence[Group], *, opens: Sequence[bool] = ()) -> tuple[PlacedGroup, ...] | None:
+    def placements(
+        self, groups: Sequence[UniformGroup], *, opens: Sequence[bool] = ()
+    ) -> tuple[PlacedGroup, ...] | None:
         """Placements of consecutive groups, server after server; None if there are too few servers.
 
         A group that does not fit on the rest of a server begins the next one. A group of several
@@ -160,7 +164,7 @@ class UniformCluster:
         return len(slots) == 1 or (whole_hosts and len({slot.server_class for slot in slots}) == 1)
 
     def plan(
-        self, variant: Variant, stops: Sequence[int], groups: Sequence[Group], *, opens: Sequence[bool] = ()
+        self, variant: Variant, stops: Sequence[int], groups: Sequence[UniformGroup], *, opens: Sequence[bool] = ()
     ) -> Plan | None:
         """The plan whose stages end before these layers; None if the real servers or their memory do not suffice.
 
@@ -193,7 +197,7 @@ class UniformCluster:
                 if plan is not None:
                     yield plan
 
-    def _placement(self, group: Group, slot: Slot) -> Placement:
+    def _placement(self, group: UniformGroup, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)
         if num_hosts >= 1 and rest:
             raise ValueError(f"{group} is neither part of a server of {self.devices_per_server} nor whole servers")

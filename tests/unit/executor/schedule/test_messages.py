@@ -9,7 +9,7 @@ import pytest
 
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.messages import Message, Turn, turns_of
-from stagecut.executor.schedule.order import Step, moments_of
+from stagecut.executor.schedule.order import RankStep, moments_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
@@ -97,7 +97,7 @@ def test_all_ranks_begin_messages_in_one_order() -> None:
 
 def test_turns_of_lists_that_wait_for_each_other_are_refused() -> None:
     """The checker refuses them first; the clock would stand still."""
-    stuck = [Step(duration=1, needs=[0], sends=[1])], [Step(duration=1, needs=[1], sends=[0])]
+    stuck = [RankStep(duration=1, needs=[0], sends=[1])], [RankStep(duration=1, needs=[1], sends=[0])]
     with pytest.raises(ValueError, match="wait for each other"):
         moments_of(stuck)
 

@@ -10,7 +10,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.diagnosis.what_if import Unit, plan_in, what_ifs, with_one_more_server
+from stagecut.planner.solvers.diagnosis.extra_units import Unit, plan_in, what_ifs, with_one_more_server
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import CATALOGUE, chain, job, kinds, one_device_per_server, one_server

@@ -11,7 +11,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
-from stagecut.planner.solvers.exact.host_prices import ENOUGH, find_host_prices
+from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, find_host_prices
 from tests.catalogue import fast_and_slow
 from tests.property.strategies import problems
 from tests.unit.network.enumeration import coarse_network
@@ -32,7 +32,7 @@ def test_fast_hosts_become_so_dear_that_slow_ones_are_taken():
     """Without prices the shortest way takes the fast host twice: 2 s. With them, both hosts once: 4 s."""
     rows = build_rows(coarse_network(fast_and_slow()))
     assert proven(rows, np.zeros(3)) == 2.0
-    assert proven(rows, prices_of(rows)) == pytest.approx(4.0, rel=2 * ENOUGH)
+    assert proven(rows, prices_of(rows)) == pytest.approx(4.0, rel=2 * GAIN_TOLERANCE)
 
 
 def test_prices_prove_the_more_the_fewer_arcs_are_left():

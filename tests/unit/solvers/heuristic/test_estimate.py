@@ -15,7 +15,7 @@ from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.local_search import sequence_of
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server

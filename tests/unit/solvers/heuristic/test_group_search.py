@@ -11,7 +11,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.solvers.heuristic.allocation_graph import all_counts, allocation_graph, counts_in_orders
 from stagecut.planner.solvers.heuristic.group_search import group_sequences
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 
 

@@ -15,7 +15,7 @@ from stagecut.planner.solvers.heuristic.local_search import (
     simulated_times,
 )
 from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import chain, job, kinds, one_device_per_server

@@ -13,7 +13,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops, work_limits
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_device_per_server
 
 

@@ -13,8 +13,8 @@ from stagecut.planner.cost.legality import faults
 from stagecut.planner.simulator.bounds import bound_rows, lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
+from stagecut.planner.solvers.interleaved.linear_rows import row_forms
 from stagecut.planner.solvers.interleaved.relaxation import least_values, relax
-from stagecut.planner.solvers.interleaved.rows import row_forms
 from stagecut.planner.solvers.interleaved.shapes import floor_s, interleaved_plan
 from tests.catalogue import WEIGHTS_ONLY, chain, job, one_server
 from tests.property.strategies import problems

@@ -45,7 +45,7 @@ def test_hosts_are_filled_one_after_the_other():
     assert [shape.num_groups for shape in shapes] == [1, 2, 3]
     wider = replace(problem, model=chain(12, {"gpu": 1.0}))
     *_, last = (shape for _, shape in shapes_with_costs(wider))
-    assert [hosting.hosts for hosting in last.hostings] == [(0,), (0,), (0,), (1,), (1,), (1,)]
+    assert [group.hosts for group in last.groups] == [(0,), (0,), (0,), (1,), (1,), (1,)]
     assert [group.opens for group in last.placed_groups] == [True, False, False, True, False, False]
 
 

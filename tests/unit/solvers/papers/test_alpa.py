@@ -14,7 +14,7 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import ALPA_LATENCY
 from stagecut.planner.solvers.papers.alpa import Alpa
-from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -48,7 +48,7 @@ def stage_s(variant, uniform, size, start, stop, position):
             continue
         for recompute in modes[problem.job.recompute]:
             cost = uniform.stage_costs(
-                Group(replicas=replicas, tensor_parallel=degree),
+                UniformGroup(replicas=replicas, tensor_parallel=degree),
                 micro_batch=variant.micro_batch,
                 recompute=recompute,
                 start=np.array([start]),
@@ -75,7 +75,7 @@ def every_division(sizes, num_layers, uniform, *, later=(), stop=None):
     for start in range(stop):
         for size in sizes:
             stages = ((start, stop, size), *later)
-            if uniform.placements([Group(replicas=own) for _, _, own in stages]) is not None:
+            if uniform.placements([UniformGroup(replicas=own) for _, _, own in stages]) is not None:
                 if start == 0:
                     yield stages
                 yield from every_division(sizes, num_layers, uniform, later=stages, stop=start)

@@ -13,7 +13,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.solvers.papers import autopipe
-from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -65,7 +65,7 @@ def test_messages_cost_what_their_links_take():
     cluster = one_device_per_server("gpu", "gpu", network=network)
     problem = Problem(model=chain(2, {"gpu": 2.0}, output_bytes=1.0), cluster=cluster, job=job(2))
     assert _solve(problem).own_objective.value == 8.0
-    times = autopipe.stage_times(*_first_variant(problem), Group(), num_stages=2, recompute=False)
+    times = autopipe.stage_times(*_first_variant(problem), UniformGroup(), num_stages=2, recompute=False)
     assert times.transfer_s.tolist() == [[0.0, 1.0, 0.0]]
 
 
@@ -79,7 +79,7 @@ def test_messages_inside_a_server_are_told_from_those_between():
         network=Link(bandwidth_bytes_per_s=1.0),
     )
     problem = Problem(model=chain(4, {"gpu": 2.0}, output_bytes=1.0), cluster=cluster, job=job(4))
-    times = autopipe.stage_times(*_first_variant(problem), Group(), num_stages=4, recompute=False)
+    times = autopipe.stage_times(*_first_variant(problem), UniformGroup(), num_stages=4, recompute=False)
     assert times.transfer_s[:, 1].tolist() == [0.25, 1.0, 0.25]
 
 

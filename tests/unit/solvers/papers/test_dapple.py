@@ -9,7 +9,7 @@ from stagecut.planner.core.job import Optimizer, Recompute
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.solvers.papers.dapple import Dapple, solve
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup, uniform_cluster
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, NOTHING_KEPT, chain, job, kinds, layer, one_server
@@ -104,7 +104,7 @@ def _stage_times(uniform, variant, stage, position):
     depth = np.array([min(position, variant.num_microbatches)])
     for mode in modes:
         cost = uniform.stage_costs(
-            Group(replicas=stage.replicas),
+            UniformGroup(replicas=stage.replicas),
             micro_batch=variant.micro_batch,
             recompute=mode,
             start=np.array([stage.start]),

@@ -17,7 +17,7 @@ from stagecut.planner.core.tolerances import HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.device_groups import groups_host_by_host
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.papers.hetpipe import Worker, best_stops, bracket, on_a_path
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions

@@ -11,7 +11,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.solvers.papers.pipedream import OBJECTIVE, solve
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup, uniform_cluster
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, kinds, layer, one_server
@@ -139,8 +139,8 @@ def _slowest_s(uniform, variant, pipeline):
     def in_server(stage, *, first):
         where = {"start": np.array([stage.start]), "stop": np.array([stage.stop])}
         choices = {"micro_batch": variant.micro_batch, "recompute": False}
-        cost = uniform.stage_costs(Group(), **choices, **where)
-        own = uniform.stage_costs(Group(replicas=stage.replicas), **choices, **where)
+        cost = uniform.stage_costs(UniformGroup(), **choices, **where)
+        own = uniform.stage_costs(UniformGroup(replicas=stage.replicas), **choices, **where)
         if own.memory_bytes(np.array([1]))[0] > uniform.memory_bytes:
             return np.inf
         number = min(size, stage.replicas)

@@ -17,7 +17,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.solvers.papers.piper import Piper
-from stagecut.planner.solvers.papers.uniform.cluster import Group
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -88,7 +88,7 @@ def all_groups(variant, uniform):
             size = replicas * degree
             spans = size % width == 0 and width % degree == 0 and uniform.most_servers_per_stage > 1
             if (size <= width or spans) and problem.job.allows_replicas(replicas, variant.micro_batch):
-                yield Group(replicas=replicas, tensor_parallel=degree)
+                yield UniformGroup(replicas=replicas, tensor_parallel=degree)
 
 
 def every_division(groups, num_layers, uniform, *, later=(), stop=None):
@@ -170,7 +170,11 @@ def test_what_passes_a_stage_by_costs_it_nothing():
     ((variant, uniform), *_) = uniform_variants(
         Search(problem, SolveOptions()), "piper", schedules=(Schedule.ONE_F_ONE_B,)
     )
-    assert [load_s(variant, uniform, Group(), stage, stage + 1, replicas=1) for stage in range(3)] == [6.0, 2.0, 6.0]
+    assert [load_s(variant, uniform, UniformGroup(), stage, stage + 1, replicas=1) for stage in range(3)] == [
+        6.0,
+        2.0,
+        6.0,
+    ]
     assert divided_by(problem).own_objective.value == 6.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from stagecut.planner.core.errors import StagecutError
 from stagecut.planner.solvers.search.highs import (
     LinearProgram,
-    Outcome,
+    SolveOutcome,
     _outcome,
     run_highs,
     solve_integer,
@@ -19,9 +19,9 @@ from stagecut.planner.solvers.search.highs import (
 
 STATUS = highspy.HighsModelStatus
 EXPECTED = {
-    Outcome.OPTIMAL: {STATUS.kOptimal},
-    Outcome.INFEASIBLE: {STATUS.kInfeasible, STATUS.kUnboundedOrInfeasible, STATUS.kObjectiveBound},
-    Outcome.STOPPED: {
+    SolveOutcome.OPTIMAL: {STATUS.kOptimal},
+    SolveOutcome.INFEASIBLE: {STATUS.kInfeasible, STATUS.kUnboundedOrInfeasible, STATUS.kObjectiveBound},
+    SolveOutcome.STOPPED: {
         STATUS.kTimeLimit,
         STATUS.kIterationLimit,
         STATUS.kSolutionLimit,
@@ -85,7 +85,7 @@ def integer(chosen, on_solution=lambda columns: None, **choices):
 def test_linear_optimum_has_its_duals():
     """One more unit must be taken from y, at 3."""
     answer = linear(program())
-    assert answer.outcome is Outcome.OPTIMAL
+    assert answer.outcome is SolveOutcome.OPTIMAL
     assert answer.objective == pytest.approx(3.5)
     assert answer.columns == pytest.approx([1.0, 0.5], abs=1e-6)
     assert answer.row_duals == pytest.approx([3.0], abs=1e-6)
@@ -93,7 +93,7 @@ def test_linear_optimum_has_its_duals():
 
 def test_integer_optimum_is_bound_and_objective():
     answer = integer(program(num_integer=2))
-    assert answer.outcome is Outcome.OPTIMAL
+    assert answer.outcome is SolveOutcome.OPTIMAL
     assert answer.columns == pytest.approx([1.0, 1.0])
     assert (answer.objective, answer.bound) == (pytest.approx(5.0), pytest.approx(5.0))
 
@@ -106,11 +106,11 @@ def test_only_the_first_columns_are_integer():
 @pytest.mark.parametrize("num_integer", [1, 2])
 def test_infeasible_integer_program_has_no_columns(num_integer):
     answer = integer(program(num_integer=num_integer, at_least=2.5))
-    assert (answer.outcome, answer.columns, answer.objective) == (Outcome.INFEASIBLE, None, np.inf)
+    assert (answer.outcome, answer.columns, answer.objective) == (SolveOutcome.INFEASIBLE, None, np.inf)
 
 
 def test_infeasible_linear_program_is_told():
-    assert linear(program(at_least=2.5)).outcome is Outcome.INFEASIBLE
+    assert linear(program(at_least=2.5)).outcome is SolveOutcome.INFEASIBLE
 
 
 def test_unbounded_program_is_our_fault():
@@ -153,7 +153,7 @@ def test_solve_that_ended_in_error_proves_nothing(monkeypatch):
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: STATUS.kSolveError)
     for at_least in (1.5, 2.5):
         answer = integer(program(num_integer=2, at_least=at_least))
-        assert (answer.outcome, answer.bound) == (Outcome.STOPPED, -np.inf)
+        assert (answer.outcome, answer.bound) == (SolveOutcome.STOPPED, -np.inf)
 
 
 def knapsacks(size=40):
@@ -177,13 +177,13 @@ def knapsacks(size=40):
 
 def test_stop_check_ends_a_search():
     answer = integer(knapsacks(), stop=lambda: True)
-    assert answer.outcome is Outcome.STOPPED
+    assert answer.outcome is SolveOutcome.STOPPED
     assert answer.bound <= answer.objective
 
 
 def test_search_without_time_ends_without_an_answer():
     answer = integer(knapsacks(), time_limit_s=0.0)
-    assert (answer.outcome, answer.columns) == (Outcome.STOPPED, None)
+    assert (answer.outcome, answer.columns) == (SolveOutcome.STOPPED, None)
 
 
 def test_improving_solutions_are_handed_over():

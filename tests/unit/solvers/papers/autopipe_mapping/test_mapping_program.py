@@ -15,7 +15,7 @@ from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
-from stagecut.planner.solvers.heuristic.stage_tables import StageTables
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import placed_stages, start_mappings
 from stagecut.planner.solvers.papers.autopipe_mapping.options import run_choices

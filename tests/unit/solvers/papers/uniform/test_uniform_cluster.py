@@ -16,7 +16,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
-from stagecut.planner.solvers.papers.uniform.cluster import Group, uniform_cluster
+from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup, uniform_cluster
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -58,14 +58,14 @@ def _all_layers(uniform, group, **choices):
 
 
 def _names(uniform, groups, **choices):
-    placed = uniform.placements([Group(replicas=number) for number in groups], **choices)
+    placed = uniform.placements([UniformGroup(replicas=number) for number in groups], **choices)
     return None if placed is None else [list(names) for names in name_devices(uniform.costs.cluster, placed)]
 
 
 def test_every_device_is_as_slow_as_the_slowest_and_has_the_least_memory():
     """4 samples x 4 layers x 3 s; the fast devices have less memory."""
     uniform = _uniform(_problem(_host("a", "fast"), _host("b", "slow"), memory_bytes=(50.0, 60.0)))
-    cost = _all_layers(uniform, Group())
+    cost = _all_layers(uniform, UniformGroup())
     assert (cost.forward_s + cost.backward_s).tolist() == [48.0]
     assert uniform.memory_bytes == 50.0
     assert (uniform.num_servers, uniform.devices_per_server, uniform.num_devices) == (2, 2, 4)
@@ -99,8 +99,8 @@ def test_all_reduces_use_the_slowest_links_wherever_the_slowest_devices_are():
         _host("b", "slow", fabric=Link(bandwidth_bytes_per_s=8.0)),
     )
     uniform = _uniform(_problem(*servers, network=Link(bandwidth_bytes_per_s=2.0)))
-    assert _all_layers(uniform, Group(replicas=2)).sync_s.tolist() == [4.0]
-    assert _all_layers(uniform, Group(replicas=4)).sync_s.tolist() == [12.0]
+    assert _all_layers(uniform, UniformGroup(replicas=2)).sync_s.tolist() == [4.0]
+    assert _all_layers(uniform, UniformGroup(replicas=4)).sync_s.tolist() == [12.0]
 
 
 def test_all_reduces_of_pipelines_on_other_hosts_cross_the_network():
@@ -109,7 +109,7 @@ def test_all_reduces_of_pipelines_on_other_hosts_cross_the_network():
     share = next(variant.share for variant in problem.variants if variant.share.host_splits == (2,))
     uniform = _uniform(problem, share)
     assert uniform.num_servers == 1
-    assert _all_layers(uniform, Group()).sync_s.tolist() == [8.0]
+    assert _all_layers(uniform, UniformGroup()).sync_s.tolist() == [8.0]
 
 
 @pytest.mark.parametrize("replicas, num_hosts", [(1, 1), (2, 1), (4, 2)])
@@ -119,7 +119,7 @@ def test_equal_servers_cost_what_they_really_cost(replicas, num_hosts):
     costs, uniform = CostModel(problem), _uniform(problem)
     placement = Placement(server_class=0, island=0, num_hosts=num_hosts, replicas=replicas)
     real = costs.stage(placement, micro_batch=4, recompute=True, start=0, stop=4)
-    equal = _all_layers(uniform, Group(replicas=replicas), recompute=True)
+    equal = _all_layers(uniform, UniformGroup(replicas=replicas), recompute=True)
     for name in ("forward_s", "backward_s", "sync_s", "update_s", "static_bytes", "saved_bytes", "working_bytes"):
         assert getattr(equal, name).tolist() == getattr(real, name).tolist()
 
@@ -151,14 +151,16 @@ def test_islands_of_a_host_are_servers_that_no_stage_can_span():
     uniform = _uniform(_problem(_host("a", "fast", "slow", count=2)))
     assert _names(uniform, (2, 1, 1)) == [["a-0/0", "a-0/1"], ["a-0/2"], ["a-0/3"]]
     assert _names(uniform, (2, 2, 2)) == [["a-0/0", "a-0/1"], ["a-0/2", "a-0/3"], ["a-1/0", "a-1/1"]]
-    assert [group.opens for group in uniform.placements([Group(replicas=2)] * 3)] == [True, False, True]
+    assert [group.opens for group in uniform.placements([UniformGroup(replicas=2)] * 3)] == [True, False, True]
     assert _names(uniform, (4,)) is None
 
 
 def test_group_larger_than_a_server_must_take_whole_ones():
     uniform = _uniform(_problem(_host("a", "fast", count=2)))
     with pytest.raises(ValueError, match="neither part of a server of 2 nor whole servers"):
-        uniform.stage_costs(Group(replicas=3), micro_batch=3, recompute=False, start=np.array([0]), stop=np.array([1]))
+        uniform.stage_costs(
+            UniformGroup(replicas=3), micro_batch=3, recompute=False, start=np.array([0]), stop=np.array([1])
+        )
 
 
 def test_replicas_divide_the_micro_batch_and_fill_servers():
@@ -182,9 +184,9 @@ def test_each_replica_of_a_group_on_whole_servers_is_inside_one():
 def test_plan_is_laid_over_the_real_servers():
     uniform = _uniform(_problem(_host("a", "fast"), _host("b", "slow"), memory_bytes=(math.inf, math.inf)))
     (variant,) = uniform.costs.problem.variants
-    plan = uniform.plan(variant, (1, 4), [Group(replicas=2), Group()])
+    plan = uniform.plan(variant, (1, 4), [UniformGroup(replicas=2), UniformGroup()])
     assert [(stage.stop, stage.devices) for stage in plan.stages] == [(1, ("a/0", "a/1")), (4, ("b/0",))]
-    assert uniform.plan(variant, (1, 2, 4), [Group(replicas=2)] * 3) is None
+    assert uniform.plan(variant, (1, 2, 4), [UniformGroup(replicas=2)] * 3) is None
 
 
 def test_intervals_fit_in_the_first_mode_that_the_job_allows():
@@ -194,7 +196,7 @@ def test_intervals_fit_in_the_first_mode_that_the_job_allows():
     """
     uniform = _uniform(_problem(_host("a", "fast", count=2), memory_bytes=(60.0, 60.0)))
     (variant,) = uniform.costs.problem.variants
-    intervals = uniform.intervals(variant, Group())
+    intervals = uniform.intervals(variant, UniformGroup())
     alone, two = intervals.fitting(1), intervals.fitting(2)
     assert (np.isfinite(alone.work_s[1, 2]), alone.recompute[1, 2]) == (True, False)
     assert (np.isfinite(two.work_s[0, 1]), two.recompute[0, 1], np.isfinite(two.work_s[1, 2])) == (True, True, False)
@@ -209,7 +211,7 @@ def test_intervals_are_those_of_single_stages():
     layers = tuple(layer(f"layer-{index}", {"fast": 1.0 + index}, params_bytes=2.0 * index) for index in range(4))
     uniform = _uniform(replace(problem, model=ModelProfile(name="rising", layers=layers)))
     (variant,) = uniform.costs.problem.variants
-    fitting = uniform.intervals(variant, Group(replicas=2)).fitting(1)
+    fitting = uniform.intervals(variant, UniformGroup(replicas=2)).fitting(1)
     for start in range(4):
         for stop in range(start + 1, 5):
             cost = uniform.costs.stage(

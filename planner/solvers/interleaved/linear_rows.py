@@ -1,4 +1,4 @@
-"""Rows of :mod:`planner.simulator.interleaved_bounds` as linear forms in the costs of the stages.
+"""Rows of :mod:`stagecut.planner.simulator.interleaved_bounds` as linear forms in the costs of the stages.
 
 Deliberately a second statement: there a row is a maximum over chunks and stages of one plan; here each of
 its terms is a row of its own that holds for every cut of a shape. Tests hold the two together. Late rows
@@ -17,7 +17,8 @@ from stagecut.planner.solvers.interleaved.shapes import Shape
 def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
     """Coefficients of every row, shape (rows, S, costs): T is at least the value of each.
 
-    Rows in order, with the quantities of :mod:`planner.simulator.interleaved_bounds` for stage s on device group d:
+    Rows in order, with the quantities of :mod:`stagecut.planner.simulator.interleaved_bounds` for stage s on device
+    group d:
 
     - busy:  arrive + work + home + g_0, by d, chunk to arrive on, chunk to go home from
     - sync:  arrive + work + g_d, by d and chunk to arrive on
@@ -91,9 +92,9 @@ def _messages_of_links(costs: CostModel, shape: Shape) -> Floats:
 
     Every message waits for the first forward of all, and leaves the last backward of all to do.
     """
-    hostings, users = shape.hostings, dict[str, list[int]]()
-    for stage in range(shape.num_stages - 1 if len(hostings) > 1 else 0):
-        ends = [hostings[(stage + side) % len(hostings)] for side in (0, 1)]
+    groups, users = shape.groups, dict[str, list[int]]()
+    for stage in range(shape.num_stages - 1 if len(groups) > 1 else 0):
+        ends = [groups[(stage + side) % len(groups)] for side in (0, 1)]
         for sender, receiver in (ends, ends[::-1]):
             for name in dict.fromkeys(route_between(costs.cluster, sender, receiver)):
                 users.setdefault(name, []).append(stage)
