@@ -23,7 +23,6 @@ from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.write import write_text
 from stagecut.planner.io.files.plan_file import (
-    Certificate,
     PlanFile,
     input_hashes,
     installed_versions,
@@ -31,6 +30,7 @@ from stagecut.planner.io.files.plan_file import (
     read_plan_file,
     to_tree,
 )
+from stagecut.planner.io.files.plan_statements import Certificate
 from stagecut.planner.solvers.search.options import SolveOptions
 
 FOLDER = Path(__file__).parent / "instances"

@@ -22,7 +22,8 @@ from stagecut.planner.core.run_record import (
     finite_or_none,
 )
 from stagecut.planner.io.documents.canonical import sha256_of
-from stagecut.planner.io.files.plan_file import PlanFile, StagePrediction, input_hashes, to_tree
+from stagecut.planner.io.files.plan_file import PlanFile, input_hashes, to_tree
+from stagecut.planner.io.files.plan_statements import StagePrediction
 from stagecut.planner.simulator.action_lists import Op
 
 StepTraces = Sequence[StepTrace]

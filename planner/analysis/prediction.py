@@ -7,7 +7,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, Provenance, StagePrediction
+from stagecut.planner.io.files.plan_file import PlanFile
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, Provenance, StagePrediction
 from stagecut.planner.simulator.timeline import Timeline, simulate
 
 

@@ -10,7 +10,8 @@ from stagecut.planner.core.result import relative_gap
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.files.plan_file import PlanFile, Prediction, StagePrediction, input_hashes
+from stagecut.planner.io.files.plan_file import PlanFile, input_hashes
+from stagecut.planner.io.files.plan_statements import Prediction, StagePrediction
 from stagecut.planner.simulator.slicing import slicing_faults
 
 Value = float | str | None

@@ -6,7 +6,7 @@ from typing import Any
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.complaints import nearest
-from stagecut.planner.io.files.plan_file import OptionValue, Provenance
+from stagecut.planner.io.files.plan_statements import OptionValue, Provenance
 from stagecut.planner.solvers.registry import SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 

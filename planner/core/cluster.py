@@ -95,14 +95,17 @@ class DeviceType:
     """A kind of GPU (or CPU)."""
 
     name: str
+    """Name, unique within the cluster; measured times in a profile refer to it."""
     peak_flops_per_s: tuple[tuple[Precision, float], ...]
+    """Peak floating-point operations per second, by precision; not needed if the profile has measured times."""
     memory_bytes: float
-    """Available for training; infinity means unlimited."""
+    """Memory available for training in bytes; may be unlimited."""
     memory_bandwidth_bytes_per_s: float = float("inf")
+    """Memory bandwidth in bytes per second; may be unlimited."""
     efficiency: float = 1.0
-    """Fraction of the peak that large kernels reach."""
+    """Fraction of the peak that large kernels reach, above 0 and at most 1."""
     launch_s: float = 0.0
-    """Fixed time per layer and direction, whatever the size: kernel launches."""
+    """Fixed overhead in seconds per layer and direction, whatever the size: kernel launches."""
     source: str = ""
     """Source of the figures."""
 
@@ -147,8 +150,11 @@ class Island:
     """Identical devices inside one server behind one fabric."""
 
     device_type: str
+    """Name of one of the cluster's device types."""
     count: int
+    """Number of devices."""
     fabric: Link = UNLIMITED
+    """Link between two devices of the island; unlimited by default."""
     shared: bool = False
     """True: one root complex that all transfers queue for. False: a switch, with a separate path for each pair."""
     all_reduce: tuple[AllReduceTable, ...] = ()
@@ -169,10 +175,13 @@ class Server:
     """A class of identical hosts, each with one network interface."""
 
     name: str
+    """Unique name; if there are several hosts, they are numbered from 0: name-0, name-1, ..."""
     islands: tuple[Island, ...]
+    """Groups of identical devices."""
     count: int = 1
+    """Number of identical hosts."""
     nic: Link = UNLIMITED
-    """Has no table, since tables cover whole paths: see `Cluster.network`."""
+    """Network interface of each host, without a table, since tables cover whole paths; unlimited by default."""
     bridge: Link | None = None
     """Link between the islands; None: the slowest fabric of the server."""
 
@@ -217,11 +226,15 @@ class Cluster:
     """All servers and the network between them."""
 
     name: str
+    """Name of the cluster."""
     device_types: tuple[DeviceType, ...]
+    """Kinds of devices in the servers."""
     servers: tuple[Server, ...]
+    """Classes of identical servers."""
     network: Link = UNLIMITED
-    """Between any two hosts, in addition to their interfaces; a table covers the whole path, including interfaces."""
+    """Link between any two hosts, in addition to their interfaces (a table includes them); unlimited by default."""
     overrides: tuple[NetworkOverride, ...] = ()
+    """Pairs of server classes with a different network between them."""
 
     def __post_init__(self) -> None:
         owner = f"cluster {self.name!r}"

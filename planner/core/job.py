@@ -30,10 +30,13 @@ class Optimizer:
     """Memory per parameter, in bytes."""
 
     name: str
+    """Name, for display."""
     weight_bytes: float
+    """Bytes per parameter for the weights."""
     gradient_bytes: float
+    """Bytes per parameter for the gradients."""
     state_bytes: float
-    """Moments and, in mixed precision, the fp32 copy of the weights."""
+    """Bytes per parameter for the moments and, in mixed precision, the fp32 copy of the weights."""
 
     def __post_init__(self) -> None:
         for field in ("weight_bytes", "gradient_bytes", "state_bytes"):
@@ -65,30 +68,32 @@ def standard_optimizer(name: str, precision: Precision) -> Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A training iteration, and the choices left to the planner."""
+    """The training job, and the choices left to the planner."""
 
     global_batch: int
     """Samples per iteration."""
     optimizer: Optimizer
     precision: Precision = Precision.FP16
     micro_batches: tuple[int, ...] = (1, 2, 4, 8)
-    """Allowed sizes; those that do not divide the global batch are ignored."""
+    """Allowed micro-batch sizes in samples; those that do not divide the global batch are ignored."""
     schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
+    """Allowed pipeline schedules."""
     recompute: Recompute = Recompute.AUTO
+    """auto (exactly the stages that would not fit in memory otherwise), never or always."""
     replicas: tuple[int, ...] | None = None
     """Allowed numbers of replicas of a stage; None: any that divides the micro-batch."""
     tensor_parallel: tuple[int, ...] | None = None
-    """Allowed tensor-parallel degrees; None: any power of two that fits in an island."""
+    """Allowed tensor-parallel degrees, powers of two; None: any that fit in an island."""
     pipelines: tuple[int, ...] | None = None
-    """Allowed numbers of identical pipelines; None: any that divides the cluster into equal shares."""
+    """Allowed numbers of identical pipelines; None: any that divide the cluster into equal shares."""
     zero1: bool = False
-    """Whether the optimizer state is sharded over replicas and pipelines (ZeRO-1, SC 2020)."""
+    """Whether the optimizer state is sharded over replicas and pipelines (ZeRO-1)."""
     chunks: tuple[int, ...] = (2,)
-    """Stages per device group under `interleaved`."""
+    """Stages per device group under the interleaved schedule."""
     slice: SliceChoice = 0
     """Warm-up micro-batches whose forwards are halved (AutoPipe, CLUSTER 2022); `auto`: as many as pay off."""
     action_overhead_s: float = ACTION_OVERHEAD_S
-    """Overhead of half a forward."""
+    """Overhead of half a forward in seconds, in addition to its computation: the cost of one more action."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)

@@ -40,21 +40,23 @@ class Layer:
     """The smallest unit of the partition: an embedding, an attention part, a block ..."""
 
     name: str
+    """Unique within the model."""
     kind: str = "layer"
+    """Kind of layer, for display: embedding, attention, feed-forward ..."""
     params_bytes: float = 0.0
-    """Weights in the training precision."""
+    """Bytes of weights in the profile's precision."""
     shared_params_bytes: float = 0.0
-    """Weights owned by another layer (such as a tied embedding) of which this layer holds and updates a copy."""
+    """Bytes of weights owned by another layer (such as a tied embedding) that this layer also holds and updates."""
     forward_flops: float = 0.0
-    """Per sample; a backward takes twice as many."""
+    """Floating-point operations of a forward, per sample; a backward takes twice as many."""
     saved_bytes: float = 0.0
-    """Kept from forward to backward, per sample, including the layer's input."""
+    """Bytes kept from forward to backward, per sample, including the layer's input."""
     output_bytes: float = 0.0
-    """Passed to the next layer, per sample."""
+    """Bytes passed to the next layer, per sample."""
     working_bytes: float = 0.0
-    """Additional memory while the layer runs, per sample."""
+    """Additional bytes needed while the layer runs, per sample."""
     tensor_parallel_bytes: float | None = None
-    """All-reduced per direction and sample if devices share the layer; None: it cannot be shared."""
+    """Bytes all-reduced per direction and sample when devices share the layer; None: they cannot share it."""
     times: tuple[TimeTable, ...] = ()
     """Measured times; other device types are estimated by the roofline model."""
 
@@ -98,10 +100,13 @@ class ModelProfile:
     """A chain of layers with optional skip edges."""
 
     name: str
+    """Name of the model."""
     layers: tuple[Layer, ...]
+    """The chain, in order."""
     skip_edges: tuple[SkipEdge, ...] = ()
+    """Tensors used by layers other than the next one."""
     precision: Precision = Precision.FP16
-    """The number format for which bytes were counted."""
+    """Number format for which bytes were counted and times measured."""
     sequence_length: int | None = None
     """Tokens per sample, if the model has tokens."""
 

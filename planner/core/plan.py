@@ -14,12 +14,17 @@ class Stage:
     """Layers [start, stop) on one group of devices."""
 
     start: int
+    """Index of the first layer, from 0."""
     stop: int
+    """Index after the last layer."""
     devices: tuple[str, ...]
-    """Names of the replicas x tensor_parallel devices."""
+    """Names (server/index) of the replicas x tensor_parallel devices."""
     replicas: int = 1
+    """Copies of the stage, over which each micro-batch is split evenly."""
     tensor_parallel: int = 1
+    """Devices that share each copy of the stage."""
     recompute: bool = False
+    """Whether activations are dropped and recomputed in the backward."""
     warmup_depth: int
     """Forwards before the first backward."""
     forward_micro_batch: int
@@ -61,12 +66,13 @@ class Plan:
     """The layout of one training iteration."""
 
     schedule: Schedule
+    """Order of forwards and backwards on every stage."""
     micro_batch: int
-    """Samples."""
+    """Samples per micro-batch."""
     num_microbatches: int
-    """Per pipeline."""
+    """Micro-batches per iteration and pipeline."""
     pipelines: tuple[Pipeline, ...]
-    """Identical except for the names of their devices."""
+    """Pipelines, identical except for the names of their devices."""
     share: Share = WHOLE
     """The share of the cluster that each pipeline has."""
     chunks: int = 1

@@ -34,15 +34,15 @@ class StageFigures:
     """Predicted or measured times and memory of one stage, on each of its devices."""
 
     forward_s: float
-    """Per micro-batch."""
+    """Seconds per micro-batch, forward."""
     backward_s: float
-    """Per micro-batch, including recomputation."""
+    """Seconds per micro-batch, backward, including recomputation."""
     sync_s: float | None = None
-    """Gradient synchronisation; None if unknown, as below."""
+    """Seconds of the gradient synchronisation; None if unknown."""
     update_s: float | None = None
-    """Optimizer step."""
+    """Seconds of the optimizer step; None if unknown."""
     memory_bytes: float | None = None
-    """Peak memory."""
+    """Peak memory in bytes; None if unknown."""
 
     def __post_init__(self) -> None:
         for field in ("forward_s", "backward_s", "sync_s", "update_s", "memory_bytes"):
@@ -54,24 +54,31 @@ class StageRecord:
     """One stage of a run; measured times are averages over its devices in all pipelines."""
 
     start: int
+    """Index of the first layer, from 0."""
     stop: int
-    """The stage holds the layers [start, stop)."""
+    """Index after the last layer."""
     devices: tuple[str, ...]
-    """Devices of the first pipeline."""
+    """Names of the devices of the first pipeline."""
     device_type: str
+    """Device type."""
     replicas: int
+    """Copies of the stage in each pipeline."""
     tensor_parallel: int
+    """Devices that share each copy."""
     recompute: bool
+    """Whether activations were dropped and recomputed in the backward."""
     samples_per_replica: float
-    """Samples of each micro-batch per replica."""
+    """Samples of each micro-batch that one replica computes."""
     predicted: StageFigures
+    """Figures predicted by the plan."""
     measured: StageFigures
+    """Measured figures: medians over the counted steps."""
     busy_s: float
-    """Time per step in forwards and backwards."""
+    """Seconds per step spent in forwards and backwards."""
     wait_s: float
-    """Time per step spent waiting for the inputs of the next action."""
+    """Seconds per step spent waiting for inputs."""
     idle_s: float
-    """The rest of the step (synchronisation, optimizer, runtime), for the whole device group."""
+    """Remaining seconds of a step: synchronisation, optimizer, runtime; counted for all stages on the devices."""
 
     def __post_init__(self) -> None:
         owner = f"record of stage [{self.start}, {self.stop})"
@@ -88,9 +95,9 @@ class StepRecord:
     """One training step."""
 
     seconds: float
-    """Time from the first start to the last end over all ranks."""
+    """Seconds from the first start to the last end over all ranks."""
     loss: float | None
-    """Mean over the global batch; None if not finite."""
+    """Mean loss over the global batch; None if it is not finite."""
     run_queue_share: float
     """Largest fraction of the time, over all ranks, that a rank was ready to run but had no processor."""
     memory_slowdown: float = 1.0
@@ -104,11 +111,13 @@ class CheckRecord:
     """One step compared with the same step of a single process."""
 
     loss_difference: float = float("inf")
-    """Absolute; infinite if not a number."""
+    """Absolute difference of the losses; null in a file if it is not finite."""
     largest_gradient_difference: float = float("inf")
-    """Absolute, over all parameters; infinite if not a number."""
+    """Largest absolute difference of any gradient; null in a file if it is not finite."""
     tolerance: float
+    """Largest accepted difference."""
     passed: bool
+    """Whether both differences are within the tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +131,7 @@ class DilationRecord:
     one_process: bool
     """Whether the ranks were threads of one process."""
     late_share: float
-    """Largest fraction of a step by which actions started or ended late, mostly for lack of a processor."""
+    """Largest fraction of a step, over all ranks, by which actions started or ended late."""
 
     def __post_init__(self) -> None:
         require_positive("dilation", "time_scale", self.time_scale)
@@ -138,26 +147,33 @@ class RunRecord:
     profile_hash: str
     """SHA-256 of the model profile's tree inside the plan file."""
     model: str
+    """Name of the model."""
     cluster: str
+    """Name of the cluster the plan is for."""
     device: str
     """Name of the hardware the ranks ran on."""
     mode: RunMode
+    """real, or dilated: actions and messages made to take the times of the plan."""
     versions: Pairs
     """Versions of stagecut, Python and the libraries, sorted by name."""
     started: str
     """Start time in UTC, such as 2026-01-31T12:00:00Z."""
     schedule: Schedule
+    """Order of forwards and backwards on every stage."""
     micro_batch: int
+    """Samples per micro-batch."""
     num_microbatches: int
-    """Per pipeline."""
+    """Micro-batches per step and pipeline."""
     num_pipelines: int
+    """Number of copies of the whole model."""
     global_batch: int
+    """Samples per step."""
     sequence_length: int | None = None
-    """Tokens per sample, if the model has tokens."""
+    """Tokens per sample; None if the model has none."""
     predicted_s: float
     """Simulated seconds of one iteration."""
     measured_s: float
-    """Median of the clean steps after the warm-up, or of all of them if none is clean."""
+    """Measured seconds of one iteration: median of the clean steps after the warm-up, or of all if none is clean."""
     contaminated: bool
     """Whether no step was clean: other programs took the processors, so the times are meaningless."""
     warmup: int
@@ -165,9 +181,11 @@ class RunRecord:
     steps: tuple[StepRecord, ...]
     """All steps, including the warm-up."""
     stages: tuple[StageRecord, ...]
+    """One per stage of a pipeline, in order."""
     check: CheckRecord | None = None
+    """Comparison with a single process; None if none was made."""
     dilation: DilationRecord | None = None
-    """None in real runs."""
+    """Present in dilated runs; None in real ones."""
 
     def __post_init__(self) -> None:
         for field in ("micro_batch", "num_microbatches", "num_pipelines", "global_batch"):

@@ -20,7 +20,8 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from tests.executor import pool
 
 ADAMW = partial(torch.optim.AdamW, lr=1e-3)

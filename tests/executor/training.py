@@ -21,7 +21,8 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from tests.executor.test_gradients import TOKENS, VOCABULARY, chain
 
 SAMPLES = 8

@@ -18,15 +18,8 @@ from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.job import read_job
-from stagecut.planner.io.files.plan_file import (
-    Certificate,
-    PlanFile,
-    Prediction,
-    StagePrediction,
-    provenance_of,
-    read_plan_file,
-    to_tree,
-)
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of, read_plan_file, to_tree
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.io.files.profile import read_profile
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny"

@@ -21,7 +21,8 @@ from stagecut.planner.core.share import device_names
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files import cluster, job, plan_file, profile
-from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 
 DEVICE_TYPES = ("A100", "T4", "V 100")
 INFINITY = float("inf")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints, nearest
@@ -23,6 +23,7 @@ from stagecut.planner.io.documents.fields import (
     SmallCount,
     Text,
 )
+from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
@@ -58,68 +59,45 @@ class OverrideEntry(LinkEntry):
     """Names of the two classes; the same name twice means between hosts of that class."""
 
 
+@mirrors(DeviceType)
 class DeviceTypeEntry(Entry):
     """A kind of GPU (or CPU)."""
 
-    name: Name
-    """Name, unique within the cluster; measured times in a profile refer to it."""
     peak_flops_per_s: dict[Annotated[Precision, Field(strict=False)], Positive] = Field(default_factory=dict)
-    """Peak floating-point operations per second, by precision; not needed if the profile has measured times."""
     memory_bytes: PositiveOrUnlimited
-    """Memory available for training in bytes, or the word unlimited."""
     memory_bandwidth_bytes_per_s: PositiveOrUnlimited = "unlimited"
-    """Memory bandwidth in bytes per second, or the word unlimited."""
     efficiency: Fraction = 1.0
-    """Fraction of the peak that large kernels reach, above 0 and at most 1."""
-    launch_s: NonNegative = 0.0
-    """Fixed overhead in seconds per layer and direction, whatever the size."""
     source: Text = ""
-    """Source of the figures."""
 
 
+@mirrors(Island)
 class IslandEntry(Entry):
     """Identical devices inside one server behind one fabric."""
 
-    device_type: Name
-    """Name of one of the cluster's device types."""
     count: SmallCount
-    """Number of devices."""
     fabric: LinkEntry | None = None
-    """Link between two devices of the island; unlimited if omitted."""
-    shared: bool = False
-    """True: one root complex that all transfers queue for. False: a switch, with a separate path for each pair."""
     all_reduce: dict[GroupSize, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Measured [bytes per device, seconds] of an all-reduce, in increasing order, by number of devices."""
 
 
+@mirrors(Server)
 class ServerEntry(Entry):
     """A class of identical hosts, each with one network interface."""
 
-    name: Name
-    """Unique name; if there are several hosts, they are numbered from 0: name-0, name-1, ..."""
     count: SmallCount = 1
-    """Number of identical hosts."""
     islands: Annotated[list[IslandEntry], Field(min_length=1)]
-    """Groups of identical devices."""
     nic: InterfaceEntry | None = None
-    """Network interface of each host; unlimited if omitted."""
     bridge: LinkEntry | None = None
-    """Link between islands; the slowest fabric of the server if omitted."""
 
 
+@mirrors(Cluster)
 class ClusterFile(FileEntry):
     """Servers, their devices and the links between them."""
 
-    name: Name
-    """Name of the cluster."""
     device_types: Annotated[list[DeviceTypeEntry], Field(min_length=1)]
-    """Kinds of devices in the servers."""
     servers: Annotated[list[ServerEntry], Field(min_length=1)]
-    """Classes of identical servers."""
     network: LinkEntry | None = None
-    """Link between any two hosts, in addition to their interfaces (a table includes them); unlimited if omitted."""
     overrides: list[OverrideEntry] = Field(default_factory=list)
-    """Pairs of server classes with a different network between them."""
 
 
 def read_cluster(path: str | Path) -> Cluster:

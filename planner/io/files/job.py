@@ -5,24 +5,18 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
-from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, Recompute, SliceChoice, standard_optimizer
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
-from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index, Name, NonNegative
+from stagecut.planner.io.documents.fields import Entry, FileEntry, Index
+from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
 
 StandardOptimizer = Literal["adamw", "sgd"]
 SliceWord = Literal["auto", "never"]
-ScheduleName = Annotated[Schedule, Field(strict=False)]
-Counts = Annotated[list[Count], Field(min_length=1, max_length=1000)]
-
-DEFAULT_MICRO_BATCHES: tuple[int, ...] = (1, 2, 4, 8)
-DEFAULT_SCHEDULES: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
-DEFAULT_CHUNKS: tuple[int, ...] = (2,)
 _DISTINCT = {
     "micro_batches": "micro-batch size",
     "schedules": "schedule",
@@ -33,48 +27,21 @@ _DISTINCT = {
 }
 
 
+@mirrors(Optimizer)
 class OptimizerEntry(Entry):
     """Memory per parameter, in bytes."""
 
-    name: Name
-    """Name, for display."""
-    weight_bytes: NonNegative
-    """Bytes per parameter for the weights."""
-    gradient_bytes: NonNegative
-    """Bytes per parameter for the gradients."""
-    state_bytes: NonNegative
-    """Bytes per parameter for the moments and, in mixed precision, the fp32 copy of the weights."""
 
-
+@mirrors(Job)
 class JobFile(FileEntry):
     """The training job, and the choices left to the planner."""
 
-    global_batch: Count
-    """Samples per iteration."""
     precision: Annotated[Precision, Field(strict=False)] | None = None
     """Number format used in training; that of the model profile if omitted."""
     optimizer: StandardOptimizer | OptimizerEntry = "adamw"
     """adamw, sgd (with momentum), or a mapping with bytes per parameter."""
-    micro_batches: Counts = Field(default=list(DEFAULT_MICRO_BATCHES))
-    """Allowed micro-batch sizes in samples; those that do not divide the global batch are ignored."""
-    schedules: Annotated[list[ScheduleName], Field(min_length=1)] = Field(default=list(DEFAULT_SCHEDULES))
-    """Allowed pipeline schedules."""
-    recompute: Annotated[Recompute, Field(strict=False)] = Recompute.AUTO
-    """auto (exactly the stages that would not fit in memory otherwise), never or always."""
-    replicas: Counts | None = None
-    """Allowed numbers of replicas of a stage; any number that divides the micro-batch if omitted."""
-    tensor_parallel: Counts | None = None
-    """Allowed tensor-parallel degrees, powers of two; any that fit in an island if omitted."""
-    pipelines: Counts | None = None
-    """Allowed numbers of identical pipelines; any that divide the cluster into equal shares if omitted."""
-    zero1: bool = False
-    """Whether the optimizer state is sharded over replicas and pipelines (ZeRO-1)."""
-    chunks: Counts = Field(default=list(DEFAULT_CHUNKS))
-    """Stages per device group under the interleaved schedule."""
     slice: SliceWord | Index = "never"
     """Warm-up micro-batches whose forwards are halved: never, a number, or auto (as many as pay off)."""
-    action_overhead_s: NonNegative = ACTION_OVERHEAD_S
-    """Overhead of half a forward in seconds, in addition to its computation: the cost of one more action."""
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
@@ -105,7 +72,7 @@ def check_job(root: Node, complaints: Complaints) -> None:
     batch, listed = root.at("global_batch"), root.at("micro_batches")
     if batch is None or not _is_count(batch.value):
         return
-    sizes = DEFAULT_MICRO_BATCHES if listed is None else tuple(node.value for node in listed.items())
+    sizes = JobFile.model_fields["micro_batches"].default if listed is None else [node.value for node in listed.items()]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
     if counts and all(batch.value % size for size in counts):
         place = batch if listed is None else listed

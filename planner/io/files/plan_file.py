@@ -8,7 +8,6 @@ from pathlib import Path
 from stagecut import __version__
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import Status
 from stagecut.planner.core.share import Share
 from stagecut.planner.io.documents.canonical import Tree, sha256_of
 from stagecut.planner.io.documents.records import from_entry, tree_of
@@ -17,59 +16,7 @@ from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files import cluster, job, profile
 from stagecut.planner.io.files.plan_checks import check_plan
 from stagecut.planner.io.files.plan_entry import PlanFileEntry
-
-OptionValue = bool | int | float | str | None
-Pairs = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePrediction:
-    """Predicted times and memory of one stage, per micro-batch and on each of its devices."""
-
-    forward_s: float
-    backward_s: float
-    """Includes recomputation."""
-    transfer_s: float
-    """To the next stage, one way; 0 for the last stage."""
-    sync_s: float
-    update_s: float
-    memory_bytes: float
-    """Peak memory."""
-    limit_bytes: float
-    """Memory of the device; infinity means unlimited."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """Predicted times and memory."""
-
-    iteration_s: float
-    stages: tuple[StagePrediction, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """How good the plan is proven to be."""
-
-    status: Status
-    """Optimal, feasible or interrupted; any other status comes without a plan."""
-    solver: str
-    objective_s: float
-    bound_s: float | None = None
-    gap: float | None = None
-    seconds: float | None = None
-    """Duration of the search; None if the file must not depend on the clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """Where a plan comes from; all pairs are sorted by name."""
-
-    versions: Pairs
-    options: tuple[tuple[str, OptionValue], ...]
-    seed: int
-    input_hashes: Pairs
-    """Result of :func:`input_hashes` when the plan was made."""
+from stagecut.planner.io.files.plan_statements import Certificate, OptionValue, Prediction, Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

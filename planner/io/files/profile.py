@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints, nearest, shorten
-from stagecut.planner.io.documents.fields import MAX_COUNT, Count, Entry, FileEntry, Index, Key, Name, NonNegative, Size
+from stagecut.planner.io.documents.fields import MAX_COUNT, Entry, FileEntry, Index, Key, Name, NonNegative, Size
+from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, ListLimit, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
@@ -34,27 +34,12 @@ class SharedTimesEntry(Entry):
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
 
 
+@mirrors(Layer, without=("times",))
 class LayerEntry(Entry):
     """One layer: the smallest unit of the partition."""
 
     name: Name
-    """Unique within the model."""
-    kind: Name = "layer"
-    """Kind of layer, for display: embedding, attention, feed-forward ..."""
     params_bytes: NonNegative
-    """Bytes of weights in the profile's precision."""
-    shared_params_bytes: NonNegative = 0.0
-    """Bytes of weights owned by another layer (such as a tied embedding) that this layer also holds and updates."""
-    forward_flops: NonNegative = 0.0
-    """Floating-point operations of a forward, per sample; a backward takes twice as many."""
-    saved_bytes: NonNegative = 0.0
-    """Bytes kept from forward to backward, per sample, including the layer's input."""
-    output_bytes: NonNegative = 0.0
-    """Bytes passed to the next layer, per sample."""
-    working_bytes: NonNegative = 0.0
-    """Additional bytes needed while the layer runs, per sample."""
-    tensor_parallel_bytes: NonNegative | None = None
-    """Bytes all-reduced per direction and sample when devices share the layer; if omitted, they cannot share it."""
     forward_s: TimesByType = Field(default_factory=dict)
     """Measured seconds of a forward, by device type and micro-batch size in samples; a plain number means size 1."""
     backward_s: TimesByType = Field(default_factory=dict)
@@ -74,19 +59,12 @@ class SkipEdgeEntry(Entry):
     """Bytes per sample."""
 
 
+@mirrors(ModelProfile)
 class ProfileFile(FileEntry):
     """A model as a chain of layers with optional skip edges."""
 
-    name: Name
-    """Name of the model."""
-    precision: Annotated[Precision, Field(strict=False)] = Precision.FP16
-    """Number format for which bytes were counted and times measured."""
-    sequence_length: Count | None = None
-    """Tokens per sample, if the model has tokens."""
     layers: Annotated[list[LayerEntry], Field(min_length=1)]
-    """The chain, in order."""
     skip_edges: list[SkipEdgeEntry] = Field(default_factory=list)
-    """Tensors used by layers other than the next one."""
 
 
 def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:

@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.planner.analysis.stated_options import option_values, stated_options
-from stagecut.planner.io.files.plan_file import Provenance
+from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
 

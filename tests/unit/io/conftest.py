@@ -14,7 +14,8 @@ from stagecut.planner.core.share import Share
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.job import read_job
-from stagecut.planner.io.files.plan_file import Certificate, PlanFile, Prediction, StagePrediction, provenance_of
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.io.files.profile import read_profile
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny"

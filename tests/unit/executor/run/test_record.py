@@ -22,14 +22,8 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.run_record import CheckRecord, RunMode
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import sha256_of
-from stagecut.planner.io.files.plan_file import (
-    Certificate,
-    PlanFile,
-    Prediction,
-    StagePrediction,
-    provenance_of,
-    to_tree,
-)
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of, to_tree
+from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 
 STARTED = datetime(2026, 1, 31, 13, 0, 0, tzinfo=timezone(timedelta(hours=1)))
 TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))
