@@ -14,7 +14,7 @@ import pytest
 import yaml
 from runs import RUN
 
-from stagecut.planner.io.files.run_record import to_tree
+from stagecut.planner.io.files.run_history import to_tree
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "regression" / "data" / "foreign"

@@ -21,8 +21,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
-from stagecut.planner.io.files.run_history import append_run
-from stagecut.planner.io.files.run_record import to_tree
+from stagecut.planner.io.files.run_history import append_run, to_tree
 from stagecut.planner.report.labels import stage_labels
 from stagecut.planner.report.run_tables import check_label
 from stagecut.planner.report.run_trace import run_trace

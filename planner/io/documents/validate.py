@@ -92,7 +92,7 @@ class Schema:
 def _refuse_other_kind(root: Node, complaints: Complaints, kind: str) -> None:
     keys = root.keys()
     found = [other for other, key in _TELLTALE.items() if key in keys]
-    if found and (kind not in found or ("run" in found and kind != "run")):
+    if found and (kind not in found or "run" in found):
         complaints.stop(root.line, f"expected a {kind} file, got a {found[0]} file")
 
 

@@ -30,11 +30,6 @@ def check_writable(path: str | Path, *, force: bool = False) -> None:
         raise _unwritable(path, error) from None
 
 
-def write_text(path: str | Path, text: str, *, force: bool = False) -> None:
-    """Write UTF-8 text; see :func:`write_bytes`."""
-    write_bytes(path, text.encode(), force=force)
-
-
 def write_bytes(path: str | Path, content: bytes, *, force: bool = False) -> None:
     """Write a file atomically: it ends up with all of the content, or stays as it was.
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from stagecut.planner.core.errors import BadInputError, OutputError
-from stagecut.planner.core.run_record import RunRecord
+from stagecut.planner.core.run_record import CheckRecord, RunRecord, finite_or_none
+from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import format_where, shorten
 from stagecut.planner.io.documents.input_file import open_input, unreadable
+from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.write import check_place
 from stagecut.planner.io.files.run_entry import RunFile
-from stagecut.planner.io.files.run_record import build_run, to_tree
 
 DEFAULT_HISTORY = "runs.jsonl"
 """Path in the current folder."""
@@ -95,6 +96,18 @@ def read_runs(path: str | Path) -> History:
     return History(runs=tuple(runs), skipped=tuple(skipped))
 
 
+def to_tree(run: RunRecord) -> Tree:
+    """A record as a file holds it."""
+    return {
+        "schema": 1,
+        **tree_of(run),
+        "check": None if run.check is None else _check_tree(run.check),
+        "error": run.error,
+        "samples_per_s": run.samples_per_s,
+        "tokens_per_s": run.tokens_per_s,
+    }
+
+
 def _append(descriptor: int, line: bytes) -> None:
     """Append with a single write, which is undone if it is incomplete."""
     size = os.fstat(descriptor).st_size
@@ -142,4 +155,12 @@ def _run_of(line: bytes) -> RunRecord:
     except (ValueError, RecursionError):
         half = "" if line.endswith(b"\n") else "; it is incomplete"
         raise BadInputError(f"not a run in JSON{half}") from None
-    return build_run(entry)
+    return from_entry(RunRecord, entry)
+
+
+def _check_tree(check: CheckRecord) -> Tree:
+    return {
+        **tree_of(check),
+        "loss_difference": finite_or_none(check.loss_difference),
+        "largest_gradient_difference": finite_or_none(check.largest_gradient_difference),
+    }

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from stagecut.planner.core.errors import OutputError
-from stagecut.planner.io.documents.write import check_writable, write_bytes, write_text
+from stagecut.planner.io.documents.write import check_writable, write_bytes
 
 ROOT = Path(__file__).parents[4]
 
 
 def test_text_is_written_and_nothing_else_is_left(tmp_path):
-    write_text(tmp_path / "plan.json", "é\n")
+    write_bytes(tmp_path / "plan.json", "é\n".encode())
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
     assert (tmp_path / "plan.json").read_bytes() == "é\n".encode()
 
 
 def test_permissions_are_those_of_any_new_file(tmp_path):
     (tmp_path / "usual").touch()
-    write_text(tmp_path / "ours", "x")
+    write_bytes(tmp_path / "ours", b"x")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
@@ -31,20 +31,20 @@ def test_existing_output_is_kept_without_force(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text("old")
     with pytest.raises(OutputError, match=r"already exists; use --force"):
-        write_text(path, "new")
+        write_bytes(path, b"new")
     assert path.read_text() == "old"
 
 
 def test_existing_output_is_replaced_with_force(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text("old")
-    write_text(path, "new", force=True)
+    write_bytes(path, b"new", force=True)
     assert path.read_text() == "new"
 
 
 def test_link_is_followed(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    write_text(tmp_path / "link", "x")
+    write_bytes(tmp_path / "link", b"x")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "x"
 
@@ -85,27 +85,27 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch
     (tmp_path / "plan.json").write_text("old")
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OutputError, match="No space left on device; nothing was written"):
-        write_text(tmp_path / "plan.json", "new", force=True)
+        write_bytes(tmp_path / "plan.json", b"new", force=True)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.parametrize("name", ["nul\0", "x" * 300], ids=["nul", "long"])
 def test_impossible_name_is_refused(tmp_path, name):
     with pytest.raises(OutputError):
-        write_text(tmp_path / name, "x")
+        write_bytes(tmp_path / name, b"x")
     assert list(tmp_path.iterdir()) == []
 
 
 KILLED_WHILE_WRITING = """
 import os, signal, sys
-from stagecut.planner.io.documents.write import write_text
+from stagecut.planner.io.documents.write import write_bytes
 
 def kill_at(frame, event, _argument):
     if event == "call" and frame.f_code.co_name == "_sync":
         os.kill(os.getpid(), signal.SIGKILL)
 
 sys.setprofile(kill_at)
-write_text(sys.argv[1], "half a plan")
+write_bytes(sys.argv[1], b"half a plan")
 """
 
 
@@ -115,7 +115,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
     assert done.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".stagecut-")
-    write_text(tmp_path / "other.json", "x")
+    write_bytes(tmp_path / "other.json", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["other.json"]
 
 
@@ -124,9 +124,9 @@ def test_temporary_file_of_a_living_writer_stays(tmp_path):
     path = tmp_path / ".stagecut-0123456789abcdef.tmp"
     with path.open("xb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        write_text(tmp_path / "first.json", "x")
+        write_bytes(tmp_path / "first.json", b"x")
         assert path.exists()
-    write_text(tmp_path / "second.json", "x")
+    write_bytes(tmp_path / "second.json", b"x")
     assert not path.exists()
 
 
@@ -139,7 +139,7 @@ def test_files_of_others_stay(tmp_path):
     (tmp_path / ".stagecut-bbbbbbbbbbbbbbbb.tmp").symlink_to(tmp_path / names[0])
     os.mkfifo(tmp_path / ".stagecut-cccccccccccccccc.tmp")
     before = set(tmp_path.iterdir())
-    write_text(tmp_path / "plan.json", "x")
+    write_bytes(tmp_path / "plan.json", b"x")
     assert set(tmp_path.iterdir()) == before | {tmp_path / "plan.json"}
 
 
@@ -154,6 +154,6 @@ def test_writer_begins_again_where_its_file_was_taken_for_stale(tmp_path, monkey
         lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", too_late)
-    write_text(tmp_path / "plan.json", "x")
+    write_bytes(tmp_path / "plan.json", b"x")
     assert len(taken) == 1
     assert [path.read_text() for path in tmp_path.iterdir()] == ["x"]
