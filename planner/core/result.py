@@ -29,7 +29,7 @@ class StopCause(StrEnum):
     USER = "interruption"
     """Ctrl-C, or another request of the caller."""
     FAULT = "internal fault"
-    """An error in stagecut or a library: see :class:`Fault`."""
+    """An error in stagecut or a library: see :class:`InternalFault`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class InternalFault:
     """An error in stagecut or a library that ended a search; plan and bound are those known by then."""
 
     reason: str
@@ -103,7 +103,7 @@ class Result:
     """Value of the plan in the solver's own objective, if that is not ours."""
     stopped_by: StopCause | None = None
     """None if the search ran to completion, with or without a proof."""
-    fault: Fault | None = None
+    fault: InternalFault | None = None
     """What went wrong; a plan or proof found by then remains valid."""
 
     @property

@@ -10,7 +10,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.tolerances import NOTICEABLE
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.report.labels import bytes_label, device_label, percent_label, seconds_label
-from stagecut.planner.report.summary import Tree, comparison_row
+from stagecut.planner.report.summary import comparison_row
 from stagecut.planner.report.text_table import text_table
 from stagecut.planner.report.verdict import time_ratio
 from stagecut.planner.simulator.binding import Binding
@@ -102,7 +102,7 @@ def binding_summary(plan: Plan, binding: Binding) -> dict[str, object]:
     }
 
 
-def what_if_summary(outcome: WhatIfOutcome) -> Tree:
+def what_if_summary(outcome: WhatIfOutcome) -> dict[str, object]:
     """A row of :func:`what_if_table` in plain values."""
     return {
         **comparison_row(outcome.result),

@@ -13,10 +13,9 @@ SCHEMA = 1
 """Version of the JSON answers: raised when a key changes its meaning or goes away."""
 
 SHORTAGE_KEYS = ("device_type", "layers", "needed_bytes", "limit_bytes", "short_bytes", "remedy")
-Tree = Mapping[str, object]
 
 
-def result_summary(result: Result, *, plan: object, provenance: Tree) -> dict[str, object]:
+def result_summary(result: Result, *, plan: object, provenance: Mapping[str, object]) -> dict[str, object]:
     """The answer of one solver, with plan (None without one) and provenance as in a plan file."""
     return {
         "schema": SCHEMA,

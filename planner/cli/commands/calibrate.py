@@ -14,8 +14,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode, RunRecord
 from stagecut.planner.cost.calibration import calibrate
 from stagecut.planner.io.documents.canonical import sha256_of
-from stagecut.planner.io.documents.readable import readable_text
-from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.documents.write import check_writable, readable_text
 from stagecut.planner.io.files.profile import profile_of, read_profile, to_tree
 from stagecut.planner.report.run_tables import calibration_lines, factor_table
 from stagecut.planner.report.summary import SCHEMA

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from stagecut.planner.analysis.certificate_checks import BOUND, Unchecked
-from stagecut.planner.analysis.recheck import Recheck, Value, recheck
+from stagecut.planner.analysis.recheck import BOUND, Recheck, Unchecked, Value, recheck
 from stagecut.planner.analysis.reproof import ClaimOutcome, Reproof, prove_again
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option

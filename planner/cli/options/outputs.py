@@ -10,9 +10,8 @@ from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import Tree
-from stagecut.planner.io.documents.readable import readable_text
 from stagecut.planner.io.documents.tree import Document
-from stagecut.planner.io.documents.write import check_writable
+from stagecut.planner.io.documents.write import check_writable, readable_text
 from stagecut.planner.report.gantt import gantt_bytes
 from stagecut.planner.report.images import image_format
 from stagecut.planner.report.labels import stage_labels

@@ -9,11 +9,12 @@ import click
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, counts, counts_or_auto, slices, words_of
+from stagecut.planner.cli.parameters.types import COUNT, counts, counts_or_auto, slices, words_of
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.io.documents.fields import MAX_COUNT
 from stagecut.planner.io.files.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")

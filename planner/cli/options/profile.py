@@ -8,9 +8,10 @@ import click
 
 from stagecut.planner.cli.parameters.files import ModuleFunction, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, counts, layer_range, plain_name, shape, time_limit
+from stagecut.planner.cli.parameters.types import COUNT, counts, layer_range, plain_name, shape, time_limit
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.documents.fields import MAX_COUNT
 
 MAX_PROCESSES = 1024
 

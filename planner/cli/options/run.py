@@ -10,8 +10,9 @@ from stagecut.planner.analysis.stated_options import LARGEST_SEED
 from stagecut.planner.cli.options.outputs import Outputs
 from stagecut.planner.cli.parameters.files import ModuleFunction, output_option
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import COUNT, MAX_COUNT, time_limit, time_scale
+from stagecut.planner.cli.parameters.types import COUNT, time_limit, time_scale
 from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.io.documents.fields import MAX_COUNT
 from stagecut.planner.io.documents.write import check_writable
 from stagecut.planner.io.files.run_history import DEFAULT_HISTORY, check_appendable
 

@@ -6,7 +6,7 @@ import click
 
 from stagecut.planner.analysis.stated_options import LARGEST_SEED, MOST_THREADS
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import memory_size, share, time_limit
+from stagecut.planner.cli.parameters.types import fraction, memory_size, time_limit
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
@@ -25,7 +25,7 @@ class SearchOptions(SolveOptions):
 
     gap: float = option(
         "--gap",
-        type=share,
+        type=fraction,
         metavar="SHARE",
         default="1e-4",
         help="Relative gap at which to stop, such as 0.005 or 0.5%.",

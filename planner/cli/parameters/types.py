@@ -9,11 +9,10 @@ import click
 
 from stagecut.planner.core.job import AUTO, SliceChoice
 from stagecut.planner.io.documents.complaints import nearest, shorten
-from stagecut.planner.io.documents.fields import MAX_NUMBER, is_name
+from stagecut.planner.io.documents.fields import MAX_COUNT, MAX_NUMBER, is_name
 
 Word = TypeVar("Word", bound=str)
 
-MAX_COUNT = 1_000_000_000
 COUNT = click.IntRange(1, MAX_COUNT)
 MAX_LISTED = 1000
 """The limit of a job file, which is part of every plan file."""
@@ -63,7 +62,7 @@ def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
     return words
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     """A fraction as a number or in percent: `0.005` or `0.5%`."""
     number = _number(text.strip().removesuffix("%"))
     if number is None:

@@ -41,9 +41,9 @@ def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
     return INTERNAL_FAULT
 
 
-def print_internal_fault(reason: str, trace: str, *, verbose: bool) -> None:
-    """Report an internal fault to the user, verbosely with its traceback."""
+def print_internal_fault(reason: str, details: str, *, verbose: bool) -> None:
+    """Report an internal fault to the user, verbosely with its traceback as `details`."""
     if verbose:
-        click.echo(trace, err=True, nl=False)
+        click.echo(details, err=True, nl=False)
     hint = "" if verbose else "; run again with -v for the traceback"
     click.echo(f"Error: internal fault: {reason}{hint}", err=True)

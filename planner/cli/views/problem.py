@@ -14,8 +14,8 @@ from stagecut.planner.report.summary import values_of
 def num_groups(problem: Problem, variant: Variant) -> int:
     """Number of device groups that may hold a stage, alike ones counted once."""
     own = cluster_share(problem.cluster, variant.share)
-    places = build_host_states(problem, own, micro_batch=variant.micro_batch)
-    return len({option.placement for option in places.options})
+    states = build_host_states(problem, own, micro_batch=variant.micro_batch)
+    return len({option.placement for option in states.options})
 
 
 def problem_summary(problem: Problem) -> dict[str, object]:

@@ -5,11 +5,15 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.io.documents.canonical import Tree, format_json
+from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES
+from stagecut.planner.io.documents.tree import Document, parse_document
 
 _TEMPORARY = re.compile(r"\.stagecut-[0-9a-f]{16}\.tmp")
 
@@ -134,3 +138,24 @@ def _sync_folder(folder: Path) -> None:
 def _unwritable(path: str | Path, error: Exception) -> OutputError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return OutputError(f"{path}: could not be written: {reason}; nothing was written")
+
+
+def readable_text(tree: Tree, read: Callable[[Document], object], *, path: str | Path) -> str:
+    """Format a tree as JSON, and check that `read` accepts the result; messages name the file `path`.
+
+    Raises
+    ------
+    OutputError
+        With every reason why `read` would reject it.
+    """
+    text = format_json(tree)
+    if len(text) > MAX_FILE_BYTES:  # JSON is ASCII: one byte per character
+        raise OutputError(f"{path}: not written: larger than {MAX_FILE_BYTES / 1e6:.0f} MB, the limit for inputs")
+    try:
+        read(parse_document(text, file=""))
+    except BadInputError as error:
+        reasons = (complaint.partition(": ")[2] for complaint in error.complaints)  # drop the line number
+        raise OutputError(
+            *(f"{path}: not written, because it could not be read back: {reason}" for reason in reasons)
+        ) from None
+    return text

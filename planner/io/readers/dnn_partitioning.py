@@ -30,7 +30,7 @@ BACKWARD_FACTOR = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _FileNode:
     """A node in the file."""
 
     name: str
@@ -57,10 +57,10 @@ def read_dnn_partitioning(document: Document, choices: Choices) -> Converted:
     return converted(graph, choices, num_nodes=len(parts), notes=notes)
 
 
-def _part(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> _Part:
+def _part(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) -> _FileNode:
     colour = entry.at("colorClass")
     supported = fields.flag(entry, "supportedOnFpga", default=True)
-    return _Part(
+    return _FileNode(
         name=title(entry, default=f"node{identity}"),
         seconds=fields.number(entry, "fpgaLatency" if supported else "cpuLatency") * choices.time_unit.seconds,
         size_bytes=fields.number(entry, "size", default=0.0),
@@ -86,7 +86,7 @@ def _edges(root: Node, identities: tuple[Id, ...], fields: ForeignFields, choice
 class _Workload:
     """Builds the graph of the forward pass from the nodes in a file."""
 
-    def __init__(self, parts: tuple[_Part, ...], edges: tuple[ForeignEdge, ...]) -> None:
+    def __init__(self, parts: tuple[_FileNode, ...], edges: tuple[ForeignEdge, ...]) -> None:
         self._parts = parts
         self._edges = edges
         backward = {index for index, part in enumerate(parts) if part.is_backward}

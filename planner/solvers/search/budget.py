@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError, in_one_line
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.result import Fault, StopCause
+from stagecut.planner.core.result import InternalFault, StopCause
 from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
 
@@ -86,7 +86,7 @@ class Budget:
         answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
     ) -> None:
         self.options = options
-        self.fault: Fault | None = None
+        self.fault: InternalFault | None = None
         self._cancelled = cancelled or threading.Event()
         limit_bytes = options.memory_limit_bytes
         self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
@@ -170,5 +170,5 @@ class Budget:
         except Exception as fault:
             reason = in_one_line(fault)
             if self.fault is None:
-                self.fault = Fault(reason=reason, traceback="".join(traceback.format_exception(fault)))
+                self.fault = InternalFault(reason=reason, traceback="".join(traceback.format_exception(fault)))
             warnings.warn(f"the search ended early: {reason}", FaultWarning, stacklevel=1)

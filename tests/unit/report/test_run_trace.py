@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stagecut.planner.report.run_trace import run_trace
+from stagecut.planner.report.perfetto import run_trace
 
 
 class Span(NamedTuple):

@@ -7,8 +7,8 @@ import pytest
 from stagecut.planner.core.errors import OutputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES
-from stagecut.planner.io.documents.readable import readable_text
 from stagecut.planner.io.documents.tree import parse_document
+from stagecut.planner.io.documents.write import readable_text
 from stagecut.planner.io.files import profile
 
 MODEL = ModelProfile(name="two", layers=(Layer(name="a"), Layer(name="b")))
