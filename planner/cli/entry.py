@@ -34,7 +34,6 @@ def _exit_code() -> int:
 
 
 def _end(code: int) -> None:
-    """Flush the streams and exit."""
     import atexit
 
     from stagecut.planner.cli.process.faults import exit_code_of

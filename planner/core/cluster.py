@@ -253,13 +253,7 @@ class Cluster:
         require_distinct(owner, "names of servers and hosts", (*(server.name for server in self.servers), *numbered))
 
     def device_type(self, name: str) -> DeviceType:
-        """The device type of that name.
-
-        Raises
-        ------
-        BadInputError
-            If there is none.
-        """
+        """The device type of that name; raises a BadInputError if there is none."""
         found = next((kind for kind in self.device_types if kind.name == name), None)
         if found is None:
             raise BadInputError(f"cluster {self.name!r}: unknown device type {name!r}")

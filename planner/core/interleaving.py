@@ -21,11 +21,6 @@ class Interleaving:
     """Order of the forwards and backwards of D device groups.
 
     The forwards of a device group are numbered from 0 in the order it runs them, and so are its backwards.
-
-    Raises
-    ------
-    BadInputError
-        If a number is less than one, or M is not a multiple of D.
     """
 
     num_devices: int

@@ -49,15 +49,10 @@ class Optimizer:
 
 
 def standard_optimizer(name: str, precision: Precision) -> Optimizer:
-    """AdamW or SGD with momentum in the given precision.
+    """AdamW or SGD with momentum in the given precision; raises a BadInputError for any other name.
 
     Mixed precision keeps an fp32 copy of the weights besides the optimizer's own fp32 state:
     2 + 2 + 12 bytes per parameter for AdamW (ZeRO, SC 2020, section 3.1), 2 + 2 + 8 for SGD.
-
-    Raises
-    ------
-    BadInputError
-        If the name is unknown.
     """
     moments = {"adamw": 2, "sgd": 1}
     require(name in moments, "job", "optimizer", f"one of {sorted(moments)} or a table of bytes", name)

@@ -125,7 +125,6 @@ class _StageTimes:
 
 
 def _fit(times: _StageTimes, device_type: str, stages: Sequence[StageRecord], ridge: float) -> tuple[KindFactor, ...]:
-    """Factors of one device type."""
     rows, targets = [], []
     for stage in stages:
         seconds, rest_s = times.by_unknown(stage), times.rest_s(stage)

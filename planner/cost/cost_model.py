@@ -69,13 +69,7 @@ class CostModel:
         return self._stage_cache[key]
 
     def plan(self, plan: Plan) -> PlanCosts:
-        """Costs of the first pipeline of a plan; all others repeat it.
-
-        Raises
-        ------
-        BadInputError
-            See :meth:`device_group`.
-        """
+        """Costs of the first pipeline of a plan; all others repeat it. Raises the errors of :meth:`device_group`."""
         if plan.share != self.share:
             return self.of(plan.share).plan(plan)
         stages = plan.stages

@@ -147,5 +147,4 @@ def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _shown(timeline: Timeline, kind: TaskKind) -> NDArray[np.intp]:
-    """Indices of the spans of a kind that have a duration."""
     return np.flatnonzero((timeline.kind == kind) & (timeline.end_s > timeline.start_s))

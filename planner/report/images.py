@@ -28,10 +28,7 @@ class ImageFormat(StrEnum):
 def image_format(path: Path, *, what: str) -> ImageFormat:
     """The format that the file name of a picture, for example of `a Gantt chart`, asks for.
 
-    Raises
-    ------
-    BadInputError
-        If it is not one of these formats, or if matplotlib is not installed.
+    Raises a BadInputError if it is not one of these formats, or if matplotlib is not installed.
     """
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in set(ImageFormat):

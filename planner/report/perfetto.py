@@ -73,7 +73,6 @@ def slice_event(
 
 
 def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
-    """The links that a transfer or an all-reduce occupies."""
     kind, stage = timeline.kind[task], int(timeline.stage[task])
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))
@@ -82,7 +81,6 @@ def _link_names(timeline: Timeline, task: int) -> tuple[str, ...]:
 
 
 def _slice(timeline: Timeline, task: int, *, process: int, lane: int) -> Iterator[Event]:
-    """The slice of one task of the timeline."""
     kind, lo, hi = TaskKind(int(timeline.kind[task])), int(timeline.lo[task]), int(timeline.hi[task])
     yield from slice_event(
         grid(timeline.start_s[task]),

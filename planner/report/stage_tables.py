@@ -62,7 +62,6 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
 
 
 def _choices(stage: Stage) -> Row:
-    """What the plan decides for a stage."""
     return {
         "devices": device_label(stage.devices),
         "replicas": str(stage.replicas),
@@ -73,7 +72,6 @@ def _choices(stage: Stage) -> Row:
 
 
 def _figures(index: int, *, costs: PlanCosts, timeline: Timeline) -> Row:
-    """What follows from these choices."""
     transfers_s = [*costs.transfer_s.tolist(), None]
     used = bytes_label(float(timeline.memory_high_water_bytes[index]))
     limit = bytes_label(float(costs.limit_bytes[index]))

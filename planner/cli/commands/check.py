@@ -124,7 +124,6 @@ def _print(path: str, outcome: Recheck, proof: Reproof | None) -> None:
 
 
 def _trusted(outcome: Recheck, proof: Reproof | None) -> list[Unchecked]:
-    """What the check and the proof leave unchecked."""
     is_settled = proof is not None and proof.outcome in {ClaimOutcome.PROVEN, ClaimOutcome.REFUTED}
     return [trusted for trusted in outcome.unchecked if not (is_settled and trusted.where == BOUND)]
 
@@ -147,5 +146,4 @@ def _exactly(seconds: float | None) -> str:
 
 
 def _shown(value: Value) -> str:
-    """A value as the file writes it."""
     return "null" if value is None else visible(value)

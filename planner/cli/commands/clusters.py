@@ -81,7 +81,6 @@ def _figures(link: Link) -> str:
 
 
 def _links(cluster: Cluster) -> Iterator[tuple[str, Link]]:
-    """Every link of the cluster with what it is."""
     for server in cluster.servers:
         for island in server.islands:
             shared = ", shared by all" if island.shared else ""

@@ -100,7 +100,6 @@ def command(
 
 
 def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[WhatIfOutcome]) -> None:
-    """What limits the plan, and what one more unit would bring, as two tables."""
     iteration_s = played.timeline.iteration_s
     click.echo(headline(played))
     proven = quality(certified_result(plan_file, iteration_s))

@@ -107,7 +107,6 @@ def command(
 
 
 def _print_for_people(problem: Problem, result: Result, played: Played | None, even_split_s: float | None) -> None:
-    """The plan, its numbers, and the verdict."""
     if played is None:
         print_shortages(problem, result)
     else:

@@ -70,13 +70,7 @@ class Reading:
     )
 
     def choices(self, paths: Sequence[str], kind: Format) -> tuple[Choices, ...]:
-        """How to read each file.
-
-        Raises
-        ------
-        BadInputError
-            If there are not as many device types as files, or one of them twice.
-        """
+        """How to read each file; raises a BadInputError unless every file has a device type of its own."""
         names = self.device_type or tuple(
             _meaningful_name(path) if kind is Format.LAYER_TABLES else CONVERTED for path in paths
         )

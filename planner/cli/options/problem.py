@@ -112,10 +112,7 @@ class ProblemChoices:
     def problem(self) -> Problem:
         """Read the inputs; options override the job file.
 
-        Raises
-        ------
-        BadInputError
-            With every fault of the first input that has any.
+        Raises a BadInputError with every fault of the first input that has any.
         """
         if is_profile(self.model):
             model = load_profile(self.model, sequence_length=self.sequence_length, to_plan=True)

@@ -46,10 +46,7 @@ class DeviceChoices:
     def resolved(self) -> tuple[str, int]:
         """The device, `cpu` or `cuda`, and the threads of each process.
 
-        Raises
-        ------
-        BadInputError
-            If torch is missing, or there are too few GPUs.
+        Raises a BadInputError if torch is missing, or there are too few GPUs.
         """
         require_torch("plan profile")
         from stagecut.executor.machine.devices import choose_device, threads_each

@@ -57,25 +57,13 @@ def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = Fals
 
 
 def catalogue_model(name: str, *, precision: Precision, sequence_length: int | None) -> ModelProfile:
-    """A model of the catalogue.
-
-    Raises
-    ------
-    BadInputError
-        If there is none of that name, or it cannot have that sequence length.
-    """
+    """A model of the catalogue; raises a BadInputError if there is none of that name and sequence length."""
     build = partial(build_model, precision=precision, sequence_length=sequence_length)
     return _found(name, model_names(), build)
 
 
 def load_cluster(argument: str) -> Cluster:
-    """A cluster of the catalogue or from a file.
-
-    Raises
-    ------
-    BadInputError
-        If there is neither, or the file has faults.
-    """
+    """A cluster of the catalogue or from a file; raises a BadInputError for an unknown name or a faulty file."""
     return read_cluster(argument) if is_file_name(argument) else _found(argument, cluster_names(), build_cluster)
 
 

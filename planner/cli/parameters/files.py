@@ -65,10 +65,7 @@ def output_option(*flags: str, text: str, **attributes: Any) -> Any:
 def _note(paths: Iterable[Path], ctx: click.Context | None, *, is_output: bool = False) -> None:
     """Remember paths for comparison with those that follow.
 
-    Raises
-    ------
-    OutputError
-        If an output is another file of the command line too, or receives stdout or stderr.
+    Raises an OutputError if an output is another file of the command line too, or receives stdout or stderr.
     """
     if ctx is None or ctx.resilient_parsing:
         return

@@ -41,36 +41,21 @@ class Complaints:
         self._faults.append((line, f"{self.file}:{line}: {place}{message}"))
 
     def stop(self, line: int, message: str) -> NoReturn:
-        """Raise everything found so far and this fault, after which reading cannot continue.
-
-        Raises
-        ------
-        BadInputError
-            Always.
-        """
+        """Raise a BadInputError with everything found so far and this fault, after which reading cannot continue."""
         self._faults.append((line, f"{self.file}:{line}: {message}"))
         raise self._error()
 
     def checked(self, entry: E | None) -> E:
-        """Return the entry if no fault was found.
-
-        Raises
-        ------
-        BadInputError
-            With all faults, sorted by line.
-        """
+        """Return the entry, or raise a BadInputError with all faults found, sorted by line."""
         if self._faults:
             raise self._error()
         assert entry is not None, "an entry is missing without a complaint"
         return entry
 
     def finish(self, entry: E | None, build: Callable[[E], T]) -> T:
-        """Build the core data of a faultless entry; errors of its own checks are prefixed with the file name.
+        """Build the core data of a faultless entry; otherwise raise a BadInputError with all faults.
 
-        Raises
-        ------
-        BadInputError
-            With all faults.
+        Errors of the core data's own checks are prefixed with the file name.
         """
         faultless = self.checked(entry)
         try:

@@ -27,16 +27,11 @@ class _Field(NamedTuple):
 
 
 def from_entry(kind: Callable[..., T], entry: Entry, **others: object) -> T:
-    """Build a dataclass from an entry with fields of the same names.
+    """Build a dataclass from an entry with fields of the same names; raises a BadInputError if it rejects a value.
 
     Nested entries become dataclasses, lists tuples, mappings pairs in order of their keys, and the word
     `unlimited` infinity. Null, where the dataclass accepts none, means the dataclass's default. `others`
     are the fields that the entry does not hold in this form.
-
-    Raises
-    ------
-    BadInputError
-        If the dataclass rejects a value.
     """
     values = dict(others)
     for name, read, _, optional in _fields(kind):
@@ -75,7 +70,6 @@ def _fields(kind: Any, without: tuple[str, ...] = (), omit_empty: bool = False) 
 
 
 def _conversion(hint: Any, *, omit_empty: bool) -> tuple[Convert, Convert]:
-    """How values of a type are read and written."""
     build: Callable[..., object] = hint
     if hint is float:
         return (lambda value: float("inf") if value == UNLIMITED_WORD else value), number_or_unlimited

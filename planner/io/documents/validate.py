@@ -25,10 +25,7 @@ _KEY_WORDS = {
 def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
     """The file as an entry; None, with complaints recorded, if it violates the schema.
 
-    Raises
-    ------
-    BadInputError
-        If it is another kind of file.
+    Raises a BadInputError if it is another kind of file.
     """
     root, complaints = document.root, document.complaints
     _refuse_other_kind(root, complaints, kind)

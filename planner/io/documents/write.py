@@ -97,13 +97,7 @@ def _remove_unless_locked(path: Path) -> None:
 
 
 def check_place(path: str | Path, target: Path) -> None:
-    """Check that an output, given by `path` and resolved to `target`, is not a folder and is in one that exists.
-
-    Raises
-    ------
-    OutputError
-        Otherwise.
-    """
+    """Raise an OutputError if an output is a folder or in none; `target` is its `path` resolved."""
     if target.is_dir():
         raise OutputError(f"{path}: is a folder; give the path of a file")
     if not target.parent.is_dir():
@@ -143,10 +137,7 @@ def _unwritable(path: str | Path, error: Exception) -> OutputError:
 def readable_text(tree: Tree, read: Callable[[Document], object], *, path: str | Path) -> str:
     """Format a tree as JSON, and check that `read` accepts the result; messages name the file `path`.
 
-    Raises
-    ------
-    OutputError
-        With every reason why `read` would reject it.
+    Raises an OutputError with every reason why `read` would reject it.
     """
     text = format_json(tree)
     if len(text) > MAX_FILE_BYTES:  # JSON is ASCII: one byte per character

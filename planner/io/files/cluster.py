@@ -101,18 +101,12 @@ class ClusterFile(FileEntry):
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
-    """
+    """Read a cluster; raises a BadInputError with every fault of the file."""
     return cluster_of(read_document(path))
 
 
 def cluster_of(document: Document) -> Cluster:
-    """The cluster in a document; raises the same errors as :func:`read_cluster`."""
+    """The cluster in a document; raises the errors of :func:`read_cluster`."""
     entry = validate(document, ClusterFile, kind="cluster")
     check_cluster(document.root, document.complaints)
     return document.complaints.finish(entry, build_cluster)
@@ -170,7 +164,6 @@ def to_tree(cluster: Cluster) -> Tree:
 
 
 def _tables(root: Node) -> Iterator[Node]:
-    """Every table of measured points."""
     servers = root.items("servers")
     islands = [island for server in servers for island in server.items("islands")]
     links = [root.at("network"), *root.items("overrides"), *(server.at("bridge") for server in servers)]

@@ -45,12 +45,9 @@ class JobFile(FileEntry):
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
-    """Read a job; `default_precision`, that of the model profile, is used if the file states none.
+    """Read a job; raises a BadInputError with every fault of the file.
 
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
+    `default_precision`, that of the model profile, is used if the file states none.
     """
     return job_of(read_document(path), default_precision=default_precision)
 

@@ -57,14 +57,9 @@ def input_hashes(problem: Problem) -> dict[str, str]:
 
 
 def read_plan_file(path: str | Path) -> PlanFile:
-    """Read a plan file and check that its parts are consistent.
+    """Read a plan file and check that its parts are consistent; raises a BadInputError with every fault of the file.
 
     Predictions and hashes are taken as they are; `plan check` recomputes them.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
     """
     return plan_file_of(read_document(path))
 

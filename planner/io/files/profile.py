@@ -70,12 +70,8 @@ class ProfileFile(FileEntry):
 def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
     """Read a model profile; times are sorted by device type and size.
 
-    With `to_plan`, a chain that is too long to be planned is rejected before its layers are read.
-
-    Raises
-    ------
-    BadInputError
-        With every fault of the file.
+    With `to_plan`, a chain that is too long to be planned is rejected before its layers are read. Raises a
+    BadInputError with every fault of the file.
     """
     return profile_of(read_document(path, limit=_LONGEST_CHAIN if to_plan else None))
 
@@ -234,6 +230,5 @@ def _layer_tree(layer: Layer) -> Tree:
 
 
 def _skip_edge_tree(edge: SkipEdge) -> Tree:
-    """A skip edge as a file holds it."""
     to = list(edge.targets) if edge.earlier_targets else edge.target
     return {"from": edge.source, "to": to, "bytes": float(edge.num_bytes)}

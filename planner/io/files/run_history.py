@@ -39,13 +39,7 @@ class History:
 
 
 def check_appendable(path: str | Path) -> None:
-    """Check early that a run can be appended to a history later.
-
-    Raises
-    ------
-    OutputError
-        If the path is a folder, is in one that does not exist, or is not writable.
-    """
+    """Raise an OutputError if no run could be appended: the path is a folder, in none, or not writable."""
     target = Path(path).resolve()
     check_place(path, target)
     if not os.access(target if target.exists() else target.parent, os.W_OK):
@@ -55,12 +49,8 @@ def check_appendable(path: str | Path) -> None:
 def append_run(path: str | Path, run: RunRecord) -> None:
     """Append one run: its whole line or nothing, even if others append at the same time.
 
-    A line that a crash left half-written is terminated first.
-
-    Raises
-    ------
-    OutputError
-        See :func:`check_appendable`; also if the system fails to write.
+    A line that a crash left half-written is terminated first. Raises the errors of :func:`check_appendable`, and an
+    OutputError if the system fails to write.
     """
     check_appendable(path)
     line = json.dumps(to_tree(run), separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"

@@ -23,10 +23,7 @@ KINDS = tuple(_ENTRIES)
 def json_schema(kind: str) -> Tree:
     """JSON Schema (draft 2020-12) of one kind of file, in which every field is described with its unit.
 
-    Raises
-    ------
-    BadInputError
-        If there is no such kind.
+    Raises a BadInputError if there is no such kind.
     """
     if kind not in _ENTRIES:
         raise BadInputError(f"unknown kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")

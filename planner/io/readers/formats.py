@@ -48,13 +48,7 @@ class ForeignFile:
 
     @property
     def format(self) -> Format:
-        """The detected format of the file.
-
-        Raises
-        ------
-        BadInputError
-            If no format is recognised.
-        """
+        """The detected format of the file; raises a BadInputError if it is none of ours."""
         if self.document is None:
             return Format.PIPEDREAM
         root = self.document.root
@@ -74,10 +68,7 @@ class ForeignFile:
 def open_foreign(path: str, stated: Format | None = None) -> ForeignFile:
     """Read a file; `stated` is its format, if the user names it.
 
-    Raises
-    ------
-    BadInputError
-        If it cannot be read, or is neither JSON nor a graph in lines of text.
+    Raises a BadInputError if it cannot be read, or is neither JSON nor a graph in lines of text.
     """
     text = read_text(path)
     is_graph = looks_like_pipedream(text) if stated is None else stated is Format.PIPEDREAM

@@ -74,7 +74,6 @@ def _node(entry: Node, identity: Id, fields: ForeignFields, choices: Choices) ->
 
 
 def _configurations(entry: Node, fields: ForeignFields, choices: Choices) -> dict[int, list[_Configuration]]:
-    """The configurations of a node by number of devices."""
     complaints, node = fields.complaints, entry.at("TMPCs")
     if node is None or not isinstance(node.value, Mapping):
         got = "" if node is None else f", got {node.shown}"

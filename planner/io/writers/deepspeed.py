@@ -20,10 +20,7 @@ SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
 def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
     """Bounds, arguments of the topology and the module, and entries of the configuration file.
 
-    Raises
-    ------
-    UnsupportedError
-        With every reason why DeepSpeed cannot run the plan.
+    Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
     return {

@@ -20,10 +20,7 @@ SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F
 def megatron_arguments(problem: Problem, plan: Plan) -> str:
     """Arguments, one per line, preceded by comments that map ranks to devices.
 
-    Raises
-    ------
-    UnsupportedError
-        With every reason why Megatron-LM cannot run the plan.
+    Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
     faults = block_faults(problem.model, cuts_of(plan))
     uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)

@@ -31,11 +31,7 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     """The TOML tables that follow from the plan.
 
     `schedule_csv` is the path of the file with :func:`schedule_rows`, required for schedules that torch lacks.
-
-    Raises
-    ------
-    UnsupportedError
-        With every reason why torchtitan cannot run the plan.
+    Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
     faults = [*block_faults(problem.model, cuts_of(plan))]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:

@@ -97,7 +97,6 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
 
 
 def _crossed(model: ModelProfile, plan: Plan) -> list[int]:
-    """Stage boundaries crossed by a skip edge."""
     cuts = [stage.start for stage in plan.stages[1:]]
     return [cut for cut in cuts if any(edge.source < cut <= edge.target for edge in model.skip_edges)]
 
