@@ -52,7 +52,7 @@ def certificate_faults(plan_file: PlanFile) -> Iterator[str]:
 
 
 def unchecked(plan_file: PlanFile) -> Iterator[Unchecked]:
-    """Statements that are taken on trust."""
+    """The statements that are taken on trust."""
     certificate = plan_file.certificate
     if certificate.bound_s is not None:
         yield Unchecked(where=BOUND, why=f"claimed by {certificate.solver}; --prove proves it again")

@@ -1,4 +1,4 @@
-"""How much faster the best plan would be with one more unit of something."""
+"""How much faster the best plan would be with one more unit of a resource."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ class Link:
     """A link: seconds = latency_s + bytes / bandwidth_bytes_per_s, or as measured."""
 
     bandwidth_bytes_per_s: float
-    """Per direction; infinity means unlimited. With a table of one point, it applies to larger messages."""
+    """Bytes per second per direction; infinity: unlimited. With a table of one point, it applies to larger messages."""
     latency_s: float = 0.0
     source: str = ""
     """Source of the figures."""

@@ -85,7 +85,7 @@ class SkipEdge:
     source: int
     target: int
     num_bytes: float
-    """Per sample."""
+    """Bytes per sample."""
     earlier_targets: tuple[int, ...] = ()
     """Layers in between that also use it, increasing; it passes them on its way anyway."""
 

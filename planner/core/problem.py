@@ -28,7 +28,7 @@ class Variant:
     schedule: Schedule
     micro_batch: int
     num_microbatches: int
-    """Per pipeline."""
+    """Micro-batches per iteration and pipeline."""
     share: Share = WHOLE
     """The share of the cluster that each pipeline has."""
     chunks: int = 1

@@ -98,7 +98,7 @@ class Result:
     """Seconds by step of the search; nested steps are counted separately."""
     history: tuple[HistoryPoint, ...] = ()
     shortages: tuple[Shortage, ...] = ()
-    """Given only if infeasible."""
+    """Present only if the problem is infeasible."""
     own_objective: OwnObjective | None = None
     """Value of the plan in the solver's own objective, if that is not ours."""
     stopped_by: StopCause | None = None

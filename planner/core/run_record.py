@@ -12,7 +12,7 @@ from stagecut.planner.core.schedule import Schedule
 MAX_RUN_QUEUE_SHARE = 0.02
 """A step is not clean if a rank waited for a processor for a larger fraction of the time."""
 MAX_MEMORY_SLOWDOWN = 1.1
-"""Nor is it clean if memory was slower than this factor times that in the rank's fastest quarter of steps."""
+"""A step is not clean if memory was slower by a larger factor than in the rank's fastest quarter of steps."""
 
 MAX_DILATED_ERROR = 0.05
 """Largest error expected of a dilated run, whose time differs from the plan only by the runtime's overhead."""

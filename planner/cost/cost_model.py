@@ -1,6 +1,7 @@
 """Costs of stages and whole plans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import cached_property
 from itertools import pairwise
 
@@ -90,26 +91,19 @@ class CostModel:
         message_bytes = plan.micro_batch * self._boundary_bytes[[stage.start for stage in stages[1:]]]
         links = [link_between(self.cluster, sender, receiver) for sender, receiver, _ in ends]
         whole_s = [link.transfer_s(size) for link, size in zip(links, message_bytes.tolist(), strict=True)]
-
-        def column(value: Callable[[StageCosts], Floats]) -> Floats:
-            return np.array([value(cost)[0] for cost in costs])
-
+        columns = {
+            field.name: np.concatenate([getattr(cost, field.name) for cost in costs]) for field in fields(StageCosts)
+        }
         return PlanCosts(
             variant=plan.variant,
             warmup_depth=np.array([stage.warmup_depth for stage in stages]),
-            forward_s=column(lambda cost: cost.forward_s),
-            backward_s=column(lambda cost: cost.backward_s),
             transfer_s=np.where(apart, whole_s, 0.0),
             forward_links=tuple(route_between(self.cluster, a, b) if sends else () for a, b, sends in ends),
             backward_links=tuple(route_between(self.cluster, b, a) if sends else () for a, b, sends in ends),
-            sync_s=column(lambda cost: cost.sync_s),
             sync_links=tuple(sync_route(self.cluster, group, self.share) for group in groups),
-            update_s=column(lambda cost: cost.update_s),
-            static_bytes=column(lambda cost: cost.static_bytes),
-            saved_bytes=column(lambda cost: cost.saved_bytes),
-            working_bytes=column(lambda cost: cost.working_bytes),
             limit_bytes=np.array([self.stages.device_type(group.placement).memory_bytes for group in groups]),
             halves=self._halves(plan, groups, links, message_bytes),
+            **columns,
         )
 
     def _halves(

@@ -58,13 +58,13 @@ class PlanCosts:
     static_bytes: Floats
     """Weights, gradients and optimizer state on each device, shape (S,)."""
     saved_bytes: Floats
-    """Kept per micro-batch in flight, on each device, shape (S,)."""
+    """Bytes kept per micro-batch in flight on each device, shape (S,)."""
     working_bytes: Floats
-    """On top while a micro-batch is computed, shape (S,)."""
+    """Additional bytes on each device while a micro-batch is computed, shape (S,)."""
     limit_bytes: Floats
     """Memory of each device, shape (S,)."""
     halves: Halves | None = None
-    """Given where the plan halves micro-batches or its job allows it to."""
+    """Present if the plan halves micro-batches, or its job allows it to."""
 
     @property
     def num_stages(self) -> int:

@@ -1,4 +1,4 @@
-"""What limits a plan, and what one more unit of something would bring, as tables and trees."""
+"""What limits a plan, and what more hardware would bring, as tables and trees."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ BOUNDARY_ROWS = frozenset({"pair", "link"})
 
 
 def what_if_label(outcome: WhatIfOutcome) -> str:
-    """What one more unit brings."""
+    """What one more unit of a resource brings."""
     saved, most = outcome.saved, outcome.saved_at_most
     if saved is None:
         return "no plan found"

@@ -16,7 +16,7 @@ ENDS = {
     StopCause.FAULT: " when an internal fault ended the search",
     StopCause.USER: "",
 }
-"""What ended a search; the head of the sentence tells of an interruption."""
+"""What ended a search, as the end of a sentence; an interruption is mentioned at its beginning."""
 
 
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:

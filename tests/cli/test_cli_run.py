@@ -187,7 +187,7 @@ def test_dilated_run_of_real_layers_that_do_not_fit_is_refused(plan, tmp_path):
 def test_options_of_dilated_runs_are_refused_without_it(plan, two_stages, options):
     done = plan("run", two_stages, *options)
     assert done.exit_code == 2
-    assert f"{options[0]} is for --mode dilated" in done.stderr
+    assert f"{options[0]} requires --mode dilated" in done.stderr
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "fast"])

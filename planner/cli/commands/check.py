@@ -50,10 +50,10 @@ def command(
 ) -> None:
     """Recompute every number of a plan file.
 
-    From the inputs in the file: their hashes, the times and memory of every stage, the simulated
-    iteration time and the gap. Also checks that the plan lies in the search space, and that solver,
-    options and status are consistent. Exit code 6 and a list of differences unless everything agrees.
-    The bound is taken on trust unless --prove proves it again: exit code 5 if time runs out.
+    Derives the hashes of the inputs, the times and memory of every stage, the simulated iteration time
+    and the gap from the inputs in the file. Also checks that the plan lies in the search space, and that
+    solver, options and status are consistent. Prints every difference, and exits with code 6 if there is
+    any. The bound is taken on trust unless --prove is given, which exits with code 5 if time runs out.
     """
     if not prove and context.get_parameter_source("limit_s") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--time-limit limits the proof; give --prove too")
@@ -69,7 +69,7 @@ def command(
 
 
 def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> Reproof | None:
-    """None where the file has no bound."""
+    """Prove the bound again; None if the file has none."""
     bound_s = plan_file.certificate.bound_s
     if bound_s is None:
         return None
@@ -116,7 +116,7 @@ def _print(path: str, outcome: Recheck, proof: Reproof | None) -> None:
         click.echo(f"{path}: all {len(outcome.checks)} numbers agree, and the plan is legal")
     else:
         found = f"{len(outcome.differences)} of {len(outcome.checks)} numbers differ"
-        click.echo(f"{path}: {found}, {len(outcome.faults)} rules are broken")
+        click.echo(f"{path}: {found}, and {len(outcome.faults)} rules are broken")
     if proof is not None:
         click.echo(f"{path}: {_proof_sentence(proof)}")
     for trusted in _trusted(outcome, proof):

@@ -63,8 +63,8 @@ def command(
 ) -> None:
     """Run several solvers on one problem, one after another.
 
-    Exit code 0 if one of them found a plan; 6 if they contradict each other: one claims that no plan
-    is faster than some time, and another has such a plan.
+    Exits with code 0 if one of them found a plan, and with code 6 if they contradict each other: if one
+    claims that no plan is faster than some time, and another has such a plan.
     """
     problem = choices.problem()
     # Reading the inputs counts too, in equal parts, so that the command as a whole keeps to the limits.

@@ -31,7 +31,7 @@ TARGETS = ("megatron", "torchtitan", "deepspeed")
 OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
 OF_OWN_PROFILES = ("source", "name", "max_layers")
-"""Those of them that also apply to profiles of stagecut."""
+"""The ones that also apply to stagecut profiles."""
 
 
 @click.command(
@@ -70,7 +70,7 @@ def command(
         _read_profile(files, reading, outputs, given, as_json=as_json)
         return
     if given:
-        raise click.UsageError(f"{_options(given)}: only for reading profiles; leave out with --to")
+        raise click.UsageError(f"{_options(given)}: only for reading profiles, not for --to")
     if len(files) > 1:
         raise click.UsageError("--to writes one plan; name one file")
     _write_plan(files[0], target, outputs, as_json=as_json)
@@ -177,7 +177,7 @@ def answer(conversion: Converted, kind: Format, *, output: Path) -> dict[str, ob
 
 
 def _times(profile: ModelProfile) -> dict[str, tuple[int, float, float]]:
-    """By device type: its smallest size, and forward and backward of the whole model on one device."""
+    """Smallest micro-batch size, and seconds of the model's forward and backward at it, by device type."""
     totals: dict[str, tuple[int, float, float]] = {}
     for table in (table for layer in profile.layers for table in layer.times if table.tensor_parallel == 1):
         _, forward_s, backward_s = totals.get(table.device_type, (0, 0.0, 0.0))

@@ -31,7 +31,7 @@ OPTIONAL = {
 def command(*, devices: bool, as_json: bool) -> None:
     """Print versions and processor cores, to include in a bug report.
 
-    Exit code 1 if a required library is missing.
+    Exits with code 1 if a required library is missing.
     """
     machine = None
     if devices and find_spec("torch") is not None:

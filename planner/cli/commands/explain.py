@@ -1,4 +1,4 @@
-"""`plan explain`: say what limits a plan, and what one more unit would bring."""
+"""`plan explain`: show what limits a plan, and what more hardware would bring."""
 
 import sys
 from collections.abc import Sequence
@@ -56,11 +56,11 @@ from stagecut.planner.solvers.search.options import SolveOptions
 def command(
     path: Path, units: tuple[Unit, ...], solver: str, options: SolveOptions, *, quiet: bool, as_json: bool
 ) -> None:
-    """Say what limits a plan, and what one more unit would bring.
+    """Show what limits a plan, and what more hardware would bring.
 
-    Limits: the device, the link and the memory that come closest to their capacity. What if: one
-    more server of each class, 10 % more memory, interfaces and fabrics twice as fast; each search
-    starts from this plan. Ctrl-C keeps the rows that are finished.
+    The limits are the device, the link and the memory that come closest to their capacity. Then the best
+    plan is searched for with one more server of each class, with 10 % more memory, and with interfaces and
+    fabrics twice as fast; each search starts from this plan. Ctrl-C keeps the rows that are finished.
     """
     plan_file = read_plan_file(path)
     played = play(plan_file.problem, plan_file.plan)

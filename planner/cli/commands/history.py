@@ -1,4 +1,4 @@
-"""`plan history`: show how good predictions were, run by run."""
+"""`plan history`: show how accurate predictions were, run by run."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ KEYS = (
 @click.argument("path", metavar="[FILE]", type=InputFile(), default=DEFAULT_HISTORY)
 @general_options
 def command(path: Path, *, as_json: bool) -> None:
-    """Show how good predictions were, run by run.
+    """Show how accurate predictions were, run by run.
 
     Reads the file to which every `plan run` appends its record, runs.jsonl in the current folder by
     default. Lines that cannot be read are reported and skipped.

@@ -35,7 +35,7 @@ MATRIX_SIDE = {"cpu": 1024, "cuda": 8192}
 def command(*, as_json: bool) -> None:
     """Measure a model, or devices and links, for `plan solve`.
 
-    Needs torch. Leave the machine otherwise idle: disturbed measurements are repeated, or marked.
+    Needs torch. Leave the machine otherwise idle: disturbed measurements are repeated, or marked as contaminated.
     """
 
 

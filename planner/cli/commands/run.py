@@ -65,7 +65,7 @@ def command(
     Starts one process per device of the plan on this machine, trains a few steps on random samples, and
     shows measured beside predicted times. In dilated mode any plan runs on this machine: small layers take
     as long as the plan says. Under torchrun this process is one rank of a run on several hosts.
-    Exit code 6 if --check finds a difference.
+    Exits with code 6 if --check finds a difference.
     """
     from stagecut.executor.ranks.environment import is_rank
     from stagecut.executor.ranks.rank_process import become_rank
@@ -195,16 +195,16 @@ class Run:
 
 
 LINE_EVERY_S = 1.0
-"""Of steps that follow each other faster than this, not all are reported."""
-NEWS_EVERY_S = 10.0
-"""Interval of reports within a step of a dilated run, whose duration is known."""
+"""Shortest interval between two reported steps."""
+REPORT_EVERY_S = 10.0
+"""Interval between reports within a step of a dilated run, whose duration is known."""
 
 
 class RunProgress:
-    """Lines of rank 0 alone: the first step, the last, and others no faster than one can read."""
+    """Progress lines of rank 0: the first step, the last, and others no faster than one can read."""
 
     def __init__(self, num_steps: int, *, iteration_s: float, quiet: bool) -> None:
-        """The number of steps includes the warm-up, the iteration time is the predicted one; quiet prints nothing."""
+        """The number of steps includes the warm-up; the iteration time is the predicted one."""
         self._num_steps, self._iteration_s, self._quiet = num_steps, iteration_s, quiet
         self._last_s = -math.inf
         self._step_s: float | None = None
@@ -223,7 +223,7 @@ class RunProgress:
             f"{duration_label(self._step_s)} here; {steps} about {duration_label(self._num_steps * self._step_s)}",
             err=True,
         )
-        threading.Thread(target=self._tell_news, daemon=True).start()
+        threading.Thread(target=self._report_long_steps, daemon=True).start()
 
     def step(self, step: int, trace: "StepTrace") -> None:
         """Report a finished step."""
@@ -236,12 +236,12 @@ class RunProgress:
             seconds = seconds_label(trace.end_s - trace.start_s)
             self._say(f"step {step + 1} of {self._num_steps}: loss {trace.loss:.6g}, {seconds}")
 
-    def _tell_news(self) -> None:
-        """Report progress within long steps, until the last one is done."""
+    def _report_long_steps(self) -> None:
+        """Report how far a long step is, until the last one is done."""
         while self._done < self._num_steps:
-            time.sleep(NEWS_EVERY_S)
+            time.sleep(REPORT_EVERY_S)
             now_s = time.monotonic()
-            if self._done < self._num_steps and now_s - self._began_s >= NEWS_EVERY_S and self._step_s is not None:
+            if self._done < self._num_steps and now_s - self._began_s >= REPORT_EVERY_S and self._step_s is not None:
                 played, whole = duration_label(now_s - self._began_s), duration_label(self._step_s)
                 self._say(f"step {self._done + 1} of {self._num_steps}: {played} of about {whole}")
 

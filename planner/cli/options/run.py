@@ -94,11 +94,11 @@ class RunChoices:
         """Raise a UsageError if an option has no effect in this mode."""
         for name, given in (("--time-scale", self.time_scale is not None), ("--real-layers", self.real_layers)):
             if given and self.mode is not RunMode.DILATED:
-                raise click.UsageError(f"{name} is for --mode dilated")
+                raise click.UsageError(f"{name} requires --mode dilated")
 
     @property
     def timeout_s(self) -> float:
-        """How long a rank waits for another."""
+        """How long a rank waits for another, in seconds."""
         return LONGEST_TIMEOUT_S if self.timeout is None else min(self.timeout, LONGEST_TIMEOUT_S)
 
     def options(self) -> "RunOptions":
@@ -127,7 +127,9 @@ class RunOutputs(Outputs):
     """Files that a run is written to."""
 
     output: Path | None = output_option("-o", "--output", text="Write the record of the run.")
-    trace: Path | None = output_option("--trace", text="Write predicted and measured lanes for ui.perfetto.dev.")
+    trace: Path | None = output_option(
+        "--trace", text="Write a trace of a step as predicted and as measured, for ui.perfetto.dev."
+    )
     history: Path = output_option(
         "--history", default=DEFAULT_HISTORY, text="Append the record of the run to this file."
     )

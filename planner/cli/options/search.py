@@ -48,4 +48,4 @@ class SearchOptions(SolveOptions):
         "--rows", members=RowChoice, default=str(RowChoice.ALL), help="Families of bound rows to use."
     )
     seed: int = option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, help="Random seed.")
-    threads: int = option("--threads", type=click.IntRange(1, MOST_THREADS), default=1, help="Threads of HiGHS.")
+    threads: int = option("--threads", type=click.IntRange(1, MOST_THREADS), default=1, help="Number of HiGHS threads.")

@@ -83,7 +83,7 @@ def _clash(output: Path, other: Path, *, both: bool) -> OutputError:
     if both:
         return OutputError(f"{output}: is named for two outputs; name another file")
     alias = "" if output == other else f", as {other}"
-    return OutputError(f"{output}: is also an input{alias}, and is left as it is; name another file")
+    return OutputError(f"{output}: is also an input{alias}, so it is not overwritten; name another file")
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 """Exit code of an interrupted program."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_S = 5.0
-"""For this long after the first signal, further ones wait for a part that should not be cut short."""
+"""Seconds after the first signal during which further ones wait for a part that should not be cut short."""
 LINE = "Error: interrupted"
 _SHOW_CURSOR = b"\x1b[?25h"
 """A live progress line hides it."""

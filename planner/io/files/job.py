@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
-from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, SliceChoice, standard_optimizer
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
@@ -91,12 +91,9 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
         if isinstance(entry.optimizer, str)
         else from_entry(Optimizer, entry.optimizer)
     )
-    return from_entry(Job, entry, optimizer=optimizer, precision=precision, slice=slice_choice(entry.slice))
-
-
-def slice_choice(word: SliceWord | int) -> SliceChoice:
-    """The core's choice of slicing for a word or number in a file or an option."""
-    return 0 if word == "never" else word
+    return from_entry(
+        Job, entry, optimizer=optimizer, precision=precision, slice=0 if entry.slice == "never" else entry.slice
+    )
 
 
 def to_tree(job: Job) -> Tree:

@@ -33,7 +33,7 @@ class History:
     """The runs of a file."""
 
     runs: tuple[RunRecord, ...]
-    """In the order in which they were appended."""
+    """Runs in the order in which they were appended."""
     skipped: tuple[str, ...]
     """Why lines could not be read, for example because a crash left one half-written."""
 

@@ -103,7 +103,7 @@ class ForeignEdge:
     target: int
     """Index of the node in the file, as for `source`."""
     num_bytes: float
-    """As stated in the file."""
+    """Bytes as stated in the file."""
 
 
 def read_edges(
