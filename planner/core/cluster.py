@@ -276,7 +276,7 @@ class Cluster:
             )
             for index, server in enumerate(self.servers)
             for host, host_name in enumerate(self.host_names(index))
-            for slot, island in enumerate(_island_of_slot(server))
+            for slot, island in enumerate(i for i, part in enumerate(server.islands) for _ in range(part.count))
         )
 
     @property
@@ -302,7 +302,3 @@ class Cluster:
 @lru_cache(maxsize=256)
 def _host_names(server: str, count: int) -> tuple[str, ...]:
     return (server,) if count == 1 else tuple(f"{server}-{index}" for index in range(count))
-
-
-def _island_of_slot(server: Server) -> tuple[int, ...]:
-    return tuple(index for index, island in enumerate(server.islands) for _ in range(island.count))

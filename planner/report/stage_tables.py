@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.report.labels import (
@@ -15,9 +15,6 @@ from stagecut.planner.report.labels import (
 )
 from stagecut.planner.report.text_table import chosen_columns
 from stagecut.planner.simulator.timeline import Timeline
-
-Row = dict[str, str]
-"""Cells by their column."""
 
 SHARED = frozenset({"tensor parallel", "tp"})
 """Columns about tensor parallelism, left out where no stage uses it."""
@@ -39,13 +36,26 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     is shown: they differ only in their devices.
     """
     types = {device.name: device.device_type for device in problem.cluster.devices()}
+    used, limits = (
+        [*map(bytes_label, column.tolist())] for column in (timeline.memory_high_water_bytes, costs.limit_bytes)
+    )
     rows = [
         {
             "stage": str(index),
             "layers": layer_label(problem.model, stage.start, stage.stop),
             "device type": ", ".join(dict.fromkeys(types[name] for name in stage.devices)),
-            **_choices(stage),
-            **_figures(index, costs=costs, timeline=timeline),
+            "devices": device_label(stage.devices),
+            "replicas": str(stage.replicas),
+            "r": str(stage.replicas),
+            **dict.fromkeys(SHARED, str(stage.tensor_parallel)),
+            "recompute": "yes" if stage.recompute else "no",
+            "F": seconds_label(float(costs.forward_s[index])),
+            "B": seconds_label(float(costs.backward_s[index])),
+            "transfer": seconds_label(float(costs.transfer_s[index]) if index + 1 < len(plan.stages) else None),
+            "memory used": used[index],
+            "limit": limits[index],
+            "memory / limit": f"{used[index]} / {limits[index]}",
+            "busy": percent_label(float(timeline.busy_share[index])),
         }
         for index, stage in enumerate(plan.stages)
     ]
@@ -59,28 +69,3 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
         chosen_columns(shown, (name for name in columns if name not in hidden), text=TEXT)
         for shown, columns, hidden in versions
     )
-
-
-def _choices(stage: Stage) -> Row:
-    return {
-        "devices": device_label(stage.devices),
-        "replicas": str(stage.replicas),
-        "r": str(stage.replicas),
-        **dict.fromkeys(SHARED, str(stage.tensor_parallel)),
-        "recompute": "yes" if stage.recompute else "no",
-    }
-
-
-def _figures(index: int, *, costs: PlanCosts, timeline: Timeline) -> Row:
-    transfers_s = [*costs.transfer_s.tolist(), None]
-    used = bytes_label(float(timeline.memory_high_water_bytes[index]))
-    limit = bytes_label(float(costs.limit_bytes[index]))
-    return {
-        "F": seconds_label(float(costs.forward_s[index])),
-        "B": seconds_label(float(costs.backward_s[index])),
-        "transfer": seconds_label(transfers_s[index]),
-        "memory used": used,
-        "limit": limit,
-        "memory / limit": f"{used} / {limit}",
-        "busy": percent_label(float(timeline.busy_share[index])),
-    }

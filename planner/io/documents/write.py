@@ -8,7 +8,6 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from stagecut.planner.core.errors import BadInputError, OutputError
 from stagecut.planner.io.documents.canonical import Tree, format_json
@@ -46,18 +45,13 @@ def write_bytes(path: str | Path, content: bytes, *, force: bool = False) -> Non
     target = Path(path).resolve()
     _remove_stale(target.parent)
     try:
-        _write_with_retry(target, content)
+        try:
+            _write_once(target, content)
+        except FileNotFoundError:  # another process took the temporary file for stale before it was locked
+            _write_once(target, content)
     except OSError as error:
         raise _unwritable(path, error) from None
     _sync_folder(target.parent)
-
-
-def _write_with_retry(target: Path, content: bytes) -> None:
-    """Try again if the temporary file is gone: another process took it for stale before it was locked."""
-    try:
-        _write_once(target, content)
-    except FileNotFoundError:
-        _write_once(target, content)
 
 
 def _write_once(target: Path, content: bytes) -> None:
@@ -67,7 +61,8 @@ def _write_once(target: Path, content: bytes) -> None:
             with suppress(OSError):  # without lock support in the file system, nobody removes it
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(content)
-            _sync(file)
+            file.flush()
+            os.fsync(file.fileno())
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -112,11 +107,6 @@ def _check_target(path: str | Path, target: Path, *, force: bool) -> None:
         raise OutputError(f"{path}: already exists; use --force to overwrite it, or choose another path")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

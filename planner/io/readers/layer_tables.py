@@ -8,7 +8,7 @@ The step is ignored, since the cost model derives it from the weights. Weights, 
 from a profile of the same model, and count as zero without one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stagecut.planner.chains.coarsening import by_blocks
@@ -77,20 +77,16 @@ def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -
     raise BadInputError(f"--bytes-from {bytes_from.name}: has {found}, but the tables have {count} layers")
 
 
-def _times(found: Times, layer: int, choices: Choices) -> tuple[TimeTable, ...]:
-    tables = []
+def _times(found: Times, layer: int, choices: Choices) -> Iterator[TimeTable]:
     for degree, by_layer in sorted(found.items()):
         by_size = sorted(by_layer[layer].items())
-        tables.append(
-            TimeTable(
-                device_type=choices.device_type,
-                tensor_parallel=degree,
-                samples=tuple(size for size, _ in by_size),
-                forward_s=tuple(forward for _, (forward, _) in by_size),
-                backward_s=tuple(backward for _, (_, backward) in by_size),
-            )
+        yield TimeTable(
+            device_type=choices.device_type,
+            tensor_parallel=degree,
+            samples=tuple(size for size, _ in by_size),
+            forward_s=tuple(forward for _, (forward, _) in by_size),
+            backward_s=tuple(backward for _, (_, backward) in by_size),
         )
-    return tuple(tables)
 
 
 def _read(document: Document, choices: Choices) -> Times:

@@ -42,10 +42,12 @@ def read_piper(document: Document, choices: Choices) -> Converted:
     nodes = fields.identified(root, "nodes", lambda entry, identity: _node(entry, identity, fields, choices))
     edges = read_edges(root, tuple(nodes), fields, bytes_key="communicationCost")
     graph = complaints.finish((nodes, edges), lambda sound: _graph(*sound, choices))
+    sample_s = sum(graph.seconds) / choices.micro_batch
+    unit = f"a sample takes {sample_s:.4g} s: if the file is in milliseconds, use --time-unit ms"
     notes = (
         micro_batch_note(choices, "what the file calls a sample"),
         "times include the collectives of tensor parallelism, except those at the ends of a stage",
-        *_unit_note(graph, choices),
+        *([] if sample_s < LONGEST_SAMPLE_S else [unit]),
     )
     return converted(graph, choices, num_nodes=len(nodes), notes=notes)
 
@@ -115,10 +117,3 @@ def _times(degree: int, configurations: list[_Configuration], choices: Choices) 
     forward_s = min(longer) - plain.seconds if longer else plain.seconds * FORWARD_SHARE
     forward_s = min(max(forward_s, 0.0), plain.seconds)
     return choices.times(forward_s, plain.seconds - forward_s, tensor_parallel=degree)
-
-
-def _unit_note(graph: TaskGraph, choices: Choices) -> tuple[str, ...]:
-    sample_s = sum(graph.seconds) / choices.micro_batch
-    if sample_s < LONGEST_SAMPLE_S:
-        return ()
-    return (f"a sample takes {sample_s:.4g} s: if the file is in milliseconds, use --time-unit ms",)

@@ -44,11 +44,6 @@ def stage_blocks(model: ModelProfile, cuts: Sequence[int]) -> tuple[StageBlocks,
     return tuple(_stage(units, start, stop) for start, stop in pairwise(cuts))
 
 
-def num_blocks(stages: Sequence[StageBlocks]) -> int:
-    """Transformer layers of the model."""
-    return sum(len(stage.blocks) for stage in stages)
-
-
 def _units(model: ModelProfile) -> tuple[list[tuple[int, str, int]], Layer | None]:
     """First layer, role and index of each embedding, block and head, up to the first layer that is none of these."""
     units: list[tuple[int, str, int]] = []

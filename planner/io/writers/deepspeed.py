@@ -13,7 +13,6 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree, TreeValue
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
-TARGET = "DeepSpeed"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
 
 
@@ -22,7 +21,7 @@ def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
 
     Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
-    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES)
+    uniform = uniform_plan(problem, plan, target="DeepSpeed", schedules=SCHEDULES)
     return {
         "parts": list(cuts_of(plan)),
         "layers": [layer.name for layer in problem.model.layers],

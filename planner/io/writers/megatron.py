@@ -10,10 +10,9 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, num_blocks, stage_blocks
+from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
-TARGET = "Megatron-LM"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F1B"}
 
 
@@ -23,7 +22,7 @@ def megatron_arguments(problem: Problem, plan: Plan) -> str:
     Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
     faults = block_faults(problem.model, cuts_of(plan))
-    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
+    uniform = uniform_plan(problem, plan, target="Megatron-LM", schedules=SCHEDULES, faults=faults)
     stages = stage_blocks(problem.model, cuts_of(plan))
     lines = [
         f"# {problem.model.name} on {problem.cluster.name}",
@@ -49,7 +48,7 @@ def _run(count: int, *, last: bool) -> str:
 def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tuple[str, object]]:
     job = uniform.problem.job
     arguments: list[tuple[str, object]] = [
-        ("num-layers", num_blocks(stages)),
+        ("num-layers", sum(len(stage.blocks) for stage in stages)),
         ("tensor-model-parallel-size", uniform.stage.tensor_parallel),
         ("pipeline-model-parallel-size", uniform.plan.num_groups),
         ("micro-batch-size", uniform.samples_per_replica),

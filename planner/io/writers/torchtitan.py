@@ -17,7 +17,6 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
-TARGET = "torchtitan"
 CUSTOM = "PipelineScheduleMulti"
 SCHEDULES = {
     Schedule.GPIPE: "GPipe",
@@ -36,9 +35,9 @@ def torchtitan_toml(problem: Problem, plan: Plan, *, schedule_csv: str | None = 
     faults = [*block_faults(problem.model, cuts_of(plan))]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
         faults.append(f"torch has no schedule {plan.schedule}; write its actions to a file with --schedule-csv FILE")
-    if schedule_csv is not None and not _is_text(schedule_csv):
+    if any("\ud800" <= letter <= "\udfff" for letter in schedule_csv or ""):  # undecodable bytes of the path
         faults.append("--schedule-csv: the path is not valid UTF-8, which TOML requires; choose another path")
-    uniform = uniform_plan(problem, plan, target=TARGET, schedules=SCHEDULES, faults=faults)
+    uniform = uniform_plan(problem, plan, target="torchtitan", schedules=SCHEDULES, faults=faults)
     stages = stage_blocks(problem.model, cuts_of(plan))
     lines = [
         f"# {visible(problem.model.name)} on {visible(problem.cluster.name)}",
@@ -91,8 +90,3 @@ def _parallelism(uniform: UniformPlan, stages: tuple[StageBlocks, ...], schedule
 def _quoted(text: str) -> str:
     """A TOML string: as in JSON, but with a single escape for a code point beyond U+FFFF."""
     return "".join(f"\\U{ord(a):08x}" if ord(a) > 0xFFFF else json.dumps(a)[1:-1] for a in text).join('""')
-
-
-def _is_text(name: str) -> bool:
-    """Whether the name has no undecodable bytes, which Python holds as surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -91,14 +91,10 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
         found = {getattr(stage, field) for stage in plan.stages}
         if len(found) > 1:
             yield f"{field} must be the same for every stage, got {_listed(found)}; solve with {advice}"
-    if crossed := _crossed(model, plan):
+    cuts = [stage.start for stage in plan.stages[1:]]
+    if crossed := [cut for cut in cuts if any(edge.source < cut <= edge.target for edge in model.skip_edges)]:
         shown = ", ".join(map(str, crossed[:5]))
         yield f"skip edges cross stage boundaries {shown}, but stages talk to neighbours only"
-
-
-def _crossed(model: ModelProfile, plan: Plan) -> list[int]:
-    cuts = [stage.start for stage in plan.stages[1:]]
-    return [cut for cut in cuts if any(edge.source < cut <= edge.target for edge in model.skip_edges)]
 
 
 def _listed(values: set[int] | set[bool]) -> str:
