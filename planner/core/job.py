@@ -93,7 +93,12 @@ class Job:
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
         for field in ("micro_batches", "replicas", "tensor_parallel", "pipelines", "chunks"):
-            self._check_counts(field)
+            counts: tuple[int, ...] | None = getattr(self, field)
+            if counts is not None:
+                require(len(counts) > 0, "job", field, "not empty", ())
+                require_distinct("job", field, counts)
+            for count in counts or ():
+                require_count("job", field, count)
         require(len(self.schedules) > 0, "job", "schedules", "not empty", ())
         require_distinct("job", "schedules", self.schedules)
         fitting = any(self.global_batch % size == 0 for size in self.micro_batches)
@@ -105,15 +110,6 @@ class Job:
         require_non_negative("job", "action_overhead_s", self.action_overhead_s)
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
-
-    def _check_counts(self, field: str) -> None:
-        counts: tuple[int, ...] | None = getattr(self, field)
-        if counts is None:
-            return
-        require(len(counts) > 0, "job", field, "not empty", ())
-        for count in counts:
-            require_count("job", field, count)
-        require_distinct("job", field, counts)
 
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
         """Whether a stage may have that many replicas, which have to divide the micro-batch."""

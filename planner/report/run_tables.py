@@ -12,7 +12,6 @@ from stagecut.planner.core.run_record import (
     ErrorSpread,
     RunMode,
     RunRecord,
-    StageFigures,
     StageRecord,
     relative_error,
 )
@@ -178,6 +177,8 @@ def error_label(error: float | None) -> str:
 
 def _stage_row(index: int, stage: StageRecord, iteration_s: float) -> Row:
     predicted, measured = stage.predicted, stage.measured
+    used = (predicted.memory_bytes, measured.memory_bytes)
+    sizes = [UNKNOWN if num_bytes is None else bytes_label(num_bytes) for num_bytes in used]
     return {
         "stage": str(index),
         "layers": run_label(stage.start, stage.stop),
@@ -189,7 +190,9 @@ def _stage_row(index: int, stage: StageRecord, iteration_s: float) -> Row:
         "rest": percent_label(stage.idle_s / iteration_s),
         "sync": f"{seconds_label(predicted.sync_s)} / {seconds_label(measured.sync_s)}",
         "update": f"{seconds_label(predicted.update_s)} / {seconds_label(measured.update_s)}",
-        **_memory_cells(predicted, measured),
+        "memory predicted": sizes[0],
+        "memory measured": sizes[1],
+        "memory": " / ".join(sizes),
     }
 
 
@@ -202,14 +205,6 @@ def _time_cells(name: str, predicted_s: float, measured_s: float) -> Row:
         f"{name} error": error,
         name: f"{predicted} / {measured}",
     }
-
-
-def _memory_cells(predicted: StageFigures, measured: StageFigures) -> Row:
-    sizes = [
-        UNKNOWN if figures.memory_bytes is None else bytes_label(figures.memory_bytes)
-        for figures in (predicted, measured)
-    ]
-    return {"memory predicted": sizes[0], "memory measured": sizes[1], "memory": " / ".join(sizes)}
 
 
 def _dilation_lines(run: RunRecord, dilation: DilationRecord) -> Lines:

@@ -78,12 +78,12 @@ class Reading:
             rule = "give --device-type once per file, in the same order"
             raise BadInputError(f"got {len(paths)} files but {len(names)} device types; {rule}")
         if len(set(names)) < len(names):
-            raise BadInputError(
-                f"each file needs a device type of its own, got {', '.join(names)}; give --device-type once per file"
-            )
+            rule = "give --device-type once per file"
+            raise BadInputError(f"each file needs a device type of its own, got {', '.join(names)}; {rule}")
+        own_name = {Format.PROFILE: "", Format.LAYER_TABLES: str(kind)}.get(kind, _meaningful_name(paths[0]))
         return tuple(
             Choices(
-                name=self.name or _model_name(paths[0], kind),
+                name=self.name or own_name,
                 device_type=name,
                 micro_batch=self.micro_batch,
                 time_unit=self.time_unit or TIME_UNITS[kind],
@@ -112,12 +112,6 @@ class ConversionOutputs(AnnouncedOutputs):
         "--schedule-csv", text="torchtitan: also write the order of the actions to this file, and refer to it."
     )
     output: Path | None = output_option("-o", "--output", text="File to write.  [default with --to: stdout]")
-
-
-def _model_name(path: str, kind: Format) -> str:
-    if kind is Format.PROFILE:
-        return ""
-    return str(kind) if kind is Format.LAYER_TABLES else _meaningful_name(path)
 
 
 def _meaningful_name(path: str) -> str:

@@ -47,7 +47,8 @@ def print_problem(problem: Problem) -> None:
     model, cluster, job = problem.model, problem.cluster, problem.job
     kinds = ", ".join(dict.fromkeys(device.device_type for device in cluster.devices()))
     optimizer = f"{job.optimizer.name} with ZeRO-1" if job.zero1 else job.optimizer.name
-    schedules = ", ".join(dict.fromkeys(map(_schedule_label, problem.variants)))
+    labels = (f"{each.schedule} x{each.chunks}" if each.chunks > 1 else str(each.schedule) for each in problem.variants)
+    schedules = ", ".join(dict.fromkeys(labels))
     rows = [
         ("model", f"{model.name}: {model.num_layers} layers, {count_label(model.num_params)} parameters"),
         ("cluster", f"{cluster.name}: {cluster.num_devices} devices ({kinds})"),
@@ -64,10 +65,6 @@ def print_problem(problem: Problem) -> None:
         rows.append(("", f"{batches:<10} {num_groups(problem, variant)} kinds of device groups{share}"))
     for name, value in rows:
         click.echo(f"{name:<10} {value}")
-
-
-def _schedule_label(variant: Variant) -> str:
-    return f"{variant.schedule} x{variant.chunks}" if variant.chunks > 1 else str(variant.schedule)
 
 
 def _num_intervals(problem: Problem) -> int:

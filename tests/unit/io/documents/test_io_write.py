@@ -100,8 +100,8 @@ KILLED_WHILE_WRITING = """
 import os, signal, sys
 from stagecut.planner.io.documents.write import write_bytes
 
-def kill_at(frame, event, _argument):
-    if event == "call" and frame.f_code.co_name == "_sync":
+def kill_at(_frame, event, function):
+    if event == "c_call" and function is os.fsync:
         os.kill(os.getpid(), signal.SIGKILL)
 
 sys.setprofile(kill_at)
