@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -31,13 +30,8 @@ from stagecut.planner.report.verdict import time_ratio
 from stagecut.planner.solvers.registry import SOLVERS, run
 from stagecut.planner.solvers.search.options import SolveOptions
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A solver that cannot express the problem, and why."""
-
-    solver: str
-    reason: str
+Outcomes = dict[str, Result | str]
+"""Results by solver, or why a solver cannot express the problem; in the order in which they ran."""
 
 
 @click.command(
@@ -73,14 +67,14 @@ def command(
         outcomes = run_cancellable(
             lambda: _run_all(problem, solvers, options, cancelled, spent_s=spent_s, quiet=quiet), cancelled
         )
-        results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+        results = [outcome for outcome in outcomes.values() if isinstance(outcome, Result)]
         conflict = contradiction(results)
         for result in results:
             print_fault(result, of=result.solver)
         if as_json:
-            _print_as_json(problem, outcomes, options, conflict)
+            _print_as_json(problem, outcomes, results, options, conflict)
         else:
-            _print_for_people(problem, outcomes, conflict)
+            _print_for_people(problem, outcomes, results, conflict)
     click.get_current_context().exit(DIFFERS if conflict else _exit_code(results))
 
 
@@ -92,17 +86,17 @@ def _run_all(
     *,
     spent_s: float,
     quiet: bool,
-) -> list[Result | Refusal]:
-    """Outcomes in the order of the names, up to an interruption."""
-    outcomes: list[Result | Refusal] = []
+) -> Outcomes:
+    """Run the solvers one after another, up to an interruption."""
+    outcomes: Outcomes = {}
     for name in solvers:
         if cancelled.is_set():
             break
         try:
             with progress(sys.stderr, quiet=quiet, solver=name) as observer:
-                outcomes.append(run(problem, name, options, observer=observer, cancelled=cancelled, spent_s=spent_s))
+                outcomes[name] = run(problem, name, options, observer=observer, cancelled=cancelled, spent_s=spent_s)
         except UnsupportedError as fault:
-            outcomes.append(Refusal(solver=name, reason=str(fault)))
+            outcomes[name] = str(fault)
     return outcomes
 
 
@@ -132,15 +126,14 @@ def _exit_code(results: Sequence[Result]) -> int:
     return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
 
 
-def _print_for_people(problem: Problem, outcomes: Sequence[Result | Refusal], conflict: str) -> None:
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+def _print_for_people(problem: Problem, outcomes: Outcomes, results: Sequence[Result], conflict: str) -> None:
     print_table(comparison_table(results))
     for result in results:
         if result.own_objective is not None:
             click.echo(f"{result.solver}: own objective {own_objective_label(result.own_objective)}")
-    for outcome in outcomes:
-        if isinstance(outcome, Refusal):
-            click.echo(f"{outcome.solver}: not applicable: {outcome.reason}")
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            click.echo(f"{name}: not applicable: {outcome}")
     if not any(result.plan is not None for result in results):
         for result in results:
             print_shortages(problem, result)
@@ -149,25 +142,24 @@ def _print_for_people(problem: Problem, outcomes: Sequence[Result | Refusal], co
 
 
 def _print_as_json(
-    problem: Problem, outcomes: Sequence[Result | Refusal], options: SolveOptions, conflict: str
+    problem: Problem, outcomes: Outcomes, results: Sequence[Result], options: SolveOptions, conflict: str
 ) -> None:
-    names = ",".join(outcome.solver for outcome in outcomes)
-    provenance = provenance_of(problem, option_values(options, solver=names), seed=options.seed)
-    times_s = [each.objective_s for each in outcomes if isinstance(each, Result) and each.objective_s is not None]
+    provenance = provenance_of(problem, option_values(options, solver=",".join(outcomes)), seed=options.seed)
+    times_s = [result.objective_s for result in results if result.objective_s is not None]
     print_json(
         {
             "schema": SCHEMA,
-            "results": [_row(outcome, min(times_s, default=None)) for outcome in outcomes],
+            "results": [_row(*each, min(times_s, default=None)) for each in outcomes.items()],
             "contradiction": conflict or None,
             "provenance": tree_of(provenance),
         }
     )
 
 
-def _row(outcome: Result | Refusal, best_s: float | None) -> dict[str, object]:
-    if isinstance(outcome, Refusal):
-        nothing = Result(status=Status.NO_PLAN, solver=outcome.solver, seconds=0.0)
-        return {**_row(nothing, None), "status": "unsupported", "seconds": None, "message": outcome.reason}
+def _row(name: str, outcome: Result | str, best_s: float | None) -> dict[str, object]:
+    if isinstance(outcome, str):
+        nothing = Result(status=Status.NO_PLAN, solver=name, seconds=0.0)
+        return {**_row(name, nothing, None), "status": "unsupported", "seconds": None, "message": outcome}
     slower = None if outcome.objective_s is None or best_s is None else time_ratio(outcome.objective_s, best_s)
     return {
         **comparison_row(outcome),
