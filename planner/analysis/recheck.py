@@ -30,7 +30,7 @@ class Unchecked:
 
 
 def certificate_faults(plan_file: PlanFile) -> Iterator[str]:
-    """Claims about solver, options, status and bound that no search could have ended with."""
+    """Contradictions between solver, options, status and bound: no search could have ended like this."""
     options, wrong = stated_options(plan_file.provenance)
     yield from wrong
     certificate = plan_file.certificate

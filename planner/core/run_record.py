@@ -21,7 +21,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class RunMode(StrEnum):
-    """Meaning of a run's seconds."""
+    """What the seconds of a run mean."""
 
     REAL = "real"
     """Seconds taken by the devices."""

@@ -85,7 +85,7 @@ def _title(result: Result, title: str) -> str:
 
 
 def _visible_range(steps: Steps) -> tuple[float, float]:
-    """Lowest and highest time to show: everything except what lies far from the final best time."""
+    """Lowest and highest time to show: all but those far from the final best time."""
     known = np.concatenate((steps.best_s, steps.bound_s))
     known = known[np.isfinite(known)]
     if not len(known):

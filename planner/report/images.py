@@ -1,4 +1,4 @@
-"""Pictures as files, in the formats that there are."""
+"""Pictures as PNG or SVG files."""
 
 import io
 import warnings
@@ -19,7 +19,7 @@ DPI = 110
 
 
 class ImageFormat(StrEnum):
-    """Formats a picture can be written in."""
+    """File formats of pictures."""
 
     PNG = "png"
     SVG = "svg"

@@ -135,7 +135,7 @@ def run_trace(
 ) -> dict[str, object]:
     """Chrome trace events: a lane per device group as predicted, a lane per rank as measured.
 
-    Slices of one lane never overlap. Waiting for inputs is a slice of its own; gaps are neither.
+    Slices of one lane never overlap. Waiting for inputs is a slice of its own; other gaps stay empty.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ PLAIN_WIDTH = 1000
 def text_table(rows: Iterable[Iterable[str]], *left: str, right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
     """A table of plain text; long cells other than those of the first column are wrapped.
 
-    The headers are those of columns of text (`left`), of numbers, aligned to the right, and of text again (`last`).
+    The headers `left` and `last` are those of columns of text, `right` those of numbers, aligned to the right.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for index, name in enumerate((*left, *right, *last)):

@@ -22,8 +22,8 @@ ENDS = {
 def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     """What a search found and what it proved, in one sentence.
 
-    It is compared with the iteration time of an even split (equal layer counts on all devices), infinite where that
-    does not fit, unless that is None.
+    Also compares the plan with an even split (equal layer counts on all devices), given the iteration time of that:
+    infinite if it does not fit in memory, None for no comparison.
     """
     if result.objective_s is None:
         return _without_plan(result)

@@ -101,7 +101,7 @@ def _run_all(
 
 
 def contradiction(results: Sequence[Result]) -> str:
-    """How two results exclude each other; empty where none do."""
+    """How two results contradict each other; empty if none do."""
     planned = [(result.objective_s, result.solver) for result in results if result.objective_s is not None]
     if not planned:
         return ""
@@ -117,7 +117,7 @@ def contradiction(results: Sequence[Result]) -> str:
 
 
 def _exit_code(results: Sequence[Result]) -> int:
-    """0 with a plan; otherwise whether it is known that there is none."""
+    """0 with a plan; otherwise it says whether there is proof that none fits."""
     statuses = {result.status for result in results}
     if Status.INTERRUPTED in statuses:
         return EXIT_CODES[Status.INTERRUPTED]

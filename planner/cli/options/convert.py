@@ -24,7 +24,7 @@ CONVERTED = "converted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the files leave open."""
+    """What the files themselves do not say."""
 
     source: Format | None = member_option(
         "--from", members=Format, help="Format of the files.  [default: detected from their content]"

@@ -38,7 +38,7 @@ class Outputs:
         return tuple(value for value in values if isinstance(value, Path))
 
     def check(self) -> None:
-        """Raise a BadInputError now if a file could not be written later."""
+        """Raise an OutputError now if a file could not be written later."""
         for path in self.paths:
             check_writable(path, force=self.force)
 
@@ -85,7 +85,7 @@ class Pictures(Outputs):
         Outputs.check(self)
 
     def seconds(self, plan: Plan) -> float:
-        """About how long it takes to simulate and draw a plan, which a time limit has to cover."""
+        """Estimated seconds to simulate and draw a plan, which a time limit has to cover."""
         num_tasks = 4 * len(plan.stages) * plan.num_microbatches
         task_s = PLAY_TASK_S + (TRACE_TASK_S if self.trace is not None else 0.0)
         if self.gantt is None:
@@ -93,7 +93,7 @@ class Pictures(Outputs):
         return CHART_S + num_tasks * (task_s + GANTT_TASK_S.get(self.gantt.suffix.lower(), 0.0))
 
     def draw(self, played: Played) -> None:
-        """Write the files that were asked for."""
+        """Draw the pictures that were asked for, and write them."""
         labels, title = stage_labels(played.plan), played.problem.model.name
         if self.trace is not None:
             self.write(self.trace, compact_json(trace(played.timeline, stage_labels=labels)))

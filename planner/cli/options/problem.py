@@ -1,4 +1,4 @@
-"""Options that say what to plan, and the problem they make."""
+"""Options that define the problem to solve."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

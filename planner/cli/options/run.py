@@ -135,7 +135,7 @@ class RunOutputs(Outputs):
     )
 
     def check(self) -> None:
-        """Refuse outputs now that could not be written later."""
+        """Raise an OutputError now if a file could not be written later."""
         for path in self.paths:
             if path == self.history:
                 check_appendable(path)

@@ -27,7 +27,7 @@ class InputFile(click.Path):
         super().__init__(path_type=path_type)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, once compared with the other files."""
+        """Return the path, after comparing it with the other files of the command line."""
         _note((Path(value),), ctx, is_output=self.is_output)
         return super().convert(value, param, ctx)
 
@@ -42,7 +42,7 @@ class NameOrFile(StringParamType):
     """A catalogue name or a file to read; see :func:`stagecut.planner.cli.parameters.catalogue.is_file_name`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The same text, once compared with the outputs."""
+        """Return the text, after comparing the file it may name with the outputs."""
         _note((Path(value),) if is_file_name(value) else (), ctx)
         return value
 
@@ -51,7 +51,7 @@ class ModuleFunction(StringParamType):
     """A function as `package.module:function`, whose module may be a file of the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The same text, once compared with the outputs."""
+        """Return the text, after comparing the file of the module with the outputs."""
         module = Path(*value.partition(":")[0].split("."))
         _note((module.with_suffix(".py"), module / "__init__.py"), ctx)
         return value

@@ -18,8 +18,8 @@ _DECLARATION = "option"
 
 
 def option(*flags: str, **attributes: Any) -> Any:
-    """Declare a field of a dataclass as an option, with the arguments of :func:`click.option`; counts as `N`."""
-    if isinstance(attributes.get("type"), click.IntRange):
+    """Declare a field of a dataclass as an option, with the arguments of :func:`click.option`."""
+    if isinstance(attributes.get("type"), click.IntRange):  # shown as N, not as INTEGER RANGE
         attributes.setdefault("metavar", "N")
     return field(metadata={_DECLARATION: (flags, attributes)})
 

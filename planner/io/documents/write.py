@@ -92,7 +92,7 @@ def _remove_unless_locked(path: Path) -> None:
 
 
 def check_place(path: str | Path, target: Path) -> None:
-    """Raise an OutputError if an output is a folder or in none; `target` is its `path` resolved."""
+    """Raise an OutputError if an output, which resolves to `target`, is a folder or in a missing one."""
     if target.is_dir():
         raise OutputError(f"{path}: is a folder; give the path of a file")
     if not target.parent.is_dir():

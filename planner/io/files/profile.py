@@ -121,13 +121,11 @@ def to_tree(model: ModelProfile) -> Tree:
 
 
 def _check_times(layer: Node, complaints: Complaints) -> None:
-    for this, other in (("forward_s", "backward_s"), ("backward_s", "forward_s")):
-        for device_type in layer.keys(this):
-            times, counterpart = layer.at(this, device_type), layer.at(other, device_type)
+    for device_type in dict.fromkeys((*layer.keys("forward_s"), *layer.keys("backward_s"))):
+        forward, backward = layer.at("forward_s", device_type), layer.at("backward_s", device_type)
+        for times, counterpart, other in ((forward, backward, "backward_s"), (backward, forward, "forward_s")):
             if times is not None and counterpart is None:
                 complaints.add(times.line, times.where, f"has no counterpart in {other}; give both or neither")
-    for device_type in layer.keys("forward_s"):
-        forward, backward = layer.at("forward_s", device_type), layer.at("backward_s", device_type)
         if forward is not None and backward is not None and set(_sizes(forward)) != set(_sizes(backward)):
             sizes = f"{', '.join(_sizes(forward)[:20])} and {', '.join(_sizes(backward)[:20])}"
             rule = f"micro-batch sizes must be the same in forward_s and backward_s, got {sizes}"

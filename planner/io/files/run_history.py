@@ -39,7 +39,7 @@ class History:
 
 
 def check_appendable(path: str | Path) -> None:
-    """Raise an OutputError if no run could be appended: the path is a folder, in none, or not writable."""
+    """Raise an OutputError if a path is a folder, is in a missing folder, or is not writable."""
     target = Path(path).resolve()
     check_place(path, target)
     if not os.access(target if target.exists() else target.parent, os.W_OK):

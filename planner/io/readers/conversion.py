@@ -80,6 +80,6 @@ def converted(graph: TaskGraph, choices: Choices, *, num_nodes: int, notes: tupl
 
 
 def micro_batch_note(choices: Choices, what: str) -> str:
-    """Say what the times and bytes of the file are taken to refer to."""
+    """A note on what the times and bytes of the file are taken to refer to."""
     samples = "1 sample" if choices.micro_batch == 1 else f"{choices.micro_batch} samples"
     return f"times and bytes refer to {what}, taken as {samples}; set its size with --micro-batch"

@@ -108,7 +108,7 @@ def convert(
 
 
 def _merged_profile(document: Document, choices: Choices) -> Converted:
-    """The profile with at most as many layers, and under the name, that the choices say."""
+    """The profile under the chosen name, with at most the chosen number of layers."""
     profile = profile_of(document)
     coarse = profile if choices.max_layers is None else coarsened(profile, choices.max_layers)
     notes = tuple(
