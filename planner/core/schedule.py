@@ -43,12 +43,8 @@ def warmup_depth(schedule: Schedule, position: int, num_microbatches: int) -> in
 def warmup_depths(schedule: Schedule, num_stages: int, num_microbatches: int, *, chunks: int = 1) -> tuple[int, ...]:
     """Forwards every stage may run before its first backward, first stage first.
 
-    Under `interleaved`, the number of stages is a multiple of `chunks`, the stages per device group.
-
-    Raises
-    ------
-    BadInputError
-        Under `interleaved`, if the number of micro-batches is not a multiple of the number of device groups.
+    Under `interleaved`, the number of stages is a multiple of `chunks`, the stages per device group; raises a
+    BadInputError if the number of micro-batches is not a multiple of the number of device groups.
     """
     if schedule is not Schedule.INTERLEAVED:
         return tuple(warmup_depth(schedule, num_stages - stage, num_microbatches) for stage in range(num_stages))

@@ -53,16 +53,10 @@ class Calibration:
 
 
 def calibrate(profile: ModelProfile, runs: Sequence[RunRecord], *, ridge: float = RIDGE) -> Calibration:
-    """Fit the factors of each device type to the stages that ran on it.
+    """Fit the factors of each device type to the stages that ran on it; the runs' plans were made with this profile.
 
-    Minimises the squared relative errors plus `ridge` times the squared distance of every factor
-    from 1; no factor is below `MIN_FACTOR`.
-    The plans of the runs must have been made with this very profile.
-
-    Raises
-    ------
-    BadInputError
-        If there are no runs, or if a layer has no measured times on a device type that they used.
+    Minimises the squared relative errors plus `ridge` times the squared distance of every factor from 1; no factor is
+    below `MIN_FACTOR`. Raises a BadInputError without runs, or without measured times of a layer on a device type used.
     """
     if not runs:
         raise BadInputError("no run to calibrate with")

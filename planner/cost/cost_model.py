@@ -53,10 +53,7 @@ class CostModel:
     def device_group(self, stage: Stage) -> DeviceGroup:
         """Placement and hosts of a stage of the first pipeline of a plan, within its share.
 
-        Raises
-        ------
-        BadInputError
-            If a device is unknown or belongs to another pipeline, or the devices form no placement of the search space.
+        Raises a BadInputError if a device is unknown or in another pipeline, or the devices form no placement.
         """
         return device_group_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
 

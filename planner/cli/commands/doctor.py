@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -38,7 +39,10 @@ def command(*, devices: bool, as_json: bool) -> None:
         from stagecut.executor.machine.devices import this_machine
 
         machine = this_machine()
-    versions = {name: _version(name) for name in (*NEEDED, *OPTIONAL)}
+    versions: dict[str, str | None] = dict.fromkeys((*NEEDED, *OPTIONAL))
+    for name in versions:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     # where the system does not say which cores this process may run on: all of them
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cores = {"machine": os.cpu_count(), "usable": usable}
@@ -88,10 +92,3 @@ def _print_machine(machine: "Machine | None") -> None:
     click.echo(f"backends    {', '.join(machine.backends) or 'none: torch was built without torch.distributed'}")
     interfaces = ", ".join(f"{each.name} ({each.state})" for each in machine.interfaces)
     click.echo(f"interfaces  {interfaces or 'none'}; set GLOO_SOCKET_IFNAME to choose one for gloo")
-
-
-def _version(library: str) -> str | None:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None

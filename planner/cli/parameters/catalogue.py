@@ -42,10 +42,7 @@ def is_profile(argument: str) -> bool:
 def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
     """A model profile from a file, or a measured one of the catalogue; see :mod:`stagecut.planner.io.files.profile`.
 
-    Raises
-    ------
-    BadInputError
-        If there is none, the file has faults, or it states another sequence length than the one asked for.
+    Raises a BadInputError if there is none, or for faults and another sequence length than the one asked for.
     """
     in_catalogue = is_measured(path) and not is_file_name(path)
     model = read_profile(_found(path, measured_names(), measured_path) if in_catalogue else path, to_plan=to_plan)

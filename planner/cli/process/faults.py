@@ -17,10 +17,7 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 def exit_code_of(fault: BaseException, *, verbose: bool) -> int:
     """Report a fault to the user and return its exit code; verbosely, with the traceback of an internal fault.
 
-    Raises
-    ------
-    BaseException
-        The fault itself where click handles it: wrong usage, or an exit.
+    What click handles itself, wrong usage and exits, is raised again.
     """
     if isinstance(fault, click.ClickException) and not isinstance(fault, _HELP):
         fault.message = visible(fault.message)  # type: ignore[misc]

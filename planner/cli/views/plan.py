@@ -3,6 +3,7 @@
 import click
 
 from stagecut.planner.analysis.prediction import Played
+from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.result import Result
 from stagecut.planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
 from stagecut.planner.report.stage_tables import stage_tables
@@ -35,5 +36,4 @@ def print_numbers(played: Played, result: Result | None = None) -> None:
     rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
     rows += [("bubbles", percent_label(timeline.bubble_fraction)), ("samples per second", rate)]
     click.echo()
-    for name, value in rows:
-        click.echo(f"{name:<19} {value}")
+    print_lines(tuple(rows))

@@ -10,10 +10,10 @@ from stagecut.planner.io.files.run_history import History, read_runs
 from stagecut.planner.report.run_tables import Lines, behind_label, contamination_label, run_lines, run_stage_tables
 from stagecut.planner.report.text_table import print_table
 
-NOTES = {
-    RunMode.DILATED: "dilated: actions and messages were held to the planned times; this checks schedule, order and "
-    "runtime, not the speed of the devices; memory is only measured in real mode",
-}
+DILATED = (
+    "dilated: actions and messages were held to the planned times; this checks schedule, order and runtime, not the "
+    "speed of the devices; memory is only measured in real mode"
+)
 
 
 def print_run(run: RunRecord) -> None:
@@ -22,7 +22,7 @@ def print_run(run: RunRecord) -> None:
     print_table(*run_stage_tables(run))
     click.echo()
     print_lines(run_lines(run))
-    for note in (NOTES.get(run.mode, ""), behind_label(run), contamination_label(run)):
+    for note in (DILATED if run.mode is RunMode.DILATED else "", behind_label(run), contamination_label(run)):
         if note:
             click.echo(note)
 

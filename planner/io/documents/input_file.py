@@ -52,10 +52,7 @@ def _read_bytes(path: Path) -> bytes:
 def open_input(path: str | Path) -> io.BufferedReader:
     """Open a file, or a pipe, for reading.
 
-    Raises
-    ------
-    BadInputError
-        If it is missing, a folder, or unreadable; or, while reading, if nobody writes to a pipe.
+    Raises a BadInputError if it is missing, a folder, or unreadable; while reading, also if nobody writes to a pipe.
     """
     try:
         if Path(path).is_dir():

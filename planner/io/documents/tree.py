@@ -121,10 +121,7 @@ class ListLimit:
 def read_document(path: str | Path, *, limit: ListLimit | None = None) -> Document:
     """Read a JSON or YAML file; `limit` rejects one with too long a list before all of it is read.
 
-    Raises
-    ------
-    BadInputError
-        If it cannot be read, or is not a single document with a mapping at the top level.
+    Raises a BadInputError if it cannot be read, or is not a single document with a mapping at the top level.
     """
     return parse_document(read_text(path), file=str(path), limit=limit)
 

@@ -36,10 +36,7 @@ def check_writable(path: str | Path, *, force: bool = False) -> None:
 def write_bytes(path: str | Path, content: bytes, *, force: bool = False) -> None:
     """Write a file atomically: it ends up with all of the content, or stays as it was.
 
-    Raises
-    ------
-    OutputError
-        See :func:`check_writable`; also if the system fails to write. Nothing is left behind.
+    Raises the errors of :func:`check_writable`, and an OutputError if the system fails to write.
     """
     check_writable(path, force=force)
     target = Path(path).resolve()

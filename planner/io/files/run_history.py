@@ -68,10 +68,7 @@ def append_run(path: str | Path, run: RunRecord) -> None:
 def read_runs(path: str | Path) -> History:
     """Read a history; lines that are not run records are reported and skipped.
 
-    Raises
-    ------
-    BadInputError
-        If the file cannot be read, is too large, has lines but no run, or too many lines that are not runs.
+    Raises a BadInputError if the file cannot be read, is too large, has lines but no run, or has too many other lines.
     """
     runs, skipped = [], []
     for number, line in _lines(Path(path)):

@@ -66,12 +66,7 @@ def uniform_plan(
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
     The framework, called `target` in messages, has its own names for the `schedules` it supports; `faults` are further
-    reasons why it cannot run the plan.
-
-    Raises
-    ------
-    UnsupportedError
-        With every reason why the framework cannot run the plan.
+    reasons why it cannot run the plan. Raises an UnsupportedError with every reason.
     """
     reasons = (*_reasons(problem.model, plan, schedules=schedules), *faults)
     if reasons:
