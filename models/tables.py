@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from stagecut.models import catalogue
-from stagecut.models.cluster_catalogue import ENTRIES as CLUSTERS
-from stagecut.models.cluster_catalogue import ClusterEntry
 from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters.entries import ENTRIES as CLUSTERS
+from stagecut.models.clusters.entries import ClusterEntry
 from stagecut.models.families import (
     bert,
     chain,
@@ -70,12 +70,12 @@ TORCH_LAYERS = """\
 `models.build_modules(NAME)` builds the same layers as torch modules, which `plan run` trains; every name, parameter and
 boundary agrees with the table above. Saved bytes agree to 3 %, measured on a CPU in fp32, except that
 
-- without a fused kernel for it (CPU), an RMSNorm keeps its result before the weight, `s h` numbers, grouped keys and
+- without a fused kernel for it (CPU), an RMSNorm keeps its result before the weight, `s h` elements, grouped keys and
   values are repeated for every head, dropout masks take 4 bytes instead of 1, and dropout inside attention (GPT and
   BERT as published) keeps the `s x s` matrices; `dropout=0.0` turns it off
 - the pooling before a residual network's head needs no input for its backward, though the stage holds it
 - a Mixtral's experts run one after another; devices that share them all-reduce the output of each, together `t s h`
-  numbers for `t` experts per token, where the table has `s h`
+  elements for `t` experts per token, where the table has `s h`
 - random models match parameters, boundaries and saved bytes; their FLOPs are those of the products that do so
 
 The loss of a BERT covers all positions. Batch norms see one micro-batch at a time.

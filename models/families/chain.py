@@ -69,7 +69,7 @@ class SkipCount:
 
     source: int
     target: int
-    numbers: int
+    elements: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Chain:
             name=name,
             layers=tuple(layer.in_precision(precision) for layer in self.layers),
             skip_edges=tuple(
-                SkipEdge(source=skip.source, target=skip.target, num_bytes=float(precision.num_bytes * skip.numbers))
+                SkipEdge(source=skip.source, target=skip.target, num_bytes=float(precision.num_bytes * skip.elements))
                 for skip in self.skips
             ),
             precision=precision,

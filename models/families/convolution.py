@@ -12,6 +12,8 @@ convolutional models do not support tensor parallelism.
 
 from dataclasses import dataclass
 
+from stagecut.models.families.chain import INDEX_BYTES, LayerCounts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
@@ -43,3 +45,19 @@ class Convolution:
     def output(self) -> int:
         """Elements of the output."""
         return self.outputs * self.side**2
+
+
+def convolution_layer(name: str, convolution: Convolution, *, pooled: bool) -> LayerCounts:
+    """A convolution with its ReLU and, if `pooled`, a max pooling that halves the side."""
+    given = convolution.inputs * convolution.side**2
+    output = convolution.output // 4 if pooled else convolution.output
+    return LayerCounts(
+        name=name,
+        kind="convolution",
+        params=convolution.params,
+        forward_flops=convolution.forward_flops,
+        saved=given + convolution.output * pooled,
+        saved_fixed_bytes=INDEX_BYTES * output * pooled,
+        output=output,
+        working=given + convolution.output + output * pooled,
+    )

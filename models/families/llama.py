@@ -17,7 +17,7 @@ from functools import partial
 
 from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.transformer import attention_part, token_embedding, token_head
+from stagecut.models.families.transformer import attention_part, repeated, token_embedding, token_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,45 +40,36 @@ class LlamaShape:
 
 def llama(shape: LlamaShape, tokens: int) -> Chain:
     """The layer chain of a Llama."""
-    return Chain(
-        layers=(
-            llama_embedding(shape, tokens),
-            *(
-                part
-                for block in range(shape.blocks)
-                for part in (
-                    llama_attention(f"block{block}.attention", shape, tokens=tokens),
-                    swiglu_part(f"block{block}.feed-forward", shape, tokens=tokens),
-                )
-            ),
-            llama_head(shape, tokens),
-        )
-    )
+    return decoder_chain(shape, tokens, feed_forward=_swiglu_part(shape, tokens))
 
 
-def llama_embedding(shape: LlamaShape, tokens: int) -> LayerCounts:
-    """The token matrix only."""
-    return token_embedding(tokens=tokens, hidden=shape.hidden, params=shape.vocabulary * shape.hidden, dropout=False)
-
-
-def llama_attention(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
-    """Attention part with grouped queries."""
-    return attention_part(
-        name,
+def decoder_chain(shape: LlamaShape, tokens: int, *, feed_forward: LayerCounts) -> Chain:
+    """Embedding, blocks and head, each block with this feed-forward part."""
+    hidden, token_matrix = shape.hidden, shape.vocabulary * shape.hidden
+    attention = attention_part(
         tokens=tokens,
-        hidden=shape.hidden,
+        hidden=hidden,
         heads=shape.heads,
         key_width=shape.key_width,
         biased=False,
         dropout=False,
     )
+    return Chain(
+        layers=(
+            token_embedding(tokens=tokens, hidden=hidden, params=token_matrix, dropout=False),
+            *repeated(shape.blocks, attention, feed_forward),
+            token_head(
+                tokens=tokens, hidden=hidden, vocabulary=shape.vocabulary, params=token_matrix + hidden, tied=False
+            ),
+        )
+    )
 
 
-def swiglu_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
+def _swiglu_part(shape: LlamaShape, tokens: int) -> LayerCounts:
     """Feed-forward part with SwiGLU and RMSNorm."""
     hidden, width = shape.hidden, shape.width
     return LayerCounts(
-        name=name,
+        name="feed-forward",
         kind="feed-forward",
         params=3 * hidden * width + hidden,
         forward_flops=6 * tokens * hidden * width,
@@ -86,17 +77,6 @@ def swiglu_part(name: str, shape: LlamaShape, *, tokens: int) -> LayerCounts:
         output=tokens * hidden,
         working=tokens * (hidden + 3 * width),
         all_reduced=tokens * hidden,
-    )
-
-
-def llama_head(shape: LlamaShape, tokens: int) -> LayerCounts:
-    """RMSNorm and an untied token matrix."""
-    return token_head(
-        tokens=tokens,
-        hidden=shape.hidden,
-        vocabulary=shape.vocabulary,
-        params=shape.vocabulary * shape.hidden + shape.hidden,
-        tied=False,
     )
 
 

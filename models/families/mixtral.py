@@ -10,7 +10,7 @@ A Llama whose feed-forward part is a router over `E` SwiGLU experts, of which ea
 
 Tokens are assumed to be spread evenly over the experts. All experts of a block are on the devices of its stage:
 there is no expert parallelism. Under tensor parallelism each device has a shard of every expert, and the sum of the
-chosen experts' outputs is all-reduced, `s h` numbers.
+chosen experts' outputs is all-reduced, `s h` elements.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from functools import partial
 
 from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.llama import LlamaShape, llama_attention, llama_embedding, llama_head
+from stagecut.models.families.llama import LlamaShape, decoder_chain
 
 NUM_EXPERTS = 8
 EXPERTS_PER_TOKEN = 2
@@ -34,27 +34,14 @@ class MixtralShape(LlamaShape):
 
 def mixtral(shape: MixtralShape, tokens: int) -> Chain:
     """The layer chain of a Mixtral."""
-    return Chain(
-        layers=(
-            llama_embedding(shape, tokens),
-            *(
-                part
-                for block in range(shape.blocks)
-                for part in (
-                    llama_attention(f"block{block}.attention", shape, tokens=tokens),
-                    experts_part(f"block{block}.experts", shape, tokens=tokens),
-                )
-            ),
-            llama_head(shape, tokens),
-        )
-    )
+    return decoder_chain(shape, tokens, feed_forward=_experts_part(shape, tokens))
 
 
-def experts_part(name: str, shape: MixtralShape, *, tokens: int) -> LayerCounts:
+def _experts_part(shape: MixtralShape, tokens: int) -> LayerCounts:
     """Router and experts of one block."""
     hidden, width, experts, used = shape.hidden, shape.width, shape.experts, shape.experts_per_token
     return LayerCounts(
-        name=name,
+        name="experts",
         kind="experts",
         params=experts * 3 * hidden * width + experts * hidden + hidden,
         forward_flops=used * 6 * tokens * hidden * width + 2 * tokens * hidden * experts,

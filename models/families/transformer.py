@@ -48,11 +48,12 @@ elements. Heads, widths and vocabulary are assumed to divide evenly. Not counted
 loss, `O(s)` elements, and gathering a backward's input once more, which overlaps with computation.
 """
 
+from dataclasses import replace
+
 from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, MASK_BYTES, LayerCounts
 
 
 def attention_part(
-    name: str,
     *,
     tokens: int,
     hidden: int,
@@ -66,7 +67,7 @@ def attention_part(
     weights = 2 * hidden * hidden + 2 * hidden * keys
     biases_and_norm = 2 * hidden + 2 * keys + 2 * hidden if biased else hidden
     return LayerCounts(
-        name=name,
+        name="attention",
         kind="attention",
         params=weights + biases_and_norm,
         forward_flops=2 * tokens * weights + 4 * tokens * tokens * hidden,
@@ -78,10 +79,10 @@ def attention_part(
     )
 
 
-def feed_forward_part(name: str, *, tokens: int, hidden: int, width: int, dropout: bool = True) -> LayerCounts:
+def feed_forward_part(*, tokens: int, hidden: int, width: int, dropout: bool = True) -> LayerCounts:
     """Feed-forward part with GeLU, biases and LayerNorm."""
     return LayerCounts(
-        name=name,
+        name="feed-forward",
         kind="feed-forward",
         params=2 * hidden * width + width + hidden + 2 * hidden,
         forward_flops=4 * tokens * hidden * width,
@@ -97,14 +98,16 @@ def dense_blocks(
     blocks: int, *, tokens: int, hidden: int, heads: int, width: int, dropout: bool = True
 ) -> tuple[LayerCounts, ...]:
     """Attention part and feed-forward part of each block."""
-    return tuple(
-        part
-        for block in range(blocks)
-        for part in (
-            attention_part(f"block{block}.attention", tokens=tokens, hidden=hidden, heads=heads, dropout=dropout),
-            feed_forward_part(f"block{block}.feed-forward", tokens=tokens, hidden=hidden, width=width, dropout=dropout),
-        )
+    return repeated(
+        blocks,
+        attention_part(tokens=tokens, hidden=hidden, heads=heads, dropout=dropout),
+        feed_forward_part(tokens=tokens, hidden=hidden, width=width, dropout=dropout),
     )
+
+
+def repeated(blocks: int, *parts: LayerCounts) -> tuple[LayerCounts, ...]:
+    """The parts of every block, named like `block3.attention`."""
+    return tuple(replace(part, name=f"block{block}.{part.name}") for block in range(blocks) for part in parts)
 
 
 def token_embedding(*, tokens: int, hidden: int, params: int, dropout: bool = True) -> LayerCounts:

@@ -18,7 +18,7 @@ There is no sequence length.
 from dataclasses import dataclass
 
 from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
-from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.convolution import Convolution, convolution_layer
 from stagecut.models.families.entry import ModelEntry
 
 IMAGE_CHANNELS = 1
@@ -47,7 +47,7 @@ def unet(shape: UnetShape) -> Chain:
         SkipCount(
             source=index[f"down{level}.conv2"],
             target=index[f"up{level}.conv1"],
-            numbers=width * shape.side_at(level) ** 2,
+            elements=width * shape.side_at(level) ** 2,
         )
         for level, width in enumerate(shape.widths)
     )
@@ -87,19 +87,7 @@ def _upward(shape: UnetShape) -> tuple[LayerCounts, ...]:
 
 
 def _convolution_layer(name: str, inputs: int, outputs: int, *, side: int, pooled: bool = False) -> LayerCounts:
-    convolution = Convolution(inputs=inputs, outputs=outputs, kernel=3, side=side)
-    given = inputs * convolution.side**2
-    output = convolution.output // 4 if pooled else convolution.output
-    return LayerCounts(
-        name=name,
-        kind="convolution",
-        params=convolution.params,
-        forward_flops=convolution.forward_flops,
-        saved=given + convolution.output * pooled,
-        saved_fixed_bytes=INDEX_BYTES * output * pooled,
-        output=output,
-        working=given + convolution.output + output * pooled,
-    )
+    return convolution_layer(name, Convolution(inputs=inputs, outputs=outputs, kernel=3, side=side), pooled=pooled)
 
 
 def _growing_layer(name: str, outputs: int, *, side: int) -> LayerCounts:

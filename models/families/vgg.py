@@ -13,8 +13,8 @@ which five poolings reduce to one pixel, 10 classes and a single linear layer; i
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.models.families.chain import INDEX_BYTES, MASK_BYTES, Chain, LayerCounts
-from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.chain import MASK_BYTES, Chain, LayerCounts
+from stagecut.models.families.convolution import Convolution, convolution_layer
 from stagecut.models.families.entry import ModelEntry
 from stagecut.models.families.image_head import NUM_CLASSES, image_head
 
@@ -55,26 +55,11 @@ class VggShape:
 
 def vgg(shape: VggShape) -> Chain:
     """The layer chain of a VGG."""
-    convolutions = (_convolution_layer(name, each, pooled=pooled) for name, each, pooled in shape.convolutions())
+    convolutions = (convolution_layer(name, each, pooled=pooled) for name, each, pooled in shape.convolutions())
     *hidden, last = shape.classifier_widths
     products = (_dense_layer(f"classifier{index}", width) for index, width in enumerate(hidden, start=1))
     head = image_head(f"classifier{len(hidden) + 1}", width=last, classes=shape.classes)
     return Chain(layers=(*convolutions, *products, head))
-
-
-def _convolution_layer(name: str, convolution: Convolution, *, pooled: bool) -> LayerCounts:
-    given = convolution.inputs * convolution.side**2
-    output = convolution.output // 4 if pooled else convolution.output
-    return LayerCounts(
-        name=name,
-        kind="convolution",
-        params=convolution.params,
-        forward_flops=convolution.forward_flops,
-        saved=given + convolution.output * pooled,
-        saved_fixed_bytes=INDEX_BYTES * output * pooled,
-        output=output,
-        working=given + convolution.output + output * pooled,
-    )
 
 
 def _dense_layer(name: str, width: int) -> LayerCounts:

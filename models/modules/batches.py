@@ -21,26 +21,14 @@ def pre_training_batch(
 
 
 def image_batch(
-    num_samples: int, generator: Generator, *, channels: int, side: int, classes: int
+    num_samples: int, generator: Generator, *, channels: int, side: int, classes: int, per_pixel: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Images and one class for each."""
-    images = draw_normal_numbers((num_samples, channels, side, side), generator=generator)
-    return images, draw_classes((num_samples,), classes, generator=generator)
-
-
-def pixel_batch(
-    num_samples: int, generator: Generator, *, channels: int, side: int, classes: int
-) -> tuple[Tensor, Tensor]:
-    """Images and one class for each pixel."""
-    images = draw_normal_numbers((num_samples, channels, side, side), generator=generator)
-    return images, draw_classes((num_samples, side, side), classes, generator=generator)
+    """Images, and one class for each image or for each of its pixels."""
+    images = torch.randn((num_samples, channels, side, side), generator=generator, device=generator.device)
+    labelled = (num_samples, side, side) if per_pixel else (num_samples,)
+    return images, draw_classes(labelled, classes, generator=generator)
 
 
 def draw_classes(shape: tuple[int, ...], count: int, *, generator: Generator) -> Tensor:
     """Integers from 0 to below `count`, on the generator's device."""
     return torch.randint(count, shape, generator=generator, device=generator.device)
-
-
-def draw_normal_numbers(shape: tuple[int, ...], *, generator: Generator) -> Tensor:
-    """Standard normal numbers, on the generator's device."""
-    return torch.randn(shape, generator=generator, device=generator.device)

@@ -1,6 +1,5 @@
 """Llama decoders in torch."""
 
-from dataclasses import replace
 from functools import partial
 
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
-from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part
+from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part, repeated
 from stagecut.models.modules.weights import init_normal
 
 ROTARY_BASE = 500_000.0
@@ -62,17 +61,13 @@ def decoder_modules(
     name: str, shape: LlamaShape, block: BlockShape, *, feed_forward: LayerModule, tokens: int
 ) -> ModuleChain:
     """Embedding, blocks and head, each block with this kind of feed-forward part."""
-    parts = (
-        part
-        for index in range(shape.blocks)
-        for part in (
-            attention_layer(f"block{index}.attention", block),
-            replace(feed_forward, name=f"block{index}.{feed_forward.name}"),
-        )
-    )
     return ModuleChain(
         name=name,
-        layers=(_embedding(shape), *parts, _head(shape, block)),
+        layers=(
+            _embedding(shape),
+            *repeated(shape.blocks, attention_layer(block), feed_forward),
+            _head(shape, block),
+        ),
         loss=class_loss,
         batch=partial(next_token_batch, vocabulary=shape.vocabulary, tokens=tokens),
     )

@@ -14,10 +14,9 @@ from torch.nn import functional
 
 from stagecut.models.families.chain import LayerCounts
 from stagecut.models.families.synthetic import SyntheticShape, synthetic
-from stagecut.models.modules.batches import draw_normal_numbers
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 
-INPUT_NUMBERS = 1000
+INPUT_WIDTH = 1000
 """Inputs per sample of the first layer, which the profile does not define."""
 
 
@@ -64,5 +63,5 @@ def _layer(layer: LayerCounts, given: int) -> LayerModule:
 
 
 def _batch(num_samples: int, generator: Generator, *, outputs: int) -> tuple[Tensor, Tensor]:
-    inputs = draw_normal_numbers((num_samples, INPUT_NUMBERS), generator=generator)
-    return inputs, draw_normal_numbers((num_samples, outputs), generator=generator)
+    draw = partial(torch.randn, generator=generator, device=generator.device)
+    return draw(num_samples, INPUT_WIDTH), draw(num_samples, outputs)

@@ -1,6 +1,6 @@
 """Attention part and feed-forward part of every transformer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 
@@ -127,33 +127,27 @@ def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
 
 
-def attention_layer(name: str, shape: BlockShape) -> LayerModule:
+def attention_layer(shape: BlockShape) -> LayerModule:
     """Attention part, sharded by heads."""
     return LayerModule(
-        name=name, build=partial(_attention, shape), tensor_parallel=attention_styles, divisible=shape.key_heads
-    )
-
-
-def feed_forward_layer(name: str, shape: BlockShape, *, width: int) -> LayerModule:
-    """Feed-forward part with GeLU, sharded by its width."""
-    return LayerModule(
-        name=name,
-        build=partial(_feed_forward, shape, width),
-        tensor_parallel=partial(feed_forward_styles, "up"),
-        divisible=width,
+        name="attention", build=partial(_attention, shape), tensor_parallel=attention_styles, divisible=shape.key_heads
     )
 
 
 def dense_layers(shape: BlockShape, *, width: int) -> tuple[LayerModule, ...]:
-    """Attention part and feed-forward part of each block."""
-    return tuple(
-        part
-        for block in range(shape.blocks)
-        for part in (
-            attention_layer(f"block{block}.attention", shape),
-            feed_forward_layer(f"block{block}.feed-forward", shape, width=width),
-        )
+    """Attention part and feed-forward part of each block, the latter with GeLU and sharded by its width."""
+    feed_forward = LayerModule(
+        name="feed-forward",
+        build=partial(_feed_forward, shape, width),
+        tensor_parallel=partial(feed_forward_styles, "up"),
+        divisible=width,
     )
+    return repeated(shape.blocks, attention_layer(shape), feed_forward)
+
+
+def repeated(blocks: int, *parts: LayerModule) -> tuple[LayerModule, ...]:
+    """The parts of every block, named like `block3.attention`."""
+    return tuple(replace(part, name=f"block{block}.{part.name}") for block in range(blocks) for part in parts)
 
 
 def init_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> ResidualPart:

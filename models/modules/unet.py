@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stagecut.models.families.unet import IMAGE_CHANNELS, NUM_CLASSES, UnetShape
-from stagecut.models.modules.batches import pixel_batch
+from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import pixel_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.weights import init_for_relu
@@ -52,7 +52,7 @@ def unet_modules(name: str, shape: UnetShape) -> ModuleChain:
         name=name,
         layers=(*_downward(shape), *_bottom(shape), *_upward(shape), head),
         loss=pixel_loss,
-        batch=partial(pixel_batch, channels=IMAGE_CHANNELS, side=shape.side, classes=NUM_CLASSES),
+        batch=partial(image_batch, channels=IMAGE_CHANNELS, side=shape.side, classes=NUM_CLASSES, per_pixel=True),
     )
 
 
