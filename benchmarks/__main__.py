@@ -1,4 +1,4 @@
-"""All drivers, one after another: `python -m benchmarks`, with the options of `benchmarks/driver.py`.
+"""All drivers, one after another: `python -m benchmarks`, with the options of `benchmarks/harness/driver.py`.
 
 `python -m benchmarks --docs` measures everything and writes the pages; `--docs --from-results` writes the pages from
 the results that are there. `gpu`, `dilated`, `real` and `runtime_overhead` run plans, and are started by themselves.
@@ -7,7 +7,7 @@ the results that are there. `gpu`, `dilated`, `real` and `runtime_overhead` run 
 import sys
 
 from benchmarks import quality, scaling, speed
-from benchmarks.driver import Driver
+from benchmarks.harness.driver import Driver
 from benchmarks.papers import autopipe_h_mapping
 from benchmarks.papers import driver as papers
 

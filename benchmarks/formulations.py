@@ -7,8 +7,8 @@ same proven gap, the textbook formulation against `milp`; and `dp` against `milp
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from benchmarks.driver import Jobs, Parts, Request
-from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, percent, ratio, times, whole_seconds
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions

@@ -1,6 +1,6 @@
 """How well commands keep to their limits: seconds against `--time-limit`, peak memory against `--memory-limit`.
 
-Options: `benchmarks/driver.py`. A command is a process of its own and is measured as a whole, from its start to
+Options: `benchmarks/harness/driver.py`. A command is a process of its own and is measured as a whole, from its start to
 its end. The problems are so large that no search ends by itself; it takes a machine with nothing else to do.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Tree
 from benchmarks.problems.registry import LIMITS
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, times, whole_seconds

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.driver import Jobs, Parts, Request
-from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.specs import COMPARED, Spec
 from benchmarks.report.pages import markdown, ratio, times, whole_seconds
 from benchmarks.solver_steps import part_of_steps

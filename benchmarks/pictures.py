@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from benchmarks.measuring import Answer
+from benchmarks.harness.measuring import Answer
 from benchmarks.problems.specs import COMPARED, OURS
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Quality of plans: every solver's simulated time, bound and gap; see `benchmarks/driver.py` for the options.
+"""Quality of plans: every solver's simulated time, bound and gap; see `benchmarks/harness/driver.py` for the options.
 
 Every search has a process of its own, one after another on one machine. Times of iterations are
 simulated and reproducible; seconds depend on the machine, and so do the plans and bounds of a
@@ -6,25 +6,21 @@ search that its time limit ends. Better plans and bounds than the best known one
 `benchmarks/instances`. Ends with exit code 1 where `milp` is worse than any other solver.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.best_known import improve, read_entries
-from benchmarks.driver import Driver, Parts, Request, Tables
-from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.harness.best_known import improve, read_entries
+from benchmarks.harness.comparison import Answers, answers_of, best_time_s, complaint, never_worse, verdict
+from benchmarks.harness.driver import Driver, Parts, Request, Tables
+from benchmarks.harness.measuring import Answer, Tree
 from benchmarks.pictures import pictures
 from benchmarks.problems.registry import QUALITY, SMOKE
 from benchmarks.problems.specs import COMPARED, PUBLISHED, Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, README, markdown, percent, ratio, whole_seconds
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.units import format_seconds
 
 SPECS = {spec.name: spec for spec in (*QUALITY, *SMOKE)}
 PROOF_HEAD = ("best time", "bound", "gap", "seconds", "memory", "wanted gap within", "proven after")
-
-Answers = Mapping[str, Answer]
-"""Answers by solver."""
 
 
 def measure(spec: Spec, request: Request) -> Tree:
@@ -50,42 +46,6 @@ def tables(parts: Parts) -> Tables:
     }
 
 
-def complaint(parts: Parts) -> str:
-    """Names of the specs for which `milp` is worse, or a bound is above the time of a plan."""
-    worse = [name for name, part in parts.items() if never_worse(answers_of(part)) is False]
-    wrong = [name for name, part in parts.items() if has_wrong_bound(name, answers_of(part))]
-    told = (("milp is worse than another solver", worse), ("a bound is above the time of a plan", wrong))
-    return "\n".join(f"{what}: {'; '.join(names)}" for what, names in told if names)
-
-
-def answers_of(part: Tree) -> dict[str, Answer]:
-    """The stored answers to one spec."""
-    return {solver: answer_of(tree) for solver, tree in part.items()}
-
-
-def never_worse(answers: Answers) -> bool | None:
-    """Whether no plan is faster than that of `milp`; None if `milp` did not run."""
-    best_s, own = best_time_s(answers), answers.get("milp")
-    if own is None:
-        return None
-    return best_s is None or (own.objective_s is not None and own.objective_s <= best_s * (1 + EQUAL_TIMES))
-
-
-def has_wrong_bound(name: str, answers: Answers) -> bool:
-    """Whether a bound is above the time of any plan, including the best known."""
-    known = read_entries().get(name)
-    found = [(own.objective_s, own.bound_s) for own in answers.values()]
-    found += [] if known is None else [(known.objective_s, known.bound_s)]
-    least_s = min((seconds for seconds, _ in found if seconds is not None), default=math.inf)
-    return any((bound_s or 0.0) > least_s * (1 + EQUAL_TIMES) for _, bound_s in found)
-
-
-def best_time_s(answers: Answers, solvers: Iterable[str] | None = None) -> float | None:
-    """The least simulated time; None if no solver has a plan."""
-    chosen = answers if solvers is None else {name: answers[name] for name in solvers if name in answers}
-    return min((own.objective_s for own in chosen.values() if own.objective_s is not None), default=None)
-
-
 def readme_table(found: Mapping[str, Answers]) -> str:
     """The even split and the best published planner beside `milp`, with the gap it proves."""
     head = ("instance", "even", "best published planner", "milp", "gap", "seconds")
@@ -96,13 +56,6 @@ def wide_table(found: Mapping[str, Answers]) -> str:
     """Every solver relative to the fastest plan."""
     head = ("instance", *COMPARED, "best time", "milp never worse")
     return markdown(head, [_wide_row(name, answers) for name, answers in found.items()])
-
-
-def verdict(found: Mapping[str, Answers]) -> str:
-    """How often `milp` is at least as good as all other solvers."""
-    judged = [verdict for answers in found.values() if (verdict := never_worse(answers)) is not None]
-    others = len({solver for answers in found.values() for solver in answers} - {"milp"})
-    return f"`milp` is never worse than any of the {others} other solvers on {sum(judged)} of {len(judged)} instances."
 
 
 def proof_table(found: Mapping[str, Answers]) -> str:

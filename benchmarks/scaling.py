@@ -1,4 +1,4 @@
-"""How the cost of a search grows with layers, devices and device types; options: `benchmarks/driver.py`.
+"""How the cost of a search grows with layers, devices and device types; options: `benchmarks/harness/driver.py`.
 
 One size grows at a time. `milp` is asked for a gap of 1 %, within a time limit; the exponent of a size is
 the slope of a straight line through log(seconds) over log(size), by least squares, over the searches that ended by
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.registry import SCALING, scaled
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds

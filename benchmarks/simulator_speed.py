@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.driver import Jobs, Parts
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Jobs, Parts
+from benchmarks.harness.measuring import Tree
 from benchmarks.report.pages import markdown, times
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import PlanCosts

@@ -7,8 +7,8 @@ default gap, and has the time to prove it.
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.driver import Jobs, Parts, Request
-from benchmarks.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.registry import STEPS
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, percent, whole_seconds

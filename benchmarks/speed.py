@@ -1,6 +1,6 @@
 """Seconds of the parts of a search, and of other formulations and planners.
 
-Options: `benchmarks/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
+Options: `benchmarks/harness/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
 those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), the
 formulations against each other (`formulations`), the other planners (`other_planners`), the simulator
 (`simulator_speed`).
@@ -9,7 +9,7 @@ formulations against each other (`formulations`), the other planners (`other_pla
 from dataclasses import replace
 
 from benchmarks import formulations, other_planners, simulator_speed, solver_steps
-from benchmarks.driver import Driver, Jobs, Parts, Tables
+from benchmarks.harness.driver import Driver, Jobs, Parts, Tables
 from benchmarks.problems.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import geometric_mean
 
-from benchmarks.measuring import Answer
+from benchmarks.harness.measuring import Answer
 from benchmarks.papers.paper import Found, Headline, Paper, range_of, times_table
 from benchmarks.problems.registry import BALANCE, BALANCE_OF_BLOCKS
 from benchmarks.problems.specs import WHOLE_BLOCKS

@@ -2,16 +2,16 @@
 
     python -m benchmarks.papers.autopipe_h_mapping
 
-with the options of `benchmarks/driver.py`; `--docs` puts the table into docs/papers/autopipe-h.md. Both searches
-are the same but for link loads, queues and shared fabrics, and the simulator, with all of them, judges both plans.
+takes the options of `benchmarks/harness/driver.py`; `--docs` puts the table into docs/papers/autopipe-h.md. The two
+searches differ only in link loads, queues and shared fabrics; the simulator, with all of them, judges both plans.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Tree
 from benchmarks.papers.paper import shortened
 from benchmarks.problems.registry import ONLY_1F1B
 from benchmarks.problems.specs import Spec

@@ -1,4 +1,4 @@
-"""The papers' planners beside the figures stated in the papers; options: `benchmarks/driver.py`.
+"""The papers' planners beside the figures stated in the papers; options: `benchmarks/harness/driver.py`.
 
 Every paper has a file of its own, with its problems, its headlines, and a word on what is comparable.
 """
@@ -6,9 +6,9 @@ Every paper has a file of its own, with its problems, its headlines, and a word 
 from dataclasses import replace
 from functools import partial
 
-from benchmarks import quality
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Tree, answer_of
+from benchmarks.harness import comparison
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Tree, answer_of
 from benchmarks.papers import alpa, autopipe_h, dapple, hetpipe, piper, startup
 from benchmarks.papers.paper import Found, Paper
 from benchmarks.problems.registry import SMOKE
@@ -31,13 +31,13 @@ def measure(spec: Spec, request: Request) -> Tree:
 def tables(parts: Parts) -> Tables:
     """The text for every paper, and the start-up times of AutoPipe's plans."""
     texts = {f"paper {paper.key}": paper.text(found_of(paper, parts)) for paper in PAPERS}
-    verdict = quality.verdict({name: quality.answers_of(part) for name, part in _compared(parts).items()})
+    verdict = comparison.verdict({name: comparison.answers_of(part) for name, part in _compared(parts).items()})
     return {BENCHMARKS_PAGE: {"papers verdict": verdict, **texts, **startup.tables(parts)}}
 
 
 def complaint(parts: Parts) -> str:
     """As in the quality benchmark: where `milp` is worse."""
-    return quality.complaint(_compared(parts))
+    return comparison.complaint(_compared(parts))
 
 
 def found_of(paper: Paper, parts: Parts) -> Found:

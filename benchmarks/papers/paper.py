@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.measuring import Answer
+from benchmarks.harness.measuring import Answer
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, ratio, times
 from stagecut.planner.core.units import format_seconds

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.driver import Jobs, Parts, Request
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.measuring import Tree
 from benchmarks.papers.paper import shortened
 from benchmarks.problems.registry import BALANCE
 from benchmarks.problems.specs import Spec

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import formulations, quality, rivals, scaling, solver_steps, speed
+from benchmarks import formulations, other_planners, quality, scaling, solver_steps, speed
 from benchmarks.__main__ import DRIVERS
-from benchmarks.best_known import read_entries
-from benchmarks.driver import Driver, Request
-from benchmarks.measuring import GAP_MARKS, Answer, Measured, answer_of, answer_to, measured, measured_here
+from benchmarks.harness import comparison
+from benchmarks.harness.best_known import read_entries
+from benchmarks.harness.driver import Driver, Request
+from benchmarks.harness.measuring import GAP_MARKS, Answer, Measured, answer_of, answer_to, measured, measured_here
 from benchmarks.papers import driver as papers
 from benchmarks.papers import startup
 from benchmarks.papers.autopipe_h import balance_table, side_by_side
@@ -34,7 +35,7 @@ NOT_FOR_ANY_SIZE = {"brute-force", "textbook-milp", "textbook-milp-cbc"}
 
 @pytest.fixture(scope="module")
 def qualities():
-    return quality.answers_of(quality.measure(SPEC, HERE))
+    return comparison.answers_of(quality.measure(SPEC, HERE))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def speeds():
 
 
 def test_every_solver_for_problems_of_any_size_is_compared():
-    """With all others on all instances."""
+    """Every such solver is compared with all others on all instances."""
     assert set(COMPARED) == set(SOLVERS) - NOT_FOR_ANY_SIZE
 
 
@@ -53,7 +54,7 @@ def test_the_smoke_spec_is_measured_by_every_solver(qualities):
     times_s = [answer.objective_s for answer in qualities.values() if answer.objective_s is not None]
     assert qualities["milp"].objective_s == min(times_s)
     assert qualities["milp"].bound_s <= min(times_s) * (1 + 1e-9)
-    assert quality.never_worse(qualities)
+    assert comparison.never_worse(qualities)
 
 
 def test_answers_without_a_plan_have_a_reason(qualities):
@@ -73,21 +74,21 @@ def test_the_quality_table_has_the_best_solver_at_one(qualities):
 def test_a_milp_plan_that_another_solver_beats_is_complained_of():
     """Times of 2 s and 1 s."""
     part = {"milp": _answer(2.0).tree(), "even": _answer(1.0).tree()}
-    assert quality.complaint({"instance": part}) == "milp is worse than another solver: instance"
-    assert quality.complaint({"instance": {**part, "milp": _answer(1.0).tree()}}) == ""
+    assert comparison.complaint({"instance": part}) == "milp is worse than another solver: instance"
+    assert comparison.complaint({"instance": {**part, "milp": _answer(1.0).tree()}}) == ""
 
 
 def test_a_bound_above_the_time_of_a_plan_is_complained_of():
     """A bound of 1.1 s where a plan takes 1 s."""
     part = {"milp": replace(_answer(1.0), bound_s=1.1).tree()}
-    assert "a bound is above the time of a plan: instance" in quality.complaint({"instance": part})
+    assert "a bound is above the time of a plan: instance" in comparison.complaint({"instance": part})
 
 
 def test_a_best_known_bound_above_the_time_of_a_plan_is_complained_of():
     """A plan that takes half of what is filed as proven."""
     name, entry = next(iter(read_entries().items()))
     part = {"milp": _answer(entry.bound_s / 2).tree()}
-    assert f"a bound is above the time of a plan: {name}" in quality.complaint({name: part})
+    assert f"a bound is above the time of a plan: {name}" in comparison.complaint({name: part})
 
 
 def test_the_best_published_planner_is_named():
@@ -126,13 +127,13 @@ def test_a_race_is_left_out_where_the_textbook_formulation_proves_the_plan_optim
 
 
 def test_other_planners_stand_beside_the_seconds_of_milp(speeds):
-    """Of the same run: milp is once as long as itself."""
-    rows = rivals.tables(speeds)["planner seconds"].splitlines()
+    """The seconds are of the same run: the ratio of milp to itself is 1."""
+    rows = other_planners.tables(speeds)["planner seconds"].splitlines()
     assert next(row for row in rows if "`milp`" in row).endswith("1.0x |")
 
 
 def test_quick_runs_print_tables_and_keep_nothing(capsys, tmp_path):
-    """Of the simulator, which needs no process of its own."""
+    """A quick run of the simulator needs no process of its own."""
     speed.DRIVER.main(["--quick", "--only", "simulator"], results=tmp_path)
     assert "4 stages, 8 micro-batches" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -153,7 +154,7 @@ def test_the_exponent_of_a_power_law_is_its_power():
 
 
 def test_scaling_runs_on_small_sizes():
-    """Both solvers, a row for each size."""
+    """The table has a row per size, with both solvers."""
     parts = {name: job(HERE) for name, job in scaling.DRIVER.quick_jobs.items()}
     table = scaling.tables(parts)[pages.BENCHMARKS_PAGE]["scaling"]
     assert [_cells(table, row=row)[0] for row in (0, 1)] == ["4 layers", "6 layers"]
@@ -232,7 +233,7 @@ def test_the_balance_of_an_answer_is_that_of_its_plan():
 
 
 def test_a_process_of_its_own_gives_the_same_answer(qualities):
-    """And tells how much memory it held: the interpreter alone is more than a megabyte."""
+    """The answer includes the peak memory: the interpreter alone takes more than a megabyte."""
     found = measured(SPEC, "even", SolveOptions())
     assert found.answer.objective_s == qualities["even"].objective_s
     assert found.answer.peak_bytes > 1e6
@@ -265,7 +266,7 @@ def test_seconds_to_a_gap_are_those_of_the_first_point_within_it():
 
 
 def test_parts_are_kept_as_they_come_and_measured_again_by_name(tmp_path, capsys):
-    """Whatever a job gives; `--only` keeps the other parts, `--from-results` measures nothing."""
+    """Parts are JSON of any shape; `--only` keeps the other parts, `--from-results` measures nothing."""
     given = iter(range(10))
     jobs = {name: lambda _: {"value": next(given)} for name in ("one", "two")}
     page = tmp_path / "page.md"
@@ -307,7 +308,7 @@ def test_pages_are_written_from_whole_measurements_only(arguments, tmp_path, cap
 
 @pytest.mark.parametrize("request_", [Request(by=measured_here, solvers=("even",)), HERE])
 def test_a_run_that_keeps_nothing_files_no_plan(request_, monkeypatch):
-    """Even if the plan is the best one known."""
+    """No plan is filed, even if it is the best one known."""
     filed = []
     monkeypatch.setattr(quality, "improve", lambda *_: filed.append(1))
     quality.measure(SPEC, request_)
@@ -327,7 +328,7 @@ def test_a_complaint_is_an_exit_code(tmp_path, capsys):
 
 
 def test_parts_are_kept_beside_those_of_the_same_stamp(tmp_path):
-    """And in the order expected; a part that is not expected any more goes."""
+    """Parts are kept in the expected order; a part that is no longer expected is dropped."""
     stamp = results.Stamp.here()
     for name in ("gone", "second", "first"):
         kept = results.Kept(stamp=stamp, parts={name: {"of": name}})
@@ -407,7 +408,7 @@ def test_specs_are_problems_with_a_plan(spec):
 
 @pytest.mark.parametrize(("types", "devices"), [(1, 4), (2, 4), (3, 24), (4, 24), (6, 24), (2, 1024)])
 def test_generated_clusters_have_the_size_asked_for(types, devices):
-    """And servers of every type: 24 devices of 4 types are 6 servers, 2 + 2 + 1 + 1."""
+    """There are servers of every type: 24 devices of 4 types are 6 servers, 2 + 2 + 1 + 1."""
     cluster = pods(f"pods:{types}:{devices}")
     assert cluster.num_devices == devices
     assert len(cluster.servers) == types

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.best_known import FOLDER, improve, read_entries, replay
-from benchmarks.measuring import measured_here
+from benchmarks.harness.best_known import FOLDER, improve, read_entries, replay
+from benchmarks.harness.measuring import measured_here
 from benchmarks.problems.registry import QUALITY, SMOKE
 from stagecut.planner.analysis.recheck import recheck
 from stagecut.planner.io.files.plan_file import read_plan_file
@@ -43,7 +43,7 @@ def test_every_plan_file_belongs_to_an_entry():
 
 
 def test_the_first_plan_of_an_instance_is_filed_and_holds(found, tmp_path):
-    """With its solver, without a bound."""
+    """The entry names the solver and has no bound."""
     assert improve(SPEC, {"even": found["even"]}, folder=tmp_path)
     entry = read_entries(folder=tmp_path)[SPEC.name]
     assert (entry.solver, entry.bound_s, entry.gap) == ("even", None, None)
@@ -68,7 +68,7 @@ def test_a_worse_plan_leaves_the_entry_as_it_is(found, tmp_path):
 
 
 def test_a_bound_above_the_plan_is_left_out(found, tmp_path):
-    """It is wrong, whoever claims it."""
+    """Such a bound is wrong, whichever solver claims it."""
     answer = replace(found["milp"].answer, bound_s=2 * found["milp"].answer.objective_s)
     improve(SPEC, {"milp": replace(found["milp"], answer=answer)}, folder=tmp_path)
     assert read_entries(folder=tmp_path)[SPEC.name].bound_s is None

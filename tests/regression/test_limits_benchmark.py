@@ -11,14 +11,14 @@ from benchmarks import limits
 MEASURE = """
 import json
 from benchmarks import limits
-from benchmarks.driver import Request
+from benchmarks.harness.driver import Request
 print(json.dumps({name: job(Request(quick=True)) for name, job in limits.DRIVER.quick_jobs.items()}))
 """
 """In a process of its own: the peak of a command is never told as less than that of the process which starts it."""
 
 
 def test_a_whole_command_is_measured_against_either_limit():
-    """Its own start takes more than 10 MB and nothing near 1,000; the smoke problem has a plan at once."""
+    """Starting the command takes more than 10 MB and nowhere near 1,000; the smoke problem has a plan at once."""
     parts = json.loads(subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, check=True).stdout)
     assert [name.rsplit(": ", 1)[1] for name in parts] == ["1 s", "1000 MB"]
     for part in parts.values():

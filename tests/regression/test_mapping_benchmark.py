@@ -1,6 +1,6 @@
 """The driver of AutoPipe-H's device mapping."""
 
-from benchmarks.driver import Request
+from benchmarks.harness.driver import Request
 from benchmarks.papers.autopipe_h_mapping import DRIVER, QUICK, SPECS, in_words, jobs, measure, table
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.solvers.registry import run
@@ -9,7 +9,7 @@ from tests.catalogue import chain, job, one_server
 
 
 def test_both_searches_are_measured_on_the_smoke_spec():
-    """What the blind one believes is no longer than what the simulator says of its plan."""
+    """The blind search's own time is no longer than the simulated time of its plan."""
     (spec,) = QUICK
     part = measure(spec, Request(quick=True))
     assert part["blind"]["believed_s"] <= part["blind"]["objective_s"]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.plan_balance import stage_balance
+from benchmarks.harness.plan_balance import stage_balance
 from stagecut.planner.core.schedule import Schedule
 from tests.pipelines import pipeline_costs
 

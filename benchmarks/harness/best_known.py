@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Measured
+from benchmarks.harness.measuring import Measured
 from benchmarks.problems.specs import Spec
 from stagecut.planner.analysis.prediction import play, predict
 from stagecut.planner.core.plan import Plan
@@ -33,7 +33,7 @@ from stagecut.planner.io.files.plan_file import (
 from stagecut.planner.io.files.plan_statements import Certificate
 from stagecut.planner.solvers.search.options import SolveOptions
 
-FOLDER = Path(__file__).parent / "instances"
+FOLDER = Path(__file__).parents[1] / "instances"
 SAME = 1e-12
 """Relative difference below which simulated times count as equal: rounding."""
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.plan_balance import stage_balance
+from benchmarks.harness.plan_balance import stage_balance
 from benchmarks.problems.specs import Spec
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measuring import Measure, Measured, Tree, measured
+from benchmarks.harness.measuring import Measure, Measured, Tree, measured
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import IMAGES, put_tables, save_picture
 from benchmarks.report.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept

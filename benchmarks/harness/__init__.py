@@ -1,0 +1,1 @@
+"""What every benchmark shares: running a search, keeping its answer, comparing answers."""
