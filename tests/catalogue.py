@@ -118,7 +118,7 @@ def _replicas():
 
 
 def _all_reduce():
-    """As above, but the ring moves 2 (2 - 1) / 2 x 4 bytes at 1 byte/s: 6 + 4 = 10, still below 12.
+    """The problem above, but the ring moves 2 (2 - 1) / 2 x 4 bytes at 1 byte/s: 6 + 4 = 10, still below 12.
 
     fp16: 4 parameters of 2 bytes, 1 byte of gradient each.
     """
@@ -184,7 +184,7 @@ def _pipelines():
 
 
 def _synchronised_pipelines():
-    """As above with gradients of 4 bytes: 2 (2 - 1) / 2 x 4 bytes at 2 bytes/s between the hosts: 16 + 2 = 18 s.
+    """As above, gradients have 4 bytes: 2 (2 - 1) / 2 x 4 bytes at 2 bytes/s between the hosts: 16 + 2 = 18 s.
 
     In one pipeline of two stages nothing is synchronised, and 20 s remain.
     """

@@ -31,7 +31,7 @@ def _rest(num_layers, servers, size, replicas, *, start, free):
 
 
 def _places(number, servers, size, free):
-    """Beside the stage before, on a server of its own, or on several servers."""
+    """Places for a stage: beside the previous stage, on a server of its own, or on several servers."""
     if number <= free:
         yield False, servers, free - number
     if number <= size and servers > 0:

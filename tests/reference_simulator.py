@@ -21,7 +21,7 @@ Actions = list[list[tuple[str, int, int, int]]]
 
 @dataclass(frozen=True)
 class Span:
-    """When a task runs."""
+    """The start and the end of a task."""
 
     start: float
     end: float
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass
 class Pipeline:
-    """What is to be done, and what has happened so far."""
+    """The work to be done, and what has happened so far."""
 
     actions: Actions
     stages: list[list[int]]

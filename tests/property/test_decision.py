@@ -10,14 +10,14 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import paths_by_plan
 
 SLACK = 1 + 1e-9
 
 
 def least_bounds(problem, costs, families=None):
-    """For each variant that has a plan, the least lower bound of its plans."""
+    """The least lower bound of the plans of each variant that has any."""
     least = {}
     for plan in all_plans(problem, costs):
         value_s = lower_bound(costs.plan(plan), families)
@@ -55,7 +55,7 @@ def test_shared_rows_are_decided_exactly(problem):
 @settings(max_examples=60)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5), st.integers(0, 2**32 - 1))
 def test_no_arc_of_a_plan_below_the_limit_is_impossible(problem, seed):
-    """For a limit drawn from the bounds of all plans; and their bottlenecks reach the floor."""
+    """The limit is drawn from the bounds of all plans. The bottlenecks of the plans reach the floor."""
     random, costs = np.random.default_rng(seed), CostModel(problem)
     network = build_network(costs, problem.variants[-1])
     for chosen in (network, with_positions(network)):

@@ -27,7 +27,7 @@ def same(seconds):
 
 
 def check_against(oracle, result, problem):
-    """No bound above, no plan below the optimum of brute force; every plan legal; nothing fits in either or in both."""
+    """Check that bound and plan enclose the optimum, that the plan is legal, and that both agree on feasibility."""
     assert (result.status is Status.INFEASIBLE) == (oracle.status is Status.INFEASIBLE)
     if oracle.plan is None:
         assert (result.plan, result.bound_s) == (None, None)
@@ -102,7 +102,7 @@ def test_more_memory_never_hurts(problem):
 @settings(max_examples=30)
 @given(problems(max_layers=6, several_pipelines=False), st.data())
 def test_more_hosts_never_hurt(problem, data):
-    """Of any class; in one pipeline, for not every number of hosts makes equal shares."""
+    """A host of any class is added; with one pipeline, as not every number of hosts divides into equal shares."""
     servers = list(problem.cluster.servers)
     index = data.draw(st.integers(0, len(servers) - 1))
     servers[index] = replace(servers[index], count=servers[index].count + 1)
@@ -160,7 +160,7 @@ def slower(problem):
 @settings(max_examples=25)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_scaling_all_times_scales_the_optimum(problem):
-    """Of the shared rows, and of the simulated times."""
+    """Both the optimum of the shared rows and that of the simulated times scale."""
     assert row_bound(slower(problem)) == same(SCALE * row_bound(problem))
     fast, slow = run(problem, "milp", EXACT), run(slower(problem), "milp", EXACT)
     if fast.plan is not None:
@@ -187,7 +187,7 @@ def renamed(problem):
 @settings(max_examples=25)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_names_and_order_of_servers_change_nothing(problem):
-    """Of the shared rows, and of the simulated times."""
+    """Both the optimum of the shared rows and that of the simulated times scale."""
     assert row_bound(renamed(problem)) == same(row_bound(problem))
     before, after = run(problem, "milp", EXACT), run(renamed(problem), "milp", EXACT)
     assert after.status is before.status

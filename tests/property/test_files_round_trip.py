@@ -49,7 +49,7 @@ links = st.builds(Link, bandwidth_bytes_per_s=limits, latency_s=amounts, source=
 
 @st.composite
 def all_reduces(draw):
-    """In order of the number of devices, as they are read."""
+    """All-reduce times in order of the number of devices, as they are read."""
     numbers = sorted(draw(st.sets(st.integers(2, 99_999), max_size=2)))
     return tuple(AllReduceTable(num_devices=number, table=draw(points(2))) for number in numbers)
 
@@ -69,7 +69,7 @@ def time_tables(draw, device_type, *, tensor_parallel=1):
 
 @st.composite
 def times_of_layers(draw, *, shared):
-    """In order of the number of devices and of the names of their types, as they are read."""
+    """Layer times in order of the number of devices and of the names of their types, as they are read."""
     degrees = (1, 2, 4) if shared else (1,)
     pairs = ((degree, kind) for degree in degrees for kind in DEVICE_TYPES)
     return tuple(draw(time_tables(kind, tensor_parallel=degree)) for degree, kind in pairs if draw(st.booleans()))

@@ -72,7 +72,7 @@ def crossing(graph, before):
 
 
 def mean_alive(graph, order):
-    """What :mod:`stagecut.planner.chains.ordering` minimises, written out."""
+    """The mean number of live tensors, which :mod:`stagecut.planner.chains.ordering` minimises, written out."""
     seconds = graph.seconds
     weight = seconds if any(seconds) else [1.0] * len(seconds)
     return sum(weight[node] * crossing(graph, set(order[:index])) for index, node in enumerate(order))

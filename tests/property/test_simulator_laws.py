@@ -52,7 +52,7 @@ def test_tasks_on_a_link_never_overlap(costs):
 
 @given(costs=plans(names=0), which=st.sampled_from(["forward_s", "backward_s", "transfer_s", "sync_s", "update_s"]))
 def test_more_work_never_helps_where_no_link_is_shared(costs, which):
-    """With shared links it can: first come, first served has Graham's anomalies."""
+    """On shared links more work can help: first come, first served has Graham's anomalies."""
     slower = replace(costs, **{which: getattr(costs, which) * 1.5})
     before, after = iteration_times([costs, slower])
     assert after >= before

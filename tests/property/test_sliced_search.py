@@ -19,11 +19,11 @@ from stagecut.planner.simulator.slicing import paying_count, slicing_faults
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
+from tests.network_paths import paths_by_plan
 from tests.pipelines import random_costs, random_halves, random_routes
 from tests.property.strategies import SCHEDULES, problems
 from tests.property.test_exact_solvers import EXACT, EXACT_SHARED, check_against, same
 from tests.property.test_stage_network import LINEAR_FAMILIES
-from tests.unit.network.enumeration import paths_by_plan
 
 ROUNDING = 1e-9
 
@@ -89,7 +89,7 @@ def test_rows_of_a_path_are_those_of_its_plan_for_any_count(problem):
 @settings(max_examples=15)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5, sliced=True))
 def test_labels_never_rule_out_the_fastest_plan(problem):
-    """At its simulated time, with the count that pays, some path must be left, without positions and with."""
+    """At the plan's simulated time, with the count that pays, some path must be left, without positions and with."""
     costs = CostModel(problem)
     least = {}
     for plan in itertools.islice(all_plans(problem, costs), 300):
@@ -106,7 +106,7 @@ def test_labels_never_rule_out_the_fastest_plan(problem):
 @settings(max_examples=10)
 @given(problems(max_layers=6, max_micro_batches=6, sliced=True))
 def test_milp_finds_the_optimum_of_brute_force(problem):
-    """With gap 0; the plan has the count that its job gives it."""
+    """The search runs to gap 0; the plan has the sliced warm-up count that its job states."""
     oracle, result = run(problem, "brute-force", EXACT), run(problem, "milp", EXACT)
     check_against(oracle, result, problem)
     if oracle.plan is not None:

@@ -12,8 +12,8 @@ from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import paths_by_plan
 
 LINEAR_FAMILIES = (*SHARED_FAMILIES, "drain", "pair", "link", "flush")
 """All but the late rows, which involve any two stages, and the queue rows, which involve a whole host."""
@@ -21,7 +21,7 @@ ROUNDING = 1e-12
 
 
 def networks(problem, costs):
-    """For every variant, the network without positions, and with."""
+    """The network of every variant, without positions and with."""
     for variant in problem.variants:
         network = build_network(costs, variant)
         yield network, with_positions(network)
@@ -38,7 +38,7 @@ def some_plans(chosen):
 @settings(max_examples=50)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=3))
 def test_paths_are_exactly_the_plans(problem):
-    """With and without positions, decoded paths and the enumeration of brute force are the same set."""
+    """The decoded paths are the plans that brute force enumerates, with and without positions."""
     costs = CostModel(problem)
     coarse, fine = set(), set()
     for without, network in networks(problem, costs):
@@ -63,7 +63,7 @@ def test_rows_of_a_path_are_the_bounds_of_its_plan(problem):
 @settings(max_examples=50)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
 def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
-    """There a stage costs what it would in the position where it costs least."""
+    """Without positions, a stage costs what it would in its cheapest position."""
     costs = CostModel(problem)
     for network, paths in some_plans(coarse for coarse, _ in networks(problem, costs)):
         rows, shared = build_rows(network), build_rows(network, shared_only=True)
@@ -76,7 +76,7 @@ def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
 @settings(max_examples=50)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5))
 def test_leaving_out_long_stages_loses_no_plan_below_the_limit(problem):
-    """With the rows of every second plan as limit: those at or below it are all there."""
+    """The rows of every second plan serve as the limit: all plans at or below it must be there."""
     costs = CostModel(problem)
     every_plan = list(all_plans(problem, costs))
     assume(every_plan)

@@ -1,4 +1,4 @@
-"""How good AutoPipe's partitions are: all partitions of 300 random chains, the figures of docs/papers/autopipe-h.md.
+"""AutoPipe's partitions against all partitions of 300 random chains: the figures of docs/papers/autopipe-h.md.
 
 Chains of up to 14 layers on 2 to 5 stages. Every layer takes a whole number of 1 to 10 forward, and backward twice
 that or, in every other chain, a whole number of 1 to 20.
@@ -66,13 +66,13 @@ def _compared(times: StageTimes, num_microbatches: int) -> Compared:
 
 @pytest.fixture(scope="module")
 def planned():
-    """With M = 2p, for which the published planner plans."""
+    """Plans with M = 2p, as the published planner assumes."""
     return [_compared(times, 2 * times.num_stages) for times in _chains()]
 
 
 @pytest.fixture(scope="module")
 def as_many_as_stages():
-    """With M = p."""
+    """Plans with M = p."""
     return [_compared(times, times.num_stages) for times in _chains()]
 
 

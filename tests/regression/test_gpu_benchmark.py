@@ -22,7 +22,7 @@ from stagecut.planner.io.files.profile import read_profile
 
 @pytest.fixture
 def one_thread():
-    """For torch: stages are threads of this process."""
+    """Limit torch to one thread: stages are threads of this process."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -86,7 +86,7 @@ def test_stages_that_share_a_device_take_as_long_as_all_their_work():
 
 
 def test_a_device_is_divided_once_into_parts_as_large_as_possible():
-    """Of 132 multiprocessors in groups of 8, two parts of 66 would need 72 each: there are two of 64."""
+    """Two parts of 66 of 132 multiprocessors would need 72 each in groups of 8: there are two of 64."""
     library = _Library(alignment=8)
     parts = split(Driver(library), Resource(num_multiprocessors=132), 2)
     assert [part.num_multiprocessors for part in parts] == [64, 64]

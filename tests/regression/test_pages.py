@@ -33,7 +33,7 @@ def _anchors(page):
 
 @each_page
 def test_relative_links_lead_somewhere(page):
-    """To a file that exists, and to one of its headings where the link has an anchor."""
+    """Every link leads to a file that exists, and an anchor to one of its headings."""
     for target in LINK.findall(_prose(page)):
         if not target.startswith(("http:", "https:")):
             name, _, anchor = target.partition("#")

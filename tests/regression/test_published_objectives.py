@@ -41,7 +41,7 @@ def graph_of(name):
 
 
 def converted(path, *options):
-    """What `plan convert` makes of a file."""
+    """Convert a file as `plan convert` does."""
     profile = path.with_name("profile.json")
     done = CliRunner().invoke(main, ["convert", str(path), *options, "-o", str(profile)])
     assert done.exit_code == 0, done.output

@@ -25,7 +25,7 @@ def test_overhead_is_all_but_the_layers():
 
 
 def test_processor_time_of_others_is_what_the_ranks_have_not_used(monkeypatch):
-    """In 10 s two processors give 20 s; of the 12 s used, the ranks have 5 s each: others a tenth of all."""
+    """Two processors give 20 s in 10 s; of the 12 s used, the ranks have 5 s each, so others have a tenth of all."""
     monkeypatch.setattr(runtime_overhead.os, "cpu_count", lambda: 2)
     ranks = [RankSteps(steps=(), seconds=10.0, own_s=5.0, machine_s=12.0)] * 2
     assert others_share(ranks) == pytest.approx(0.1)

@@ -26,7 +26,7 @@ QUICKER = {
 
 
 def _run(command, capfd):
-    """What a command prints; those of `plan` run in this process, which has torch already."""
+    """Return the output of a command; those of `plan` run in this process, which has torch already."""
     for page, test in QUICKER.items():
         command = command.replace(page, test)
     program, *arguments = shlex.split(command)
@@ -39,7 +39,7 @@ def _run(command, capfd):
 
 
 def _words(line):
-    """What the line says before its first number."""
+    """The words of a line before its first number."""
     return re.match(r"[^\d$]*", line)[0].split()
 
 

@@ -45,7 +45,7 @@ def test_long_chains_of_equal_layers_come_out_even():
 
 
 def test_a_merged_layer_is_its_parts_one_after_another():
-    """Of 1 + 2 s: sums, the last output, and the larger working memory, for only one part runs at a time."""
+    """Times add up (1 + 2 s), the output is the last one, and the working memory the larger of the two."""
     first = layer("a", 1.0, working_bytes=7.0, forward_flops=10.0, shared_params_bytes=1.0, tensor_parallel_bytes=2.0)
     second = layer("b", 2.0, working_bytes=5.0, forward_flops=1.0, output_bytes=9.0, tensor_parallel_bytes=3.0)
     (merged, last) = coarsened(model(first, second, layer("c", 9.0)), 2).layers
@@ -68,7 +68,7 @@ def test_boundaries_that_are_left_carry_what_they_carried():
 
 
 def test_users_of_a_tensor_stay_its_users():
-    """What a makes, b, c and d use: b and c are one layer then, which is one user. What b makes, c and d use."""
+    """The output of a is used by b, c and d, of which b and c become one user; that of b is used by c and d."""
     layers = [layer(name, seconds) for name, seconds in (("a", 3.0), ("b", 1.0), ("c", 1.0), ("d", 3.0))]
     edges = (
         SkipEdge(source=0, target=3, num_bytes=4.0, earlier_targets=(1, 2)),
@@ -117,7 +117,7 @@ def test_short_chains_stay_as_they_are():
 
 @pytest.mark.parametrize("flops", [(1.0, 1.0, 5.0), (0.0, 0.0, 0.0)])
 def test_layers_without_times_are_merged_by_their_operations(flops):
-    """Or as if all were alike, where there are none either: then the first two."""
+    """Without operations either, all layers count as alike, and the first two are merged."""
     layers = [Layer(name=name, forward_flops=value) for name, value in zip("abc", flops, strict=True)]
     assert [part.name for part in coarsened(model(*layers), 2).layers] == ["a..b", "c"]
 

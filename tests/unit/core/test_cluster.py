@@ -33,7 +33,7 @@ def island(**changes):
     [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 1.5), (4.0, 2.0), (6.0, 2.5), (8.0, 3.0), (12.0, 4.0)],
 )
 def test_measured_link_is_linear_between_points(num_bytes, seconds):
-    """As long as the first point below it; above the last one on along the last segment, (3 - 2) / (8 - 4) s a byte."""
+    """Below the first point its time holds; above the last one the last segment goes on, (3 - 2) / (8 - 4) s a byte."""
     assert BENT.transfer_s(num_bytes) == seconds
     assert type(BENT.transfer_s(num_bytes)) is float
 

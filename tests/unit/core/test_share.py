@@ -117,7 +117,7 @@ def test_measured_path_is_divided_among_all_who_share_either_end():
 
 
 def test_all_reduces_stay_as_measured():
-    """They are among devices of all pipelines, and a switch has its whole speed for each."""
+    """All-reduces run between devices of all pipelines, and a switch has its whole speed for each."""
     table = AllReduceTable(num_devices=4, table=((4.0, 2.0), (8.0, 3.0)))
     island = Island(device_type="gpu", count=4, fabric=link(8.0), shared=True, all_reduce=(table,))
     cluster = replace(ONLY_QUAD, servers=(replace(QUAD, islands=(island,)),))
@@ -149,7 +149,7 @@ def test_names_of_hosts_stay_apart_in_every_share():
 @settings(max_examples=60)
 @given(clusters(max_devices=12))
 def test_shares_are_disjoint_and_use_every_device(cluster):
-    """And a device of a share is of the same kind in the cluster."""
+    """Every device of a share has the same type in the cluster."""
     kind_of = {device.name: device.device_type for device in cluster.devices()}
     for number in range(1, cluster.num_devices + 1):
         for share in shares_of(cluster, number):

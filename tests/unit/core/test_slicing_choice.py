@@ -44,7 +44,7 @@ def test_no_half_for_replicas_that_it_cannot_be_shared_by():
 
 
 def test_a_stated_count_is_at_most_the_number_of_micro_batches():
-    """And 0 where nothing can be halved; auto begins from 0."""
+    """The count is 0 where nothing can be halved; auto begins from 0."""
     stated = job(slice=9)
     assert stated.first_num_sliced(Schedule.GPIPE, 2, 4) == 4
     assert stated.first_num_sliced(Schedule.GPIPE, 1, 8) == 0

@@ -166,7 +166,7 @@ def test_gradients_are_reduced_as_measured_among_that_many_devices(replicas, sec
 
 
 def test_measured_all_reduce_is_of_one_host_and_whole_replicas():
-    """Between hosts, and among the replicas that several devices share, there are rings."""
+    """Other groups use rings: those between hosts, and those of replicas that several devices share."""
     measured = cluster(all_reduce=(PAIR, QUAD))
     assert gradient_sync_of(measured, placement(2, num_hosts=2)).measured is None
     assert gradient_sync_of(measured, placement(2, tensor_parallel=2)).measured is None

@@ -111,7 +111,7 @@ def test_choices_of_the_whole_plan_are_those_of_the_job(choices, changes, words)
     ],
 )
 def test_as_many_micro_batches_are_halved_as_the_job_says(choice, num_sliced, words):
-    """Of four; how many pay under auto is for the simulator to say."""
+    """A stated number of four micro-batches is halved; under auto the simulator says how many pay."""
     assert found(problem(slice=choice), *TWO, num_sliced=num_sliced) == words
 
 
@@ -158,7 +158,7 @@ def test_stages_have_no_sizes_of_their_own():
 
 @pytest.mark.parametrize(("degrees", "words"), [(None, "1"), ((1, 4), "1, 4")])
 def test_devices_that_share_a_replica_are_as_many_as_the_job_says(degrees, words):
-    """Without a choice of the job a single one: no layer can be shared."""
+    """Without a choice in the job, one device holds a replica: no layer can be shared."""
     pair = stage(0, 4, "pair/0", "pair/1", depth=1, replicas=1, tensor_parallel=2)
     assert found(problem(tensor_parallel=degrees), pair) == (
         f"stage 0: tensor parallelism of 2 is outside the search space: {words}",

@@ -160,7 +160,7 @@ def test_all_reduce_occupies_what_its_ring_passes(stage, route):
 
 
 def test_pipelines_reduce_over_what_lies_between_them():
-    """On hosts of their own over the interfaces, on the same hosts over their fabric."""
+    """Pipelines on hosts of their own use the interfaces, pipelines on the same hosts their fabric."""
     apart = Share(num_pipelines=2, host_splits=(2, 1))
     together = Share(num_pipelines=2, host_splits=(1, 1))
     assert sync_route(CLUSTER, group(0, 1), apart) == ("mixed-1:nic-in", "mixed-1:nic-out")

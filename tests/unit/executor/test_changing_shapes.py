@@ -13,7 +13,7 @@ from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
-from tests.executor.test_gradients import VOCABULARY, chain
+from tests.executor.tied_chain import VOCABULARY, chain
 
 FROZEN = partial(torch.optim.SGD, lr=0.0)
 PLANS = {
@@ -40,7 +40,7 @@ def tokens_of(team: Team, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def gradients_of(team: Team) -> dict[str, torch.Tensor]:
-    """By global name, from whichever rank has them."""
+    """Gradients by global name, from whichever rank has them."""
     named = (pipeline.named_parameters() for pipeline in team.pipelines)
     return {name: parameter.grad for own in named for name, parameter in own.items()}
 

@@ -105,6 +105,6 @@ def test_losses_of_the_catalogue_leave_padding_out(loss_fn) -> None:
 
 
 def test_losses_that_count_take_no_other_count() -> None:
-    """It would divide a mean once more."""
+    """A count would divide a mean once more."""
     with pytest.raises(BadInputError, match="does its own counting; omit count"):
         load(plan_of((0, 1)), [nn.Linear(3, 3)], class_loss, count=len)

@@ -64,7 +64,7 @@ def test_gradients_are_clipped_by_the_norm_of_the_whole_model() -> None:
 
 
 def test_recomputed_dropout_draws_the_same_masks() -> None:
-    """With rate 0.5 and products of one, the gradient of the input weight counts exactly the kept masks."""
+    """At rate 0.5 and with products of one, the gradient of the input weight counts exactly the kept elements."""
     plan = plan_of((0, 2), recompute=(True,), num_microbatches=1)
     chain = [nn.Linear(3, 64, bias=False), nn.Sequential(nn.Dropout(0.5), nn.Linear(64, 1, bias=False))]
     kept = []

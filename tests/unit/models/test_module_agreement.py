@@ -47,7 +47,7 @@ def test_layers_have_the_names_of_the_profile(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layer_holds_the_parameters_of_the_profile(name):
-    """To the last parameter, a tied head's copy included."""
+    """Parameters agree to the last one, a tied head's copy included."""
     held = [sum(weight.nbytes for weight in module.parameters()) for module in layers(name)]
     assert held == [layer.params_bytes + layer.shared_params_bytes for layer in profile(name).layers]
 

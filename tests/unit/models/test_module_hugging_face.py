@@ -63,7 +63,7 @@ def outputs(model, tokens):
 
 
 def gradient_pairs(chain, modules):
-    """Of every weight, in its layer and in the model that the layer was copied from; copies added to their owners."""
+    """Gradients of every weight in its layer and in the original model; copies are added to their owners."""
     pairs = {
         (index, name): [weight.grad, dict(layer.build.args[0].named_parameters())[name].grad]
         for index, (layer, module) in enumerate(zip(chain.layers, modules, strict=True))

@@ -94,5 +94,5 @@ def test_every_part_all_reduces_once_in_each_direction(found, name):
 
 
 def test_experts_all_reduce_the_output_of_each(found):
-    """Of all eight, together the tokens' chosen experts: one after another, where the profile has a single sum."""
+    """The eight experts reduce one after another, where the profile has a single all-reduce of the chosen ones."""
     assert found["mixtral"]["collectives"][2] == 8

@@ -68,7 +68,7 @@ def test_every_weight_gets_a_finite_gradient(name):
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "resnet"])
 def test_loss_is_the_mean_of_the_losses_of_samples(name):
-    """So that unequal micro-batches can be weighted by their samples; batch norm looks at all samples at once."""
+    """Unequal micro-batches can then be weighted by their samples; batch norm looks at all samples at once."""
     chain = small_chain(name)
     modules, inputs, targets = draw(chain, num_samples=3)
     modules = [module.double() for module in modules]
@@ -105,7 +105,7 @@ def test_layers_run_in_bf16(name):
 
 
 def test_training_lowers_the_loss_of_gpt_mini():
-    """From that of guessing, log 4096 = 8.3, with the head tied to the embedding."""
+    """The loss begins at that of guessing, log 4096 = 8.3; the head is tied to the embedding."""
     chain = build_modules("gpt-mini", sequence_length=32)
     modules, inputs, targets = draw(chain, num_samples=4)
     (tie,) = chain.ties

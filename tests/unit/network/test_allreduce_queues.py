@@ -15,8 +15,8 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
 from tests.catalogue import chain, job, kinds, one_server
+from tests.network_paths import paths_by_plan, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import paths_by_plan, positioned_network
 
 ROUNDING = 1e-12
 
@@ -48,7 +48,7 @@ def with_queues(problem):
 @settings(max_examples=80)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=4).map(with_queues))
 def test_no_arc_says_more_than_the_queue_rows_of_its_plan(problem):
-    """With and without positions, for every variant."""
+    """This holds for every variant, with positions and without."""
     costs = CostModel(problem)
     coarse = [build_network(costs, variant) for variant in problem.variants]
     every_rows = [build_rows(chosen) for network in coarse for chosen in (network, with_positions(network))]

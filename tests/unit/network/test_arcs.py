@@ -12,7 +12,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.arcs import join_arcs
 from stagecut.planner.network.decode import decode_path
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
-from tests.unit.network.enumeration import all_paths, coarse_network, plan_paths, positioned_network
+from tests.network_paths import all_paths, coarse_network, plan_paths, positioned_network
 
 HOSTS = Cluster(
     name="three",

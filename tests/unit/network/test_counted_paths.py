@@ -16,8 +16,8 @@ from stagecut.planner.network.counted_paths import CountedPaths, Criteria, num_s
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from tests.catalogue import CATALOGUE, chain, job, kinds
+from tests.network_paths import plan_paths, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import plan_paths, positioned_network
 
 LAWS = settings(max_examples=50)
 SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=3)
@@ -64,7 +64,7 @@ def length_of(path, chosen):
 @LAWS
 @given(SMALL, SEEDS)
 def test_cheapest_path_opens_no_more_hosts_than_there_are(problem, seed):
-    """Over the arcs left by leaving out a tenth."""
+    """A tenth of the arcs is left out."""
     network, random = positioned_network(problem), np.random.default_rng(seed)
     usable = random.random(len(network.arcs)) < 0.9
     chosen = criteria(len(network.arcs), random)
@@ -127,7 +127,7 @@ def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
 
 
 def test_setting_labels_takes_what_was_said():
-    """As good as never more, and not much less: up to 4 and up to 40 hosts make 205 labels at every node."""
+    """Labels take almost no more than estimated, and not much less: 5 x 41 counts of hosts make 205 at every node."""
     servers = tuple(
         Server(name=f"host-{name}", count=count, islands=(Island(device_type="gpu", count=1),))
         for name, count in (("a", 4), ("b", 40))

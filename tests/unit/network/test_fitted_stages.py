@@ -46,7 +46,7 @@ def test_without_a_limit_every_interval_is_found():
 @LAWS
 @given(problems(max_layers=6), st.sampled_from((0.0, 3.0, 12.0, 40.0)))
 def test_no_stage_within_the_limit_is_lost(problem, longest_s):
-    """On any placement of any variant, by its own costs."""
+    """This holds on any placement of any variant, by its own costs."""
     costs = CostModel(problem)
     for variant in problem.variants:
         part = costs.of(variant.share)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagecut.planner.network.graph import LayeredGraph
-from tests.unit.network.enumeration import paths_between
+from tests.network_paths import paths_between
 
 COSTS = st.sampled_from((0.0, 1.0, 2.0, 3.5, 7.0))
 
@@ -61,7 +61,7 @@ def test_shortest_path_leads_from_source_to_sink(drawn):
 
 @given(layered_graphs(), st.integers(0, 2**32 - 1))
 def test_chosen_arcs_keep_their_paths_in_a_smaller_graph(drawn, seed):
-    """With the nodes numbered anew."""
+    """The nodes are renumbered."""
     graph, cost = drawn
     chosen = np.random.default_rng(seed).random(len(cost)) < 0.7
     smaller = graph.restricted(chosen)

@@ -56,7 +56,7 @@ def stay(before, island):
 
 
 def test_entries_are_openings_and_what_is_left_of_the_current_host():
-    """Nothing is left after two devices of `a`, after whole hosts, or after both islands of `b`."""
+    """No host is left partly used after two devices of `a`, after whole hosts, or after both islands of `b`."""
     assert set(places().entries) == {
         OPEN_ONE_A,
         OPEN_TWO_A,
@@ -114,7 +114,7 @@ def test_crossings_carry_fabric_bridge_or_network(leaving, entering, link):
 
 
 def test_replicas_the_job_forbids_are_no_options():
-    """With one replica only, whole hosts are not opened and two devices of a host are two stages."""
+    """If only one replica is allowed, whole hosts are not opened and two devices of a host are two stages."""
     found = places(replicas=(1,))
     assert OPEN_TWO_A not in found.entries
     assert {option.placement.replicas for option in found.options} == {1}

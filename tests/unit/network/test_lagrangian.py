@@ -8,7 +8,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.lagrangian import Multipliers, price, single_family
 from stagecut.planner.network.rows import build_rows
 from tests.catalogue import chain, job, kinds
-from tests.unit.network.enumeration import positioned_network
+from tests.network_paths import positioned_network
 
 INFINITE = float("inf")
 

@@ -13,8 +13,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.stage_network import depths_by_position, num_with_positions, with_positions
 from tests.catalogue import chain, job, kinds
+from tests.network_paths import coarse_network, paths_by_plan, plan_paths
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, paths_by_plan, plan_paths
 
 LAWS = settings(max_examples=40)
 SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=3)
@@ -66,7 +66,7 @@ def test_plans_of_the_lengths_meant_are_all_there(problem, longest):
 
 
 def test_number_of_arcs_is_known_beforehand():
-    """As long as all stages fit in memory."""
+    """The number holds as long as all stages fit in memory."""
     network = coarse_network(hosts(3, num_layers=4))
     assert num_with_positions(network, network.stages_to_come()) == len(with_positions(network).arcs)
 

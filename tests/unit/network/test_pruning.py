@@ -15,8 +15,8 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import ARC_BYTES, build_network, num_with_positions, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from tests.catalogue import chain, job, kinds, one_device_per_server
+from tests.network_paths import coarse_network, paths_by_plan, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, paths_by_plan, positioned_network
 
 ROUNDING = 1e-12
 LAWS = settings(max_examples=50)
@@ -31,14 +31,14 @@ def random_prices(random, network):
 
 
 def last_network(problem):
-    """Without positions, of the last variant: more of these have a share of their own."""
+    """The network of the last variant, without positions."""
     return build_network(CostModel(problem), problem.variants[-1])
 
 
 @LAWS
 @given(SMALL, SEEDS)
 def test_no_plan_takes_less_than_the_lowest_time_of_any_of_its_arcs(problem, seed):
-    """Whatever the prices, with and without positions, shared rows or all."""
+    """This holds for any prices, with and without positions, for shared rows and all rows."""
     random, network = np.random.default_rng(seed), last_network(problem)
     networks = [chosen for chosen in (network, with_positions(network)) if len(chosen.arcs) > 0]
     assume(networks)
@@ -53,7 +53,7 @@ def test_no_plan_takes_less_than_the_lowest_time_of_any_of_its_arcs(problem, see
 @LAWS
 @given(SMALL, SEEDS)
 def test_lowest_times_of_some_lengths_hold_for_plans_of_these_lengths(problem, seed):
-    """Where plans of a fewest number of stages are meant, stages have a price."""
+    """Stages have a price where only plans of at least some number of stages count."""
     random, network = np.random.default_rng(seed), last_network(problem)
     assume(len(network.arcs) > 0)
     shortest = int(random.integers(1, network.costs.max_stages + 1))

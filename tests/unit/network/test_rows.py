@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from tests.catalogue import CATALOGUE
+from tests.network_paths import coarse_network, plan_paths, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, plan_paths, positioned_network
 
 
 def rows_of(problem, **choices):
@@ -66,7 +66,7 @@ def test_every_schedule_has_the_rows_that_hold_for_it(schedule, further):
 
 
 def test_without_positions_there_are_no_pair_rows():
-    """They need the depths of two neighbours."""
+    """Pair rows need the depths of two neighbours."""
     known = next(known for known in CATALOGUE if known.name == "heterogeneous chain")
     names = {family.name for family in build_rows(coarse_network(known.problem)).families}
     assert names == {*SHARED_FAMILIES, "drain", "link"}

@@ -99,7 +99,7 @@ def test_slices_of_a_lane_never_overlap(schedule, seed):
 
 
 def test_last_slice_ends_at_the_iteration_time():
-    """To the nearest point of the grid of 1/8 us."""
+    """The end is rounded to the nearest 1/8 us."""
     timeline = simulate(_crowded(Schedule.ONE_F_ONE_B, seed=1))
     last = max(span[1] for spans in _lanes(trace(timeline)).values() for span in spans)
     assert abs(last - 1e6 * timeline.iteration_s) <= 1 / 16

@@ -133,7 +133,7 @@ def test_lines_of_a_dilated_run_say_how_long_it_really_took():
     [(8.08, 0.75, False), (10.0, 0.04, False), (10.0, 0.06, True), (800.0, 0.25, True)],
 )
 def test_a_machine_that_fell_behind_is_told_of(measured_s, late_share, behind):
-    """Of 10 s a fifth is beyond the 8 s predicted, a quarter of which is 5 % of a step; within 5 % nothing is said."""
+    """A fifth of 10 s is beyond the 8 s predicted, a quarter of which is 5 % of a step; up to 5 % nothing is said."""
     late = replace(DILATED, measured_s=measured_s, dilation=replace(DILATED.dilation, late_share=late_share))
     assert bool(behind_label(late)) is behind
     assert not behind_label(replace(late, dilation=None))

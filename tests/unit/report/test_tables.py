@@ -187,7 +187,7 @@ def test_narrow_stage_tables_have_fewer_columns(problem, plan, costs, timeline):
 
 
 def test_devices_that_share_a_replica_get_a_column(problem, plan, costs, timeline):
-    """Only where there are any."""
+    """The column is shown only where there are such devices."""
     assert "tensor parallel" not in [
         column.header.plain for column in stage_tables(problem, plan, costs=costs, timeline=timeline)[0].columns
     ]

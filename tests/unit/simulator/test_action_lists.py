@@ -7,7 +7,7 @@ from stagecut.planner.simulator.action_lists import interleaved_actions, pipelin
 
 
 def written(actions):
-    """For example `F0-2`: forward of the samples [0, 2)."""
+    """An action as text, for example `F0-2`: the forward of the samples [0, 2)."""
     return " ".join(f"{action.op}{action.lo}-{action.hi}" for action in actions)
 
 
@@ -54,7 +54,7 @@ def test_counts_below_one_are_rejected(micro_batches, micro_batch):
 
 
 def stages_written(actions):
-    """For example `F2.0`: forward of the first micro-batch on stage 2."""
+    """An action as text, for example `F2.0`: the forward of the first micro-batch on stage 2."""
     return " ".join(f"{action.op}{action.stage}.{action.lo}" for action in actions)
 
 

@@ -50,7 +50,7 @@ def binding(costs):
 
 
 def test_slowest_device_is_the_one_the_critical_path_computes_on(binding):
-    """Of stage 0 it has the first forward and the last backward, of stage 1 everything, and two messages."""
+    """The critical path has the first forward and the last backward of stage 0, all of stage 1, and two messages."""
     assert binding.iteration_s == 27.0
     assert binding.critical_s.tolist() == [2.0, 24.0]
     assert binding.communication_s == 1.0

@@ -12,7 +12,7 @@ def solve_without_end(problem, search):
 
 
 def proves_that_there_is_no_plan(problem, search):
-    """And cannot stop to say so."""
+    """A solver that proves that there is no plan, and cannot stop to say so."""
     assert list(all_plans(problem))
     search.raise_bound(float("inf"))
     return _never_ends()

@@ -151,7 +151,7 @@ def test_heuristic_never_beats_the_known_optimum(name, known):
 @pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.name)
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name not in TESTED_APART])
 def test_planner_of_a_paper_never_beats_the_known_optimum(name, known):
-    """It may refuse the problem in its own name, or find nothing though there is a plan."""
+    """The planner may refuse the problem in its own name, or find nothing though there is a plan."""
     try:
         result = run(known.problem, name, SolveOptions())
     except UnsupportedError as refusal:
@@ -179,7 +179,7 @@ def endless(monkeypatch):
     ],
 )
 def test_a_solver_that_ignores_its_limits_is_ended_with_what_it_has(endless, options, status, cause):
-    """Where there is no memory from the start, it has nothing."""
+    """There is nothing if there is no memory from the start."""
     result = run(CATALOGUE[0].problem, "solve_without_end", SolveOptions(**options))
     assert (result.status, result.stopped_by) == (status, cause)
     assert (result.plan is None) == (status is Status.NO_PLAN)

@@ -97,7 +97,7 @@ def test_saving_a_step_again_replaces_it(tmp_path):
 
 
 def test_checkpoint_before_the_first_step_has_no_optimizer_state(tmp_path):
-    """And the state that the pipeline had goes."""
+    """The state that the pipeline had is dropped."""
     checkpoint.save(pipeline_of(), tmp_path)
     pipeline = trained(2)
     checkpoint.restore(pipeline, tmp_path)

@@ -81,7 +81,7 @@ def test_file_that_has_grown_is_named(place):
 
 
 def without_checksums(place):
-    """As an earlier version has written it."""
+    """Rewrite a checkpoint as an earlier version would have written it."""
     path = place / "checkpoint.json"
     tree = json.loads(path.read_text())
     path.write_text(json.dumps({key: tree[key] for key in tree if key not in ("files", "sha256")} | {"schema": 1}))
@@ -169,7 +169,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.parametrize("left_bytes", [0, 4096, 100_000])
 def test_full_disk_is_called_full(small_disk, left_bytes):
-    """Whatever of the checkpoint still fits; after the failure all room that was left is there again."""
+    """The disk fills up somewhere in the checkpoint; the failure leaves nothing behind."""
     before = checkpoint.save(trained(), small_disk / "run")
     filler = small_disk / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - left_bytes))

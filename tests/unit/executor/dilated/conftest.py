@@ -26,5 +26,5 @@ def catalogue_plan_file():
 
 @pytest.fixture
 def dilated_pace(catalogue_plan_file, tmp_path):
-    """It, and what makes the paces of its ranks."""
+    """A plan file and its dilation, which makes the paces of its ranks."""
     return catalogue_plan_file, dilation_for(catalogue_plan_file, folder=tmp_path)

@@ -115,7 +115,7 @@ def test_a_rank_is_late_by_what_it_begins_and_ends_later_than_it_could(path):
 
 
 def test_waiting_for_a_message_is_not_late(path):
-    """There at 105; the rank goes on at 105.5."""
+    """The message is there at 105; the rank goes on at 105.5."""
     sender, receiver = (Rank(plan_of((0, 1, 2)), rank, path) for rank in range(2))
     sender.work(Op.FORWARD, 0, 2)
     sender.pace.sent(sender.messages(Op.FORWARD)[0])

@@ -62,7 +62,7 @@ def test_a_scale_must_be_positive():
 
 @pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B])
 def test_iterations_of_equal_micro_batches_are_those_of_the_simulator(schedule):
-    """To the last bit, shared links included; twice as long when scaled by two."""
+    """Times agree to the last bit, on shared links too; they are twice as long when scaled by two."""
     rng = np.random.default_rng(1)
     for _ in range(20):
         costs = random_costs(rng, random_routes(rng, 10, names=3), schedule=schedule, micro_batches=6, style="real")
@@ -73,7 +73,7 @@ def test_iterations_of_equal_micro_batches_are_those_of_the_simulator(schedule):
 
 
 def test_interleaved_iterations_are_those_of_the_simulator():
-    """With up to five device groups."""
+    """Plans have up to five device groups."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         costs = random_interleaved(rng, names=3, style="real")

@@ -42,7 +42,7 @@ def test_share_is_the_wait_of_working_threads_over_the_time_passed(tasks, clock)
 
 
 def test_only_the_main_thread_counts_though_it_hardly_runs(tasks, clock):
-    """Both waited 10 ms of 1 s and ran for 1 %: thread 2 carries messages."""
+    """Both threads waited 10 ms of 1 s and ran for 1 %: thread 2 carries messages."""
     tasks("1", "0 0 1\n")
     tasks("2", "0 0 1\n")
     queue = RunQueue(tasks.folder, main="1")

@@ -106,7 +106,7 @@ def test_gradients_of_what_passes_by_are_no_work_of_a_layer():
 
 
 def test_the_loss_belongs_to_the_last_layer():
-    """Its input of 4 numbers, log-probabilities of 2, and a target of 8 bytes; nothing is handed on."""
+    """The last layer saves its input of 4 numbers, 2 log-probabilities and a target of 8 bytes; it sends nothing on."""
     (layer,) = facts_of([nn.Linear(4, 2)], loss=nn.functional.cross_entropy).layers
     assert layer.saved_bytes == 4 * (4 + 2) + 8
     assert layer.output_bytes == 0.0

@@ -106,7 +106,7 @@ def test_every_change_of_the_contents_changes_the_fingerprint(dtype: torch.dtype
 
 
 def test_fingerprint_is_that_of_the_contents_only() -> None:
-    """Whatever the strides, the place in memory and the alignment."""
+    """Strides, place in memory and alignment do not matter."""
     table = torch.randint(256, (300, 301), dtype=torch.uint8)
     expected = fingerprint([table.clone()])
     assert fingerprint([table.t().contiguous().t()]) == expected

@@ -1,4 +1,4 @@
-"""What is no batch is said to be none, with what it is and what to give."""
+"""A message for what is not a batch: what it is, and what to give instead."""
 
 from collections import UserDict
 
@@ -26,7 +26,7 @@ def test_pairs_of_tensors_and_of_tuples_are_accepted(batch):
 
 @pytest.mark.parametrize("kind", [dict, UserDict])
 def test_dictionary_is_called_one_with_the_pair_that_is_meant(kind):
-    """As tokenisers and data sets of Hugging Face give them."""
+    """Tokenisers and data sets of Hugging Face give dictionaries."""
     assert refusal(kind(input_ids=ONES, attention_mask=ONES, labels=ONES)) == (
         "batch: must be a pair (inputs, targets) of tensors or of tuples of tensors, "
         f"got a {kind.__name__} with the keys 'input_ids', 'attention_mask', 'labels'; "
@@ -35,7 +35,7 @@ def test_dictionary_is_called_one_with_the_pair_that_is_meant(kind):
 
 
 def test_dictionary_of_two_is_no_pair():
-    """Its two keys are."""
+    """Unpacking such a dictionary would give its two keys."""
     assert "got a dict with the keys 'x', 'y'; pass, for example, (batch['x'], batch['y'])" in refusal(
         {"x": ONES, "y": ONES}
     )

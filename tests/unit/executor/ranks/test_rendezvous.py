@@ -14,7 +14,7 @@ import torch.distributed as dist
 from stagecut.executor.ranks.environment import ATTEMPT, RUN_FOLDER
 from stagecut.executor.ranks.rendezvous import rendezvous
 from stagecut.planner.core.errors import BadInputError
-from tests.executor.sockets import listeners
+from tests.executor.hosts.sockets import listeners
 
 PATIENCE = timedelta(seconds=10)
 NAMES = (
@@ -30,7 +30,7 @@ NAMES = (
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """Of a process that is no rank."""
+    """The environment of a process that is not a rank."""
     for name in (*NAMES, ATTEMPT):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch

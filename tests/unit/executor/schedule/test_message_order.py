@@ -97,7 +97,7 @@ def test_the_play_knows_the_cost_of_messages_that_wait_for_each_other() -> None:
 )
 @pytest.mark.parametrize("num_microbatches", (8, 32))
 def test_few_actions_have_memory_for_their_messages_ahead(schedule: Schedule, most: int, num_microbatches: int) -> None:
-    """Of each flow, beside the action that is played: a sender that runs ahead keeps what the receiver cannot take."""
+    """Per flow, so many messages have memory ahead; a sender further ahead keeps what the receiver cannot take."""
     ahead = 0
     for own in turns(plan_under(schedule, num_microbatches)).values():
         held: dict[tuple[Op, int], set[int]] = defaultdict(set)

@@ -74,7 +74,7 @@ def test_class_that_the_reader_does_not_name_is_refused():
 
 
 def exchanged():
-    """On one rank: a value of another length on each."""
+    """Exchange values of a different length on each rank."""
     rank = torch.distributed.get_rank()
     own = ["x" * 10**rank, rank]
     return broadcast(own, 1), gather(own), gather_everywhere(own)

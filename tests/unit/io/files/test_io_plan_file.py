@@ -181,7 +181,7 @@ def test_devices_that_share_a_replica_are_read(tree):
 
 
 def test_plans_without_halves_are_written_as_before(tiny_plan_file, tree):
-    """So the hashes of older plans and jobs stay."""
+    """The hashes of older plans and jobs stay the same."""
     assert "num_sliced" not in tree["plan"]
     assert not {"slice", "action_overhead_s"} & tree["inputs"]["job"].keys()
     sliced = dataclasses.replace(tiny_plan_file, plan=dataclasses.replace(tiny_plan_file.plan, num_sliced=2))

@@ -31,7 +31,7 @@ def test_times_are_sorted_by_device_type_and_size():
 
 
 def test_times_of_several_devices_follow_those_of_one():
-    """By number of devices."""
+    """The times are ordered by number of devices."""
     shared = "{tensor_parallel: %d, forward_s: {V: %d}, backward_s: {V: 2}}"
     more = f"tensor_parallel_bytes: 7, tensor_parallel_times: [{shared % (4, 4)}, {shared % (2, 3)}]"
     layer = read(HEAD + f"- {{name: a, params_bytes: 0, forward_s: {{V: 5}}, backward_s: {{V: 2}}, {more}}}").layers[0]

@@ -10,7 +10,7 @@ def layers_of(conversion):
 
 
 def test_backward_nodes_add_to_the_layer_of_their_colour(read, foreign):
-    """Of node2: 2 ms forward, 4 ms backward; 9 MB, of which 1 MB is handed on."""
+    """node2 takes 2 ms forward and 4 ms backward; it has 9 MB, of which 1 MB is sent on."""
     conversion = read(foreign / "workload.json")
     first = conversion.profile.layers[0]
     assert layers_of(conversion) == [("node1..node2", 0.004), ("node3", 0.006), ("node4", 0.002)]

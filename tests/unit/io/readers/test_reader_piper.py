@@ -75,7 +75,7 @@ def test_all_faults_are_told_with_their_lines(read, foreign, changed):
 
 @pytest.mark.parametrize("left", [("2",), ()])
 def test_times_of_one_device_are_needed(read, foreign, changed, left):
-    """Of every node: those of two devices, or nothing at all, are not enough."""
+    """Every node needs them: times of two devices, or none at all, are not enough."""
 
     def change(tree):
         node = tree["nodes"][3]

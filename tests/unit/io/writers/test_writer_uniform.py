@@ -138,7 +138,7 @@ def test_shorter_rows_of_a_schedule_are_filled_up():
     ],
 )
 def test_torch_reads_the_list_of_actions(schedule, cuts, chunks):
-    """As its own loader does: an action of each column, which a check of the whole schedule accepts."""
+    """Torch's own loader reads one action per column, and its check of the whole schedule accepts them."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     plan = plan_of(*cuts, schedule=schedule, chunks=chunks)
     names = [[f"{action.stage}{action.op}{action.lo // 4}" for action in row] for row in plan_actions(plan)]

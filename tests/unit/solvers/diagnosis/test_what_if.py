@@ -55,7 +55,7 @@ def test_what_is_unlimited_is_left_out():
 
 
 def test_measured_ways_are_twice_as_fast_where_interfaces_or_fabrics_are():
-    """What n bytes took 2 n bytes take; the way between hosts includes the interfaces, a line does not."""
+    """2 n bytes take what n bytes took; a path between hosts includes the interfaces, a link does not."""
     path = Link(bandwidth_bytes_per_s=1.0, table=((2.0, 1.0), (4.0, 2.0)))
     all_reduce = (AllReduceTable(num_devices=2, table=((2.0, 3.0), (4.0, 5.0))),)
     server = Server(name="a", islands=(Island(device_type="gpu", count=2, fabric=path, all_reduce=all_reduce),))

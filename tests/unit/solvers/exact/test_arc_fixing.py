@@ -12,8 +12,8 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from tests.catalogue import fast_and_slow
+from tests.network_paths import coarse_network, paths_by_plan
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, paths_by_plan
 
 SLACK = 1 + 1e-12
 
@@ -25,7 +25,7 @@ def fixing_for(network, *, stop=lambda: False):
 @settings(max_examples=80)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5), st.integers(0, 2**32 - 1), st.booleans())
 def test_no_plan_at_or_below_the_limit_loses_an_arc(problem, seed, stopped):
-    """For limits drawn from the bounds of all plans, one after the other, without positions and with."""
+    """The limits are drawn from the bounds of all plans, one after the other, without positions and with."""
     random, network = np.random.default_rng(seed), build_network(CostModel(problem), problem.variants[-1])
     for chosen in (network, with_positions(network)):
         paths = paths_by_plan(chosen)

@@ -13,8 +13,8 @@ from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, fast_and_slow
+from tests.network_paths import coarse_network, paths_by_plan
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network, paths_by_plan
 
 SLACK = 1 + 1e-9
 SMALL = problems(max_layers=4, max_devices=4, max_micro_batches=4)
@@ -33,7 +33,7 @@ def whole(problem):
 
 
 def bisect_fully(node, limit_s):
-    """Until it is time to branch, or nothing is left below the limit."""
+    """Bisect until it is time to branch, or nothing is left below the limit."""
     for _ in range(MOST_STEPS):
         if node.ready_to_branch or node.low_s >= limit_s:
             break

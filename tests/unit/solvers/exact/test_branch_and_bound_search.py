@@ -14,8 +14,8 @@ from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE
+from tests.network_paths import coarse_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network
 
 ROUNDING = 1e-9
 PLENTY = 10_000
@@ -39,7 +39,7 @@ def least_time(problem):
 @settings(max_examples=40)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_no_plan_is_faster_save_those_simulated(problem):
-    """At every step, whatever the limit: here the optimum doubled."""
+    """This holds at every step and for any limit, here twice the optimum."""
     best_s = least_time(problem)
     search, labels, rows = labels_of(problem)
     assume(math.isfinite(best_s) and len(rows.network.arcs) > 0)

@@ -45,7 +45,7 @@ def test_least_rows_of_all_plans_are_found(problem):
 @settings(max_examples=40)
 @given(problems(max_layers=5, max_micro_batches=5))
 def test_labels_too_many_for_memory_leave_a_bound(problem):
-    """What single arcs prove: it holds, and the optimum is claimed only where they rule out everything below."""
+    """The bound is what single arcs prove; optimality is claimed only where they rule out everything below."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_paths, "MAX_LABELS", 0)
         result, least_s = run(problem, "dp", UNLIMITED_TIME), least_rows(problem)

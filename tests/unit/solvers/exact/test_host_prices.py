@@ -13,8 +13,8 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, find_host_prices
 from tests.catalogue import fast_and_slow
+from tests.network_paths import coarse_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import coarse_network
 
 
 def proven(rows, prices):
@@ -53,7 +53,7 @@ def test_without_a_way_prices_stay_as_they_are():
 @settings(max_examples=60)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=4), st.integers(0, 2**32 - 1), st.booleans())
 def test_prices_are_no_worse_than_those_to_begin_with(problem, seed, stopped):
-    """And never negative."""
+    """The prices are never negative."""
     network = build_network(CostModel(problem), problem.variants[-1])
     assume(len(network.arcs) > 0)
     random, rows = np.random.default_rng(seed), build_rows(network)

@@ -17,8 +17,8 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.solvers.exact import mixed_integer_program as program
 from tests.catalogue import chain, job, kinds
+from tests.network_paths import all_paths, plan_paths, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import all_paths, plan_paths, positioned_network
 
 TOLERANCE = 1e-9
 

@@ -7,8 +7,8 @@ from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from stagecut.planner.solvers.exact import multipliers
 from stagecut.planner.solvers.exact.multipliers import improve_multipliers
 from tests.catalogue import CATALOGUE
+from tests.network_paths import plan_paths, positioned_network
 from tests.property.strategies import problems
-from tests.unit.network.enumeration import plan_paths, positioned_network
 
 
 def rows_of(problem):

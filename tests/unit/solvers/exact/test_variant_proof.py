@@ -85,7 +85,7 @@ def test_probing_alone_finds_the_least_shared_rows(problem):
 @settings(max_examples=25)
 @given(SMALL, st.sampled_from((0.0, 1e-3)))
 def test_without_labels_the_gap_is_reached_all_the_same(problem, gap):
-    """They would not fit in memory: single arcs, branching and programs are left."""
+    """Labels would not fit in memory; single arcs, branching and programs are left."""
     whole = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_paths, "MAX_LABELS", 0)

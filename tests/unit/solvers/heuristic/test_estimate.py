@@ -44,7 +44,7 @@ def test_estimates_lie_between_the_lower_bound_and_the_simulated_time(problem):
 @settings(max_examples=20)
 @given(problems(sliced=True, max_micro_batches=5))
 def test_estimates_hold_for_any_number_of_halves(problem):
-    """Not below the rows for any sliced warm-up count, not above the time with the best one."""
+    """An estimate is not below the rows for any sliced warm-up count, and not above the time with the best one."""
     plan = run(problem, "even", SolveOptions(time_limit_s=None)).plan
     if plan is None:
         return

@@ -60,7 +60,7 @@ def test_a_single_stage_has_no_neighbours():
 
 
 def test_descent_by_estimates_and_by_simulation_end_at_the_balanced_cut():
-    """From 1 + 11 layers (1 and 33 s) to 9 + 3 (9 and 9 s): total 18 + 7 x 9 = 81.
+    """The descent goes from 1 + 11 layers (1 and 33 s) to 9 + 3 (9 and 9 s): total 18 + 7 x 9 = 81.
 
     Neither 8 + 4 (8 and 12 s) nor 10 + 2 (10 and 6 s) is faster: 8 x 12 = 96, and the fill row of
     the first stage of 10 s (k = 2) says 16 + 7 x 10 - 5 = 81.
@@ -86,7 +86,7 @@ def test_cuts_that_are_no_plans_take_forever():
 
 
 def test_groups_are_added_where_they_help():
-    """From the slow device alone to both: 9 + 3 layers as above."""
+    """The search goes from the slow device alone to both, with 9 + 3 layers as above."""
     problem = _chain_of_two()
     search = _search(problem)
     assert change_groups(search, StageTables(search.costs), *_placed(problem, (12, SECOND)), 8 * 36.0) == 81.0

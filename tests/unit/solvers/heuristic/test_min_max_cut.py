@@ -40,7 +40,7 @@ def test_stages_that_take_no_time_are_cut_all_the_same():
 
 
 def test_a_device_short_of_memory_gets_what_it_holds():
-    """As above, but the fast device holds 4 layers of 1 byte."""
+    """The case above, but the fast device holds 4 layers of 1 byte."""
     cluster = one_device_per_server("fast", "slow")
     problem = Problem(
         model=chain(8, {"fast": 1.0, "slow": 3.0}, params_bytes=2.0),
@@ -95,5 +95,5 @@ def test_layers_that_take_no_time_are_cut_too():
     ],
 )
 def test_a_stage_that_sends_long_messages_has_less_time_to_compute(schedule, transfer_s, limit_s):
-    """Of 10 s: w + c, max(w, c, 2/3 (w + c)) and max(w, 2 c) stay within them."""
+    """The limit is 10 s: w + c, max(w, c, 2/3 (w + c)) and max(w, 2 c) stay within it."""
     assert work_limits(schedule, np.array([10.0]), np.array([transfer_s])).tolist() == [limit_s]

@@ -95,7 +95,7 @@ def test_linear_rows_are_never_above_the_rows_of_a_plan(problem):
 @settings(max_examples=30)
 @given(SMALL)
 def test_least_value_of_a_form_is_that_of_the_best_cut(problem):
-    """Where there is one way of recomputing; of every row, for the whole model."""
+    """With a single recompute mode, this holds for every row of the whole model."""
     for costs, shape, cuts, _ in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
         if chunks.num_modes == 1:

@@ -82,7 +82,7 @@ def every_division(sizes, num_layers, uniform, *, later=(), stop=None):
 
 
 def least_latency_s(variant, uniform):
-    """By looking at every division."""
+    """The optimum, found by looking at every division."""
     known, best_s = {}, math.inf
     for stages in every_division(submeshes(uniform), uniform.costs.problem.model.num_layers, uniform):
         seconds = []

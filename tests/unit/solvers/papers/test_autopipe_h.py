@@ -50,7 +50,7 @@ def test_known_optimum_is_found(known):
 @settings(max_examples=25)
 @given(problems(max_layers=5))
 def test_every_plan_is_legal(problem):
-    """And no own objective is told: it is the simulated time."""
+    """No separate objective is reported: it is the simulated time."""
     job = replace(problem.job, schedules=(Schedule.ONE_F_ONE_B,))
     problem = replace(problem, job=job)
     result = run(problem, "autopipe-h", NO_LIMIT)
@@ -73,7 +73,7 @@ def test_a_mapping_blind_to_contention_loses():
 
 
 def test_the_blind_judge_sees_no_queues_and_no_shared_fabric():
-    """For a plan of its own search: what it takes without queues, on switches."""
+    """The blind judge's time for its own plan is what it takes without queues, on switches."""
     problem = _bert_on_four_kinds_of_servers()
     search = Search(problem, NO_LIMIT)
     blind = Evaluator(search, blind=True)
@@ -98,6 +98,6 @@ def test_other_schedules_are_passed_over():
 
 
 def test_a_search_out_of_time_ends_with_what_it_has():
-    """Nothing: the limit is over before the first mapping."""
+    """There is no plan: the limit is over before the first mapping."""
     result = run(_bert_on_four_kinds_of_servers(), "autopipe-h", SolveOptions(time_limit_s=1e-6))
     assert (result.status, result.stopped_by) == (Status.NO_PLAN, StopCause.TIME)

@@ -149,7 +149,7 @@ def _latency_s(times, num_microbatches):
 
 
 def _enumerated(uniform, variant):
-    """For every pipeline that fits: (number of stages, occupied set), V and L."""
+    """Yield (number of stages, occupied set), V and L of every pipeline that fits."""
     for pipeline in hybrid_pipelines(
         uniform.costs.problem.model.num_layers,
         uniform.num_servers,
@@ -203,7 +203,7 @@ def test_latency_is_often_but_not_always_the_least_of_all_pipelines():
 
 
 def test_plan_of_the_least_latency_is_offered():
-    """Under a single variant, with all servers alike, it is the first candidate in order."""
+    """If there is a single variant and all servers are alike, it is the first candidate in order."""
     problem = _random_problem(3)
     _, found = _candidates(problem)
     result = _solve(problem)

@@ -37,7 +37,7 @@ def _stages(result):
 
 
 def _slowest_s(problem, worker, stops, in_flight):
-    """Of the cut's stages, from the costs of each; recomputing where the job lets it and nothing else fits."""
+    """Time of the cut's slowest stage; stages recompute where the job allows it and nothing else fits."""
     costs, variant, groups = CostModel(problem), worker.sequence.variant, worker.sequence.groups
     worst_s, start = 0.0, 0
     for stage, stop in enumerate(stops):

@@ -104,7 +104,7 @@ def every_division(groups, num_layers, uniform, *, later=(), stop=None):
 
 
 def least_load_s(variant, uniform):
-    """By looking at every division."""
+    """The optimum, found by looking at every division."""
     groups, known = list(all_groups(variant, uniform)), {}
 
     def known_load_s(start, stop, group, replicas):

@@ -28,7 +28,7 @@ PLAIN = Problem(model=chain(2, {"gpu": 2.0}), cluster=one_server("gpu", 2), job=
 @given(problem=problems(max_layers=6))
 @settings(max_examples=40)
 def test_plans_are_legal_whatever_the_problem(name, problem):
-    """On the real devices, although planned for equal ones; a plan has its value in the planner's own terms."""
+    """Plans made for equal devices are legal on the real ones, and have a value in the planner's own terms."""
     problem = replace(problem, job=replace(problem.job, schedules=(Schedule.ONE_F_ONE_B,)))
     try:
         result = run(problem, name, SolveOptions())

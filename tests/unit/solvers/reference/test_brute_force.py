@@ -111,7 +111,7 @@ HOST_PAIR = Cluster(
 
 
 def test_whole_hosts_keep_a_replica_on_one_host():
-    """Over both hosts: 4 replicas of one device or 2 of two; never one of four."""
+    """A stage on both hosts has 4 replicas of one device or 2 of two, never one of four."""
     model = chain(1, {"gpu": 1.0}, tensor_parallel_bytes=0.0)
     stages = [plan.stages[0] for plan in all_plans(Problem(model=model, cluster=HOST_PAIR, job=job(1, micro_batch=4)))]
     over_both = [stage for stage in stages if len(stage.devices) == 4]

@@ -26,7 +26,7 @@ def test_jobs_with_none_of_the_schedules_are_refused():
 
 
 def test_degrees_of_tensor_parallelism_must_include_one():
-    """By default they do."""
+    """The default includes it."""
     require_single_devices(PROBLEM, "planner")
     pairs = replace(PROBLEM, job=replace(PROBLEM.job, tensor_parallel=(2,)))
     with pytest.raises(UnsupportedError, match=r"solver 'planner': .* requires degree 2; allow 1"):

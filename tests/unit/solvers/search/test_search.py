@@ -137,7 +137,7 @@ def test_result_holds_what_is_known():
 
 
 def test_bound_of_a_result_is_never_above_its_plan():
-    """What is proven of all plans not yet simulated may be."""
+    """The bound on all plans not yet simulated may be above it."""
     record = search()
     record.offer([CUT[2]])
     record.raise_bound(math.inf)
@@ -296,7 +296,7 @@ def test_time_spent_before_a_search_counts():
 
 @pytest.mark.parametrize(("answer_s", "left_s"), [(100.0, 899.9), (700.0, 499.9)])
 def test_time_for_the_answer_is_kept_once_there_is_one(answer_s, left_s):
-    """As much as the caller asks for, but no more than half of the limit."""
+    """The time kept is what the caller asks for, but at most half of the limit."""
     record = Search(PROBLEM, SolveOptions(time_limit_s=1000.0), answer_s=lambda plan: answer_s)
     assert record.seconds_left > 999.0
     record.offer([ON_FIRST])
@@ -304,7 +304,7 @@ def test_time_for_the_answer_is_kept_once_there_is_one(answer_s, left_s):
 
 
 def test_patience_ends_with_the_limit():
-    """None within the budget; then a tenth of a second after a cancellation, none at all where memory runs out."""
+    """There is no limit within the budget; then 0.1 s after a cancellation, and 0 s out of time or memory."""
     event = threading.Event()
     assert search(cancelled=event).patience_s() is None
     assert Search(PROBLEM, SolveOptions(time_limit_s=1000.0), spent_s=1001.0).patience_s() == 0.0

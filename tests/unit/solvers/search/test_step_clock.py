@@ -34,7 +34,7 @@ def test_a_step_taken_twice_is_summed():
 
 
 def test_a_step_that_fails_counts_up_to_there():
-    """And the next one is not inside it."""
+    """The next step is not nested in it."""
     clock = StepClock(now=_Ticks())
     with pytest.raises(ValueError, match="no"), clock.step("first"):
         raise ValueError("no")

@@ -82,7 +82,7 @@ def _check_against_enumeration(problem, *, loads):
 @settings(max_examples=30)
 @given(problems(max_layers=6, max_devices=5))
 def test_the_program_finds_the_least_rows_of_all_mappings(problem):
-    """With replicas, islands, shared fabrics, bridges, several pipelines, all-reduces and tied weights."""
+    """The cases have replicas, islands, shared fabrics, bridges, several pipelines, all-reduces and tied weights."""
     layers = problem.model.layers
     tied = replace(layers[-1], shared_params_bytes=layers[0].params_bytes)
     model = replace(problem.model, layers=(*layers[:-1], tied))
@@ -92,7 +92,7 @@ def test_the_program_finds_the_least_rows_of_all_mappings(problem):
 @settings(max_examples=10)
 @given(problems(max_layers=6, max_devices=5))
 def test_without_loads_it_finds_the_least_of_the_other_rows(problem):
-    """What a mapping blind to contention minimises."""
+    """These are the rows that a mapping blind to contention minimises."""
     _check_against_enumeration(problem, loads=False)
 
 
@@ -111,7 +111,7 @@ def _three_servers(*, slow_nic):
 
 
 def test_a_server_with_a_slow_interface_goes_to_an_end_of_the_pipeline():
-    """In the middle its interface would carry the messages of two boundaries, 12 x 2 s, at an end 6 x 2 s."""
+    """Its interface would carry the messages of two boundaries in the middle, 12 x 2 s, but 6 x 2 s at an end."""
     problem = _three_servers(slow_nic=0.25)
     costs, variant = CostModel(problem), problem.variants[0]
     mapping = next(iter(start_mappings(problem, problem.cluster, 1)))

@@ -80,7 +80,7 @@ def test_islands_are_used_in_either_order_or_alone():
 
 
 def test_neighbours_exchange_leave_out_put_in_and_reshape():
-    """Of three single devices, two in use: the exchange, either one left out, the third one in three places."""
+    """With two of three single devices in use: the exchange, either one left out, the third one in three places."""
     problem = _problem(1, 1, 1, micro_batch=1)
     mapping = next(iter(start_mappings(problem, problem.cluster, 1)))[:2]
     orders = [tuple(run.server_class for run in near) for near in neighbours(problem, problem.cluster, mapping, 1)]

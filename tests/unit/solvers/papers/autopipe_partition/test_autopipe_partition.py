@@ -19,7 +19,7 @@ test_autopipe_time.py.
 @pytest.mark.parametrize("scale", [1.0, 1e-3 / 7])
 @pytest.mark.parametrize(("num_stages", "starts", "seconds", "balanced_s"), KNOWN)
 def test_published_partition_is_found(num_stages, starts, seconds, balanced_s, scale):
-    """Also in a unit in which sums of equal layers are not equal to the last bit."""
+    """The unit of time may be one in which sums of equal layers differ in the last bit."""
     times = alike([1000.0 * scale] * 24, [2000.0 * scale] * 24, num_stages=num_stages)
     found = partition(times, 2 * num_stages)
     assert [0, *found.stops[:-1]] == starts
@@ -57,7 +57,7 @@ def test_critical_stage_gives_layers_to_the_front():
 
 
 def test_stages_behind_the_critical_one_are_rebalanced(monkeypatch):
-    """Without it the best of these is 1, 2, 4, 5, 6 with 135."""
+    """Without the rebalancing, the best partition is 1, 2, 4, 5, 6 with 135."""
     times = alike([5.0, 4.0, 1.0, 1.0, 4.0, 1.0], [7.0, 1.0, 5.0, 3.0, 6.0, 4.0], num_stages=5)
     found = partition(times, 10)
     assert (found.stops.tolist(), found.seconds) == ([1, 3, 4, 5, 6], 134.0)

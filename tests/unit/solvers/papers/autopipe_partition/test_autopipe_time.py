@@ -38,7 +38,7 @@ def test_pipeline_cools_down_behind_the_critical_stage():
 
 
 def test_heavy_last_stage_is_critical():
-    """As above with 4, 5, 5, 5, 5: nine slots of 15 after 24, then backwards of 4 x 10 + 8."""
+    """The case above with 4, 5, 5, 5, 5: nine slots of 15 after 24, then backwards of 4 x 10 + 8."""
     times = alike([1.0] * 24, [2.0] * 24, num_stages=5)
     assert _timing(times, (4, 9, 14, 19, 24), 10) == (207.0, 4)
 

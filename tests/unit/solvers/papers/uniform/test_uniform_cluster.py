@@ -125,7 +125,7 @@ def test_equal_servers_cost_what_they_really_cost(replicas, num_hosts):
 
 
 def test_groups_fill_one_server_after_another():
-    """In the cluster's order; what is left of a server is passed over if the next group needs more."""
+    """Servers are filled in the cluster's order; the rest of a server is skipped if the next group needs more."""
     uniform = _uniform(_problem(_host("a", "fast"), _host("b", "slow", count=2)))
     assert _names(uniform, (1, 1, 1)) == [["a/0"], ["a/1"], ["b-0/0"]]
     assert _names(uniform, (1, 2, 1)) == [["a/0"], ["b-0/0", "b-0/1"], ["b-1/0"]]
@@ -164,7 +164,7 @@ def test_group_larger_than_a_server_must_take_whole_ones():
 
 
 def test_replicas_divide_the_micro_batch_and_fill_servers():
-    """Of 12 samples, servers of 3: not 5 .. 8, which are no whole servers or do not divide it; not 9."""
+    """With 12 samples and servers of 3: neither 5 .. 8, which are not whole servers or do not divide 12, nor 9."""
     uniform = _uniform(_problem(_host("a", "fast", size=3, count=4)))
     assert uniform.replicas(12) == (1, 2, 3, 6, 12)
 
