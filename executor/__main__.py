@@ -49,7 +49,7 @@ def _launch(chosen: argparse.Namespace) -> None:
     launch(
         ["-m", "stagecut.executor.ranks.script", str(chosen.script), *chosen.arguments],
         num_ranks=layout.world_size,
-        names=[str(role) for role in layout.roles],
+        names=layout.names,
         max_restarts=max(0, chosen.max_restarts),
         timeout_s=TIMEOUT_S,
     )

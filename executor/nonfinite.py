@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.player import Feed, Player
-from stagecut.executor.play.stage import StageModule, State, as_state
+from stagecut.executor.play.stage import LayerState, StageModule, as_state
 from stagecut.executor.play.tensor_parallel import local
 from stagecut.executor.ranks.failures import LossError
 from stagecut.executor.schedule.messages import Piece, Turn
@@ -82,7 +82,7 @@ def replay(turns: Sequence[Turn], feed: Feed, *, player: Player, stages: Mapping
         if player.action is not None and not is_finite(tensors):
             found.append(Origin(player.action.stage, player.action.lo, player.action.hi, depth, what))
 
-    def objective(piece: Piece, output: State) -> Tensor:
+    def objective(piece: Piece, output: LayerState) -> Tensor:
         loss = feed.objective(piece, output)
         check([loss], len(stages[piece.stage].layers) + 1, "the loss")
         return loss

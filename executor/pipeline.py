@@ -22,7 +22,7 @@ from stagecut.executor.play.gradients import GradientSync
 from stagecut.executor.play.initial_weights import sync_initial_weights
 from stagecut.executor.play.pace import Pace
 from stagecut.executor.play.player import Feed, Player, Signature, signature_of
-from stagecut.executor.play.stage import StageModule, State, as_state, precision
+from stagecut.executor.play.stage import LayerState, StageModule, as_state, precision
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.schedule.labels import ranks_label
 from stagecut.executor.schedule.messages import Turn
@@ -188,7 +188,7 @@ class Pipeline:
             stage.train(training)
         return self.player
 
-    def _new_player(self, inputs: State) -> Player:
+    def _new_player(self, inputs: LayerState) -> Player:
         sample = tuple(tensor[:1].to(self.device) for tensor in inputs)
         stages = self._stages_by_index()
         return Player(

@@ -19,7 +19,7 @@ from stagecut.executor.transport.threads import Hub, TeamBrokenError
 from stagecut.planner.core.checks import require
 from stagecut.planner.simulator.action_lists import Action
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class Team:
@@ -90,12 +90,12 @@ class Team:
         """See :meth:`stagecut.executor.pipeline.Pipeline.evaluate`."""
         return self.each(lambda pipeline: pipeline.evaluate(batch))[0]
 
-    def each(self, work: Callable[[Pipeline], Answer]) -> list[Answer]:
+    def each(self, work: Callable[[Pipeline], T]) -> list[T]:
         """Run a function on all ranks at once; once all have stopped, raise the first exception of any of them.
 
         The team stays usable afterwards.
         """
-        futures: list[Future[Answer]] = [Future() for _ in self.pipelines]
+        futures: list[Future[T]] = [Future() for _ in self.pipelines]
         threads = [
             threading.Thread(target=self._run, args=(work, pipeline, future), name=f"rank{index}", daemon=True)
             for index, (pipeline, future) in enumerate(zip(self.pipelines, futures, strict=True))
@@ -116,14 +116,14 @@ class Team:
             raise fault
         return [future.result() for future in futures]
 
-    def _run(self, work: Callable[[Pipeline], Answer], pipeline: Pipeline, future: "Future[Answer]") -> None:
+    def _run(self, work: Callable[[Pipeline], T], pipeline: Pipeline, future: "Future[T]") -> None:
         try:
             future.set_result(self._on_stream(pipeline.role.rank, lambda: work(pipeline)))
         except BaseException as fault:
             self._hub.break_up()
             future.set_exception(fault)
 
-    def _on_stream(self, rank: int, work: Callable[[], Answer]) -> Answer:
+    def _on_stream(self, rank: int, work: Callable[[], T]) -> T:
         stream: AbstractContextManager[object] = nullcontext()
         if self._streams:
             torch.cuda.set_device(self.device)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_CHUNK_BYTES = 2**20
 _DIGEST_BYTES = 32
 
 
@@ -81,7 +80,7 @@ class HashedFile(io.BufferedIOBase):
 
 def sum_of(content: bytes) -> FileSum:
     """Checksum of a file with this content."""
-    return FileSum(len(content), hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest())
+    return FileSum(len(content), _digest(content).hexdigest())
 
 
 def damage(folder: Path, sums: Mapping[str, FileSum]) -> str | None:
@@ -99,13 +98,9 @@ def damage(folder: Path, sums: Mapping[str, FileSum]) -> str | None:
 
 
 def _sum_of_file(path: Path) -> FileSum:
-    digest, size = _digest(), 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return FileSum(size, digest.hexdigest())
+        return FileSum(path.stat().st_size, hashlib.file_digest(file, _digest).hexdigest())
 
 
-def _digest() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+def _digest(content: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)

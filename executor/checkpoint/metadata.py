@@ -25,31 +25,23 @@ from torch.distributed.checkpoint.metadata import (
 T = TypeVar("T")
 
 METADATA = ".metadata"
-_CLASSES = "torch.distributed.checkpoint.metadata"
-_KNOWN = frozenset(
-    {
-        *(
-            (_CLASSES, name)
-            for name in (
-                "ChunkStorageMetadata",
-                "Metadata",
-                "MetadataIndex",
-                "StorageMeta",
-                "TensorProperties",
-                "TensorStorageMetadata",
-                "_MEM_FORMAT_ENCODING",
-            )
-        ),
-        ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-        ("torch.serialization", "_get_layout"),
-        ("torch", "Size"),
-        ("builtins", "getattr"),  # for enumeration members, in some versions of Python
-        ("pathlib", "PosixPath"),
-        ("pathlib", "WindowsPath"),
-        ("pathlib._local", "PosixPath"),
-        ("pathlib._local", "WindowsPath"),
-    }
-)
+_KNOWN = {
+    "torch.distributed.checkpoint.metadata": {
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+        "_MEM_FORMAT_ENCODING",
+    },
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.serialization": {"_get_layout"},
+    "torch": {"Size"},
+    "builtins": {"getattr"},  # for enumeration members, in some versions of Python
+    "pathlib": {"PosixPath", "WindowsPath"},
+    "pathlib._local": {"PosixPath", "WindowsPath"},
+}
 _DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
 
@@ -63,12 +55,12 @@ class _Named:
         self.given = given
 
 
-class _Reader(pickle.Unpickler):
+class _SafeUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Stand-ins by name, new ones for each lookup, so that a pickle cannot change them for others."""
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
-        if (module, name) not in _KNOWN:
+        if name not in _KNOWN.get(module, ()):
             raise pickle.UnpicklingError(f"{METADATA} refers to {module}.{name}, which does not belong in a checkpoint")
         return type(name, (_Named,), {})
 
@@ -84,7 +76,7 @@ def parse_metadata(content: bytes) -> Metadata:
         If these are put together differently, or refer to anything but tensors or to files outside the folder.
     """
     try:
-        return _metadata(_Reader(io.BytesIO(content)).load())
+        return _metadata(_SafeUnpickler(io.BytesIO(content)).load())
     except (pickle.UnpicklingError, ValueError):
         raise
     except Exception as fault:  # a damaged pickle may fail in any way

@@ -15,6 +15,14 @@ import torch
 import torch.distributed as dist
 
 from stagecut.executor.checkpoint.checksums import FileSum, damage
+from stagecut.executor.checkpoint.contents import (
+    OptimizerStates,
+    install_settings,
+    model_tensors,
+    saved_settings,
+    saved_states,
+    saved_tensors,
+)
 from stagecut.executor.checkpoint.folder import (
     MANIFEST,
     discard,
@@ -27,14 +35,6 @@ from stagecut.executor.checkpoint.folder import (
     write_file,
 )
 from stagecut.executor.checkpoint.manifest import Manifest, Shape
-from stagecut.executor.checkpoint.state import (
-    OptimizerStates,
-    install_settings,
-    model_tensors,
-    saved_settings,
-    saved_states,
-    saved_tensors,
-)
 from stagecut.executor.checkpoint.store import (
     VALUES,
     check_values,
@@ -54,8 +54,8 @@ from stagecut.planner.core.checks import require_count
 from stagecut.planner.core.errors import BadInputError, OutputError
 from stagecut.planner.io.files.plan_file import installed_versions
 
-_Key = TypeVar("_Key")
-_Answer = TypeVar("_Answer")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def save(pipeline: Pipeline, folder: str | Path, *, extra: Mapping[str, Any] | None = None, keep: int = 2) -> Path:
@@ -208,12 +208,12 @@ def _finish(partial: Path, place: Path, values: dict[str, Any], manifest: Manife
     prune(place.parent, keep=keep, up_to=manifest.num_steps)
 
 
-def _gathered(own: _Answer, *, classes: Sequence[type] = ()) -> list[_Answer]:
+def _gathered(own: V, *, classes: Sequence[type] = ()) -> list[V]:
     """The values of all ranks, by rank."""
     return gather_everywhere(own, classes=classes) if dist.is_initialized() else [own]
 
 
-def _merged(parts: Iterable[dict[_Key, _Answer]]) -> dict[_Key, _Answer]:
+def _merged(parts: Iterable[dict[K, V]]) -> dict[K, V]:
     return {key: value for part in parts for key, value in part.items()}
 
 

@@ -157,24 +157,14 @@ def dilation(
     return pace_of
 
 
-def dilation_for(
-    plan_file: PlanFile, *, folder: Path, time_scale: float = 1.0, timeout_s: float = TIMEOUT_S
-) -> Callable[[Role], Pace]:
+def dilation_for(plan_file: PlanFile, *, folder: Path, timeout_s: float = TIMEOUT_S) -> Callable[[Role], Pace]:
     """The pace of every rank of a plan.
 
     Parameters
     ----------
     folder
         Shared by all ranks, which are on one machine; every attempt of a run needs a new one.
-    time_scale
-        Multiplies all planned times, and with them the predicted iteration time. It must be large enough for the real
-        work to take less time than planned.
-
-    Raises
-    ------
-    BadInputError
-        If the time scale is not positive.
     """
     layout = RankLayout.of(plan_file.plan, plan_file.problem.cluster)
-    times = PlannedTimes.of(CostModel(plan_file.problem).plan(plan_file.plan)).scaled(time_scale)
+    times = PlannedTimes.of(CostModel(plan_file.problem).plan(plan_file.plan))
     return dilation(times, plan_actions(plan_file.plan), layout, path=folder / "links", timeout_s=timeout_s)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from stagecut.executor.play.stage import State
+from stagecut.executor.play.stage import LayerState
 from stagecut.planner.core.model import SkipEdge
 
 
@@ -22,12 +22,12 @@ class Dataflow:
     Inputs of the chain that skip the first layer count as its outputs.
     """
 
-    def __init__(self, inputs: State) -> None:
+    def __init__(self, inputs: LayerState) -> None:
         self._state = [_Traced(tensor, -1, place) for place, tensor in enumerate(inputs)]
         self._bytes: dict[tuple[int, int], int] = {}
         self._passing: set[tuple[int, int]] = set()
 
-    def step(self, layer: int, state: State) -> None:
+    def step(self, layer: int, state: LayerState) -> None:
         """Advance past a layer that returned this state."""
         given, self._state = self._state, []
         for place, tensor in enumerate(state):

@@ -12,9 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from stagecut.executor.measure.dataflow import Dataflow
 from stagecut.executor.measure.live_bytes import LiveBytes, SavedTensors, Storages, storages
-from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
+from stagecut.executor.measure.passes import backward
+from stagecut.executor.measure.samples import Samples, fresh_state
 from stagecut.executor.play.build import build_layer
-from stagecut.executor.play.stage import State, as_state, precision
+from stagecut.executor.play.stage import LayerState, as_state, from_state, precision
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
@@ -107,7 +108,7 @@ def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype
 
 
 @contextmanager
-def _blamed_on(layer: str, state: State) -> Iterator[None]:
+def _blamed_on(layer: str, state: LayerState) -> Iterator[None]:
     """Attribute an error in a layer's first run to the layer and its input."""
     try:
         yield
@@ -136,7 +137,7 @@ def _run(
     with saved, precision(device, autocast):
         outputs = as_state(module(*inputs))
         if loss is not None:
-            outputs = (loss_of(loss, outputs, samples.targets),)
+            outputs = (loss(from_state(outputs), samples.targets),)
     allocated_bytes = _allocated_bytes(device) - before_bytes
     made = tuple(output for output in outputs if not _is_one_of(output, inputs))
     taken = [
@@ -152,7 +153,7 @@ def _run(
     saved.found.clear()
     kept.clear()
     with live:
-        _backward(made)
+        backward(made, [torch.ones_like(output) if output.requires_grad else None for output in made])
     return _Run(
         size=samples.size,
         saved_bytes=saved_bytes,
@@ -179,12 +180,6 @@ def _kept_of_passing(flow: Dataflow, index: int, runs: Sequence[_Run]) -> float:
         for place in places
         if flow.passes_by(index, place)
     )
-
-
-def _backward(made: State) -> None:
-    rooted = [output for output in made if output.requires_grad]
-    if rooted:
-        torch.autograd.backward(rooted, [torch.ones_like(output) for output in rooted])
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stagecut.executor.machine.run_queue import RunQueue
-from stagecut.executor.measure.timings import Timing, has_enough
+from stagecut.executor.measure.timings import Timing, done_share
 from stagecut.executor.play.clock import clock_for
 from stagecut.executor.play.optimizers import DEFAULT
 from stagecut.planner.core.job import standard_optimizer
@@ -59,7 +59,7 @@ def timed(work: Callable[[], object], device: torch.device, *, repetitions: int)
         work()
     timings: list[Timing] = []
     end_s = time.monotonic() + TIME_LIMIT_S
-    while not has_enough(timings, repetitions) and (not timings or time.monotonic() < end_s):
+    while done_share(timings, repetitions) < 1 and (not timings or time.monotonic() < end_s):
         queue_mark, start = queue.mark(), clock.mark()
         work()
         end = clock.mark()

@@ -23,7 +23,7 @@ def repetitions_of(num_bytes: int, least: int) -> int:
     return max(least, min(MOST_REPETITIONS, BYTES_FOR_MEDIAN // num_bytes))
 
 
-class Messages:
+class MessageTimer:
     """Times messages of one rank; small ones are repeated more often than `repetitions`."""
 
     def __init__(self, device: torch.device, sizes: Sequence[int], *, repetitions: int) -> None:

@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from stagecut.executor.measure.samples import Samples, fresh_state, loss_of
+from stagecut.executor.measure.samples import Samples, fresh_state
 from stagecut.executor.play.clock import Clock, Mark
-from stagecut.executor.play.stage import StageModule, State
+from stagecut.executor.play.stage import LayerState, StageModule, from_state
 from stagecut.models.modules.module_chain import ModuleChain
 
 
@@ -17,8 +17,8 @@ from stagecut.models.modules.module_chain import ModuleChain
 class InFlight:
     """A micro-batch between its forward and its backward: inputs and outputs of each segment."""
 
-    inputs: tuple[State, ...]
-    outputs: tuple[State, ...]
+    inputs: tuple[LayerState, ...]
+    outputs: tuple[LayerState, ...]
 
 
 class TimedStage:
@@ -47,7 +47,7 @@ class TimedStage:
             inputs.append(fresh_state(state, gradients=index > 0 or self._needs_input_gradients))
             state = segment(inputs[-1])
             if self._loss is not None and index == len(self._segments) - 1:
-                state = (loss_of(self._loss, state, samples.targets),)
+                state = (self._loss(from_state(state), samples.targets),)
             outputs.append(state)
             marks.append(self._clock.mark())
         return InFlight(inputs=tuple(inputs), outputs=tuple(outputs)), self._seconds(marks)
@@ -57,7 +57,7 @@ class TimedStage:
         gradients: list[Tensor | None] = [torch.ones_like(output) for output in passed.outputs[-1]]
         marks = [self._clock.mark()]
         for inputs, outputs in zip(reversed(passed.inputs), reversed(passed.outputs), strict=True):
-            _backward(outputs, gradients)
+            backward(outputs, gradients)
             gradients = [tensor.grad for tensor in inputs]
             marks.append(self._clock.mark())
         return self._seconds(marks)[::-1]
@@ -67,7 +67,8 @@ class TimedStage:
         return tuple(end - start for start, end in pairwise(moments))
 
 
-def _backward(outputs: State, gradients: Sequence[Tensor | None]) -> None:
+def backward(outputs: LayerState, gradients: Sequence[Tensor | None]) -> None:
+    """Run the backward from the outputs that require gradients and have one."""
     wanted = [
         (output, gradient)
         for output, gradient in zip(outputs, gradients, strict=True)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from stagecut.executor.machine.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.executor.measure.curves import Curve
 from stagecut.executor.measure.kernels import matmul_timings, synthetic_parameters, update_timings
-from stagecut.executor.measure.message_times import Messages
+from stagecut.executor.measure.message_times import MessageTimer
 from stagecut.executor.measure.timings import Timing
 from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.executor.ranks.environment import RUN_FOLDER, is_rank
@@ -126,9 +126,9 @@ def _in_world(choices: LinkChoices) -> list[RankMeasurement] | None:
 def _measure(world: World, choices: LinkChoices) -> RankMeasurement:
     names = gather_everywhere(_host_key())
     hosts = hosts_of(names)
-    messages = Messages(world.device, choices.sizes, repetitions=choices.repetitions)
-    one_way, streaming = _curves_of_pairs(world, messages, hosts)
-    all_reduce = _curves_of_groups(world, messages, hosts)
+    timer = MessageTimer(world.device, choices.sizes, repetitions=choices.repetitions)
+    one_way, streaming = _curves_of_pairs(world, timer, hosts)
+    all_reduce = _curves_of_groups(world, timer, hosts)
     dist.barrier()
     return RankMeasurement(
         host=names[world.rank],
@@ -152,7 +152,7 @@ def _measure(world: World, choices: LinkChoices) -> RankMeasurement:
 
 
 def _curves_of_pairs(
-    world: World, messages: Messages, hosts: Sequence[Sequence[int]]
+    world: World, timer: MessageTimer, hosts: Sequence[Sequence[int]]
 ) -> tuple[dict[int, Curve], dict[int, Curve]]:
     """One pair after another, with no other traffic."""
     one_way, streaming = {}, {}
@@ -160,13 +160,13 @@ def _curves_of_pairs(
         dist.barrier()
         if world.rank in pair:
             peer, asks = pair[pair[0] == world.rank], pair[0] == world.rank
-            curves = messages.one_way(peer, asks=asks), messages.streaming(peer, asks=asks)
+            curves = timer.one_way(peer, asks=asks), timer.streaming(peer, asks=asks)
             if asks:
                 one_way[peer], streaming[peer] = curves
     return one_way, streaming
 
 
-def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence[int]]) -> dict[int, Curve]:
+def _curves_of_groups(world: World, timer: MessageTimer, hosts: Sequence[Sequence[int]]) -> dict[int, Curve]:
     """For the first ranks of every host, one group after another."""
     curves = {}
     for ranks in hosts:
@@ -175,7 +175,7 @@ def _curves_of_groups(world: World, messages: Messages, hosts: Sequence[Sequence
             dist.barrier()
             if world.rank in ranks[:size]:
                 assert isinstance(group, dist.ProcessGroup)
-                curves[size] = messages.all_reduce(group)
+                curves[size] = timer.all_reduce(group)
     return curves
 
 

@@ -1,13 +1,12 @@
 """Random samples for measurements."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stagecut.executor.play.stage import State, as_state, from_state
+from stagecut.executor.play.stage import LayerState, as_state
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.errors import BadInputError
 
@@ -18,7 +17,7 @@ SEED = 0
 class Samples:
     """A state of the chain, and the targets for its output."""
 
-    state: State
+    state: LayerState
     targets: Any
     """A tensor, several, or None if the chain has no loss."""
 
@@ -57,14 +56,9 @@ def draw_samples(chain: ModuleChain, size: int, *, shape: tuple[int, ...] | None
     return Samples(state=(torch.randn((size, *shape), generator=generator).to(device),), targets=None)
 
 
-def fresh_state(state: State, *, gradients: bool) -> State:
+def fresh_state(state: LayerState, *, gradients: bool) -> LayerState:
     """The state as it arrives at a stage: detached, and requiring gradients unless it is the model's input."""
     return tuple(tensor.detach().requires_grad_(gradients and tensor.is_floating_point()) for tensor in state)
-
-
-def loss_of(loss: Callable[..., Tensor], outputs: State, targets: Any) -> Tensor:
-    """The loss of the last layer's output."""
-    return loss(from_state(outputs), targets)
 
 
 def _first(tensors: Any, size: int) -> Any:

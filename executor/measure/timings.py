@@ -94,11 +94,6 @@ def any_clean(timings: Sequence[Timing]) -> bool:
     return any(timing.is_clean for timing in timings)
 
 
-def has_enough(timings: Sequence[Timing], repetitions: int) -> bool:
-    """Whether there are enough: see :func:`done_share`."""
-    return done_share(timings, repetitions) >= 1
-
-
 def done_share(timings: Sequence[Timing], repetitions: int) -> float:
     """Progress towards `repetitions` clean timings, or three times as many in total."""
     clean = sum(timing.is_clean for timing in timings)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stagecut.executor.play.stage import State, as_state, from_state
+from stagecut.executor.play.stage import LayerState, as_state, from_state
 from stagecut.executor.schedule.messages import Piece
 from stagecut.models.modules.module_chain import CountedLoss
 from stagecut.planner.core.checks import require
@@ -43,7 +43,7 @@ def check_batch(batch: object, global_batch: int) -> None:
             require(len(tensor) == global_batch, "batch", f"samples of the {name}", f"{global_batch}", len(tensor))
 
 
-def _checked(name: str, tensors: object) -> State:
+def _checked(name: str, tensors: object) -> LayerState:
     several = tensors if isinstance(tensors, tuple | list) else (tensors,)
     wrong = [each for each in several if not isinstance(each, Tensor)]
     if not several and name == "inputs":
@@ -101,11 +101,11 @@ class PipelineBatch:
     count: object = None
     """Count of the whole global batch, if the loss is a `CountedLoss`."""
 
-    def inputs(self, piece: Piece) -> State:
+    def inputs(self, piece: Piece) -> LayerState:
         """Inputs of the first layer."""
         return as_state(self._part(self.batch[0], piece))
 
-    def objective(self, piece: Piece, output: State) -> Tensor:
+    def objective(self, piece: Piece, output: LayerState) -> Tensor:
         """The piece's part of the mean loss over the global batch."""
         result = from_state(output)
         targets = self._part(self.batch[1], piece)

@@ -8,11 +8,15 @@ import torch
 
 from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.player import Signature, TensorLike, signature_of
-from stagecut.executor.play.stage import StageModule, State
+from stagecut.executor.play.stage import LayerState, StageModule
 
 
 def find_boundaries(
-    sample: State, *, stages: Mapping[int, StageModule], context: RankContext, autocast: AbstractContextManager[object]
+    sample: LayerState,
+    *,
+    stages: Mapping[int, StageModule],
+    context: RankContext,
+    autocast: AbstractContextManager[object],
 ) -> tuple[Signature, ...]:
     """Shapes and types of the tensors before each stage and after the last one, known to all ranks.
 
@@ -39,7 +43,7 @@ def find_boundaries(
     return (*found[:-1], ())
 
 
-def _evaluated(stage: StageModule, state: State) -> State:
+def _evaluated(stage: StageModule, state: LayerState) -> LayerState:
     modes = {module: module.training for module in stage.modules()}
     stage.eval()
     try:

@@ -126,7 +126,6 @@ def _copy_tied(chain: ModuleChain, modules: dict[int, nn.Module], *, seed: int) 
 
 
 def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-
     path, _, own = name.rpartition(".")
     setattr(module.get_submodule(path), own, parameter)
 

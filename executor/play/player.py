@@ -10,7 +10,7 @@ from torch import Tensor
 from stagecut.executor.play.clock import Clock, Mark
 from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.pace import Pace
-from stagecut.executor.play.stage import StageModule, State
+from stagecut.executor.play.stage import LayerState, StageModule
 from stagecut.executor.schedule.messages import Message, Piece, Turn
 from stagecut.executor.transport.interface import Pending
 from stagecut.planner.core.errors import BadInputError
@@ -35,7 +35,7 @@ Signature = tuple[TensorLike, ...]
 """The state that crosses a boundary."""
 
 
-def signature_of(state: State) -> Signature:
+def signature_of(state: LayerState) -> Signature:
     """Shapes per sample and types of the tensors of a state."""
     return tuple(TensorLike(tuple(tensor.shape[1:]), tensor.dtype) for tensor in state)
 
@@ -52,8 +52,8 @@ class Played(NamedTuple):
 class Feed(NamedTuple):
     """Inputs for the first stage, and the objective for the last."""
 
-    inputs: Callable[[Piece], State]
-    objective: Callable[[Piece, State], Tensor]
+    inputs: Callable[[Piece], LayerState]
+    objective: Callable[[Piece, LayerState], Tensor]
     """The piece's part of the mean loss over the global batch."""
 
 
@@ -108,8 +108,8 @@ class Player:
         self._clear()
 
     def _clear(self) -> None:
-        self._inputs: dict[Piece, State] = {}
-        self._outputs: dict[Piece, State] = {}
+        self._inputs: dict[Piece, LayerState] = {}
+        self._outputs: dict[Piece, LayerState] = {}
         self._gradients: dict[Piece, Gradients] = {}
         """Gradients of outputs, as they arrive."""
         self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
@@ -157,7 +157,7 @@ class Player:
         torch.autograd.backward(outputs, gradients, inputs=weights)
         return {}
 
-    def _forward(self, piece: Piece, feed: Feed) -> State:
+    def _forward(self, piece: Piece, feed: Feed) -> LayerState:
         state = feed.inputs(piece) if piece.stage == 0 else self._inputs[piece]
         if torch.is_grad_enabled():
             for tensor in state if piece.stage > 0 else ():
@@ -175,7 +175,7 @@ class Player:
             self._outputs[piece] = output
         return tuple(tensor.detach() for tensor in output)
 
-    def _check_output(self, piece: Piece, output: State) -> None:
+    def _check_output(self, piece: Piece, output: LayerState) -> None:
         """Refuse outputs that differ from what the next stage has allocated memory for."""
         found, expected = signature_of(output), self._boundaries[piece.stage + 1]
         if found != expected or any(len(tensor) != piece.hi - piece.lo for tensor in output):
@@ -271,7 +271,7 @@ def _look(signature: Signature) -> str:
     return ", ".join(sizes) or "nothing"
 
 
-def _floating(state: State) -> list[Tensor]:
+def _floating(state: LayerState) -> list[Tensor]:
     return [tensor for tensor in state if tensor.is_floating_point()]
 
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-State = tuple[Tensor, ...]
+LayerState = tuple[Tensor, ...]
 """The inputs or outputs of a layer; dimension 0 of every tensor counts samples."""
 
 
-def as_state(value: Tensor | Sequence[Tensor]) -> State:
+def as_state(value: Tensor | Sequence[Tensor]) -> LayerState:
     """Wrap a tensor, or several, as a state."""
     return (value,) if isinstance(value, Tensor) else tuple(value)
 
@@ -36,7 +36,7 @@ class StageModule(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.recompute = recompute
 
-    def forward(self, state: State) -> State:
+    def forward(self, state: LayerState) -> LayerState:
         """Run the layers one after another."""
         recomputes = self.recompute and torch.is_grad_enabled()
         for layer in self.layers:
@@ -57,7 +57,7 @@ class StageModule(nn.Module):
             yield from ((f"{name}.{own}", buffer) for own, buffer in layer.named_buffers() if own in kept)
 
 
-def from_state(state: State) -> Tensor | State:
+def from_state(state: LayerState) -> Tensor | LayerState:
     """A single tensor as such, several as a tuple: what losses are called with."""
     return state[0] if len(state) == 1 else state
 

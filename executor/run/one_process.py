@@ -52,7 +52,6 @@ def _train(
     team: Team, batch: Batch, *, plan_file: PlanFile, options: RunOptions, observer: RunObserver
 ) -> list[list[StepTrace]]:
     """The steps of every rank."""
-    names = [str(pipeline.role) for pipeline in team.pipelines]
 
     def be_rank(pipeline: Pipeline) -> list[StepTrace]:
         try:
@@ -70,6 +69,6 @@ def _train(
         except Exception as fault:
             action = pipeline.player.action if pipeline.player else None
             report = failure_report(fault, pipeline.role, action=action)
-            raise root_cause([report], {}, names=names, timeout_s=options.timeout_s) from fault
+            raise root_cause([report], {}, names=pipeline.layout.names, timeout_s=options.timeout_s) from fault
 
     return team.each(be_rank)

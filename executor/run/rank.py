@@ -48,7 +48,7 @@ def run_rank(
         role = layout.roles[rank] if rank < layout.world_size else None
         action = pipeline.player.action if pipeline and pipeline.player else None
         report = failure_report(fault, role, action=action, rank=rank)
-        end_rank(report, world, names=[str(role) for role in layout.roles])
+        end_rank(report, world, names=layout.names)
 
 
 def train(

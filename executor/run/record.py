@@ -123,11 +123,6 @@ def usual_pass_s(steps: Sequence[StepTraces]) -> float | None:
     return sorted(passes_s)[len(passes_s) // 4] if passes_s else None
 
 
-def lane_labels(layout: RankLayout) -> tuple[str, ...]:
-    """Rank, device and stages of every rank, for the rows of charts."""
-    return tuple(str(role) for role in layout.roles)
-
-
 def _stage_records(
     plan_file: PlanFile, steps: Sequence[StepTraces], layout: RankLayout, iteration_s: float
 ) -> tuple[StageRecord, ...]:

@@ -37,17 +37,17 @@ class Moments(NamedTuple):
     """Positions in the common order; at equal times, actions precede messages, which go by their numbers."""
 
     ends: Sequence[Sequence[int]]
-    """End of each step of each player."""
+    """End of each step of each group."""
     leaving: Mapping[int, int]
     """When each message leaves, by its number."""
 
 
-def moments_of(players: Sequence[Sequence[RankStep]]) -> Moments:
+def moments_of(groups: Sequence[Sequence[RankStep]]) -> Moments:
     """Play steps in time; messages are instant.
 
     Parameters
     ----------
-    players
+    groups
         The steps of each rank or tensor-parallel group, in order.
 
     Raises
@@ -55,18 +55,18 @@ def moments_of(players: Sequence[Sequence[RankStep]]) -> Moments:
     ValueError
         If they deadlock.
     """
-    ends: list[list[int]] = [[] for _ in players]
+    ends: list[list[int]] = [[] for _ in groups]
     leaving: dict[int, int] = {}
     moved = True
     while moved:
         moved = False
-        for steps, done in zip(players, ends, strict=True):
+        for steps, done in zip(groups, ends, strict=True):
             while len(done) < len(steps) and all(number in leaving for number in steps[len(done)].needs):
                 step = steps[len(done)]
                 start = max([done[-1] if done else 0, *(leaving[number] for number in step.needs)])
                 done.append(start + step.duration)
                 leaving.update(dict.fromkeys(step.sends, done[-1]))
                 moved = True
-    if any(len(done) < len(steps) for steps, done in zip(players, ends, strict=True)):
+    if any(len(done) < len(steps) for steps, done in zip(groups, ends, strict=True)):
         raise ValueError("actions wait for each other forever")
     return Moments(ends, leaving)

@@ -106,6 +106,11 @@ class RankLayout:
         """Number of ranks."""
         return len(self.roles)
 
+    @property
+    def names(self) -> list[str]:
+        """What to call each rank in messages and charts: rank, device and stages."""
+        return [str(role) for role in self.roles]
+
     @cached_property
     def _ranks(self) -> dict[tuple[int, int, int, int], int]:
         return {(role.pipeline, role.group, role.replica, role.tensor_rank): role.rank for role in self.roles}

@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, StreamTensors
 from stagecut.planner.core.errors import StagecutError
+
+T = TypeVar("T")
 
 MessageKey = tuple[int, int, int]
 """Source, target and number of a message."""
@@ -65,7 +67,7 @@ class Hub:
             self._wait(key[1], lambda: key in self._mail)
             return self._mail.pop(key)
 
-    def meet(self, rank: int, ranks: tuple[int, ...], value: object) -> list[object]:
+    def meet(self, rank: int, ranks: tuple[int, ...], value: T) -> list[T]:
         """All-gather among some ranks: the values of all of them, in the order of `ranks`."""
         with self._lock:
             number = next(self._counts[rank, ranks])
@@ -75,7 +77,7 @@ class Hub:
                 self._wake(ranks)
             self._wait(rank, lambda: len(brought) == len(ranks))
             self._collectives.pop((ranks, number), None)
-            return [brought[other] for other in ranks]
+            return [cast(T, brought[other]) for other in ranks]
 
     def _wake(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
@@ -111,12 +113,9 @@ class ThreadTransport:
     def sum(self, tensor: Tensor, ranks: tuple[int, ...]) -> None:
         """See :class:`Transport`; no rank writes before all have read."""
         parts = self._meet(ranks, StreamTensors.of([tensor]))
-        total = torch.stack([part.on_current_stream()[0] for part in parts if isinstance(part, StreamTensors)]).sum(
-            dim=0
-        )
+        total = torch.stack([part.on_current_stream()[0] for part in parts]).sum(dim=0)
         for part in self._meet(ranks, StreamTensors.of([total])):
-            if isinstance(part, StreamTensors):
-                part.on_current_stream()
+            part.on_current_stream()
         tensor.copy_(total)
 
     def broadcast(self, value: object, source: int) -> object:
@@ -127,7 +126,7 @@ class ThreadTransport:
         """See :class:`Transport`."""
         self._meet(self._hub.everyone, None)
 
-    def _meet(self, ranks: tuple[int, ...], value: object) -> list[object]:
+    def _meet(self, ranks: tuple[int, ...], value: T) -> list[T]:
         return self._hub.meet(self._rank, ranks, value)
 
 

@@ -12,8 +12,6 @@ from stagecut.models.modules.losses import pixel_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.weights import init_for_relu
 
-State = tuple[Tensor, ...]
-
 
 class Passing(nn.Module):
     """Applies a module to the first tensor, and passes the skip edges on."""
@@ -22,7 +20,7 @@ class Passing(nn.Module):
         super().__init__()
         self.inner = inner
 
-    def forward(self, images: Tensor, *skips: Tensor) -> State:
+    def forward(self, images: Tensor, *skips: Tensor) -> tuple[Tensor, ...]:
         """Return as many tensors as there are inputs."""
         return (self.inner(images), *skips)
 
@@ -30,7 +28,7 @@ class Passing(nn.Module):
 class Descending(Passing):
     """The last layer of a downward level: returns its result pooled, and as a skip edge."""
 
-    def forward(self, images: Tensor, *skips: Tensor) -> State:
+    def forward(self, images: Tensor, *skips: Tensor) -> tuple[Tensor, ...]:
         """Return one tensor more than there are inputs."""
         level = self.inner(images)
         return (functional.max_pool2d(level, 2), *skips, level)
@@ -39,7 +37,7 @@ class Descending(Passing):
 class Joining(Passing):
     """The layer that consumes a skip edge, concatenated with its input."""
 
-    def forward(self, images: Tensor, *skips: Tensor) -> State:
+    def forward(self, images: Tensor, *skips: Tensor) -> tuple[Tensor, ...]:
         """Return one tensor less than there are inputs."""
         *outer, level = skips
         return (self.inner(torch.cat((images, level), dim=1)), *outer)

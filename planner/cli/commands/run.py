@@ -115,7 +115,7 @@ class Run:
                 launch(
                     ["-m", "stagecut", "run", *arguments],
                     num_ranks=layout.world_size,
-                    names=[str(role) for role in layout.roles],
+                    names=layout.names,
                     max_restarts=self._choices.max_restarts,
                     timeout_s=self._choices.timeout_s,
                     verbose=is_verbose(),
@@ -181,7 +181,6 @@ class Run:
             append_run(outputs.history, outcome.record)
 
     def _trace(self, outcome: "RunOutcome") -> dict[str, object]:
-        from stagecut.executor.run.record import lane_labels
         from stagecut.executor.schedule.rank_layout import RankLayout
 
         problem, plan = self._plan_file.problem, self._plan_file.plan
@@ -189,7 +188,7 @@ class Run:
             play(problem, plan).timeline,
             outcome.spans,
             start_s=outcome.start_s,
-            rank_labels=lane_labels(RankLayout.of(plan, problem.cluster)),
+            rank_labels=RankLayout.of(plan, problem.cluster).names,
             stage_labels=stage_labels(plan),
         )
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from stagecut.executor.play.trace import Span, StepTrace
-from stagecut.executor.run.record import lane_labels, record_of
+from stagecut.executor.run.record import record_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.errors import BadInputError, StagecutError
@@ -246,4 +246,4 @@ def test_a_stage_without_actions_is_a_fault_of_ours():
 
 
 def test_lanes_are_named_after_rank_device_and_stages():
-    assert lane_labels(LAYOUT)[2] == "rank 2 (a-1/0, stage 1)"
+    assert LAYOUT.names[2] == "rank 2 (a-1/0, stage 1)"
