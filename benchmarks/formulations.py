@@ -7,8 +7,8 @@ same proven gap, the textbook formulation against `milp`; and `dp` against `milp
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from benchmarks.harness.driver import Jobs, Parts, Request
-from benchmarks.harness.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
+from benchmarks.harness.measuring import Answer, Answers, Tree, answer_of, answers_of
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, percent, ratio, times, whole_seconds
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
@@ -19,9 +19,6 @@ AGREEING = ("milp", "dp", "textbook-milp", "textbook-milp-cbc")
 ALL_ROWS, SHARED_ROWS = "milp", "milp --rows shared"
 OPTIMA, RACE, DP = "optima: ", "race: ", "dp: "
 """Prefixes of the names of the parts."""
-
-Answers = Mapping[str, Answer]
-"""Answers by solver."""
 
 
 def jobs(*, textbook: tuple[Spec, ...], races: tuple[Spec, ...], dp: tuple[Spec, ...]) -> Jobs:
@@ -37,7 +34,7 @@ def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
     return {
         "optima": optima_table(_answers(parts, OPTIMA)),
-        "race": race_table(_own(parts, RACE)),
+        "race": race_table(parts_under(parts, RACE)),
         "dp": dp_table(_answers(parts, DP)),
     }
 
@@ -118,16 +115,8 @@ def _limit_s(spec: Spec, request: Request) -> float:
     return request.time_scale * spec.time_limit_s
 
 
-def _own(parts: Parts, beginning: str) -> dict[str, Tree]:
-    """The parts of one table, by name of the spec."""
-    return {name.removeprefix(beginning): part for name, part in parts.items() if name.startswith(beginning)}
-
-
-def _answers(parts: Parts, beginning: str) -> dict[str, dict[str, Answer]]:
-    return {
-        name: {solver: answer_of(tree) for solver, tree in part.items()}
-        for name, part in _own(parts, beginning).items()
-    }
+def _answers(parts: Parts, prefix: str) -> dict[str, Answers]:
+    return {name: answers_of(part) for name, part in parts_under(parts, prefix).items()}
 
 
 def _row_bounds(answers: Iterable[Answer]) -> list[float]:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.harness.driver import Jobs, Parts, Request
-from benchmarks.harness.measuring import Answer, Tree, answer_of
+from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
+from benchmarks.harness.measuring import Answer, Answers, Tree, answer_of, answers_of
 from benchmarks.problems.specs import COMPARED, Spec
 from benchmarks.report.pages import markdown, ratio, times, whole_seconds
 from benchmarks.solver_steps import part_of_steps
@@ -19,16 +19,12 @@ def jobs(specs: tuple[Spec, ...]) -> Jobs:
 
 def measure(spec: Spec, request: Request) -> Tree:
     """Every planner's answer."""
-    return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
+    return request.trees(spec)
 
 
 def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
-    found = {
-        name.removeprefix(PART): {solver: answer_of(tree) for solver, tree in part.items()}
-        for name, part in parts.items()
-        if name.startswith(PART)
-    }
+    found = {name: answers_of(part) for name, part in parts_under(parts, PART).items()}
     for name, answers in found.items():
         steps = parts.get(part_of_steps(name))
         if steps is not None:
@@ -36,7 +32,7 @@ def tables(parts: Parts) -> dict[str, str]:
     return {"planner seconds": seconds_table(found)}
 
 
-def seconds_table(found: Mapping[str, Mapping[str, Answer]]) -> str:
+def seconds_table(found: Mapping[str, Answers]) -> str:
     """One row per planner: seconds of its search, and how many times longer `milp` takes; one column per spec."""
     rows = [
         [f"`{solver}`", *(_cell(answers.get(solver), answers.get("milp")) for answers in found.values())]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.measuring import Answer
+from benchmarks.harness.measuring import Answers
 from benchmarks.problems.specs import COMPARED, OURS
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ FURTHEST = 10.0
 WIDTH_IN = 8.0
 
 
-def pictures(found: Mapping[str, Mapping[str, Answer]]) -> "Mapping[str, Figure]":
+def pictures(found: Mapping[str, Answers]) -> "Mapping[str, Figure]":
     """Figures by file name."""
     if not found:
         return {}
     return {"quality": draw_plans(found), "proofs": draw_proofs(found)}
 
 
-def draw_plans(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
+def draw_plans(found: Mapping[str, Answers]) -> "Figure":
     """One column per solver and one mark per instance, at its time relative to the best plan."""
     solvers = [name for name in COMPARED if any(name in answers for answers in found.values())]
     figure, axes = _figure(4.5)
@@ -45,7 +45,7 @@ def draw_plans(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
     return figure
 
 
-def draw_proofs(found: Mapping[str, Mapping[str, Answer]]) -> "Figure":
+def draw_proofs(found: Mapping[str, Answers]) -> "Figure":
     """The gap proven by `milp` over the seconds of its search, one line per instance."""
     figure, axes = _figure(4.0)
     for (name, answers), marker in zip(found.items(), _markers(len(found)), strict=True):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from benchmarks.harness.best_known import improve, read_entries
-from benchmarks.harness.comparison import Answers, answers_of, best_time_s, complaint, never_worse, verdict
+from benchmarks.harness.comparison import best_time_s, complaint, never_worse, verdict
 from benchmarks.harness.driver import Driver, Parts, Request, Tables
-from benchmarks.harness.measuring import Answer, Tree
+from benchmarks.harness.measuring import Answer, Answers, Tree, answers_of
 from benchmarks.pictures import pictures
 from benchmarks.problems.registry import QUALITY, SMOKE
 from benchmarks.problems.specs import COMPARED, PUBLISHED, Spec

@@ -34,7 +34,7 @@ STEPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Workload:
     """One plan of a model for two devices."""
 
     model: str
@@ -49,10 +49,10 @@ class Case:
 
 
 CASES = (
-    Case(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=16),
-    Case(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=16),
-    Case(model="vgg16", schedule="1f1b", micro_batch=1, global_batch=4),
-    Case(model="vgg16", schedule="gpipe", micro_batch=2, global_batch=4),
+    Workload(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=16),
+    Workload(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=16),
+    Workload(model="vgg16", schedule="1f1b", micro_batch=1, global_batch=4),
+    Workload(model="vgg16", schedule="gpipe", micro_batch=2, global_batch=4),
 )
 
 
@@ -64,7 +64,7 @@ def plan(*arguments: object) -> dict[str, object]:
     return answer
 
 
-def profile(case: Case, path: Path) -> float:
+def profile(case: Workload, path: Path) -> float:
     """Measure the model with both cores busy; return forward and backward seconds of its layers."""
     plan(
         *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
@@ -76,7 +76,7 @@ def profile(case: Case, path: Path) -> float:
     return sum(seconds for by_type in directions for by_size in by_type.values() for seconds in by_size.values())
 
 
-def solve(case: Case, folder: Path) -> Path:
+def solve(case: Workload, folder: Path) -> Path:
     """A plan with one device per stage."""
     path = folder / f"{case.name}.plan.json"
     plan(
@@ -89,7 +89,7 @@ def solve(case: Case, folder: Path) -> Path:
     return path
 
 
-def run(case: Case, folder: Path) -> list[dict[str, object]]:
+def run(case: Workload, folder: Path) -> list[dict[str, object]]:
     """The outcome of every attempt, up to the first that is not contaminated."""
     rows: list[dict[str, object]] = []
     for number in range(1, TRIES + 1):
@@ -100,7 +100,7 @@ def run(case: Case, folder: Path) -> list[dict[str, object]]:
     return rows
 
 
-def attempt(case: Case, folder: Path) -> dict[str, object]:
+def attempt(case: Workload, folder: Path) -> dict[str, object]:
     """Profile, plan, run, profile again."""
     before_s = profile(case, folder / "before.json")
     path, record = solve(case, folder), folder / "run.json"

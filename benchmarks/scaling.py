@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.harness.measuring import Answer, Tree, answer_of
+from benchmarks.harness.measuring import Answer, Answers, Tree, answers_of
 from benchmarks.problems.registry import SCALING, scaled
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
@@ -28,7 +28,7 @@ QUICK = {"layers": {4: scaled(layers=4, devices=4), 6: scaled(layers=6, devices=
 COLOURS = {"milp": "#D55E00", "greedy": "#0072B2"}
 """Vermilion and blue of Okabe and Ito (jfly.uni-koeln.de/color)."""
 
-Points = Mapping[int, Mapping[str, Answer]]
+Points = Mapping[int, Answers]
 """Answers by size, then by solver."""
 
 
@@ -48,7 +48,7 @@ def sweeps_of(parts: Parts) -> dict[str, dict[int, dict[str, Answer]]]:
     found: dict[str, dict[int, dict[str, Answer]]] = {}
     for name, part in parts.items():
         what, size = name.split()
-        found.setdefault(what, {})[int(size)] = {solver: answer_of(tree) for solver, tree in part.items()}
+        found.setdefault(what, {})[int(size)] = answers_of(part)
     return found
 
 

@@ -7,7 +7,7 @@ default gap, and has the time to prove it.
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
 from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.registry import STEPS
 from benchmarks.problems.specs import Spec
@@ -35,8 +35,8 @@ STEP_NAMES = (
     *("positions", "branching", "multipliers", "MIP", "simulation"),
 )
 
-Answers = Mapping[str, Mapping[str, Answer]]
-"""Answers by name of the spec and number of threads."""
+AnswersByThreads = Mapping[str, Mapping[str, Answer]]
+"""Answers by name of the spec, then by number of threads."""
 
 
 def jobs(specs: tuple[Spec, ...] = STEPS) -> Jobs:
@@ -61,7 +61,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
-    own = {name.removeprefix(PART): part for name, part in parts.items() if name.startswith(PART)}
+    own = parts_under(parts, PART)
     answers = {name: {threads: answer_of(part[threads]) for threads in THREADS} for name, part in own.items()}
     variants = {name: part["variants"] for name, part in own.items()}
     return {
@@ -71,7 +71,7 @@ def tables(parts: Parts) -> dict[str, str]:
     }
 
 
-def sizes_table(answers: Answers, variants: Mapping[str, int]) -> str:
+def sizes_table(answers: AnswersByThreads, variants: Mapping[str, int]) -> str:
     """Arcs and other counts of all variants together, one column per spec."""
     singles = [of["1"] for of in answers.values()]
     rows = [["variants", *(str(variants[name]) for name in answers)]]
@@ -80,7 +80,7 @@ def sizes_table(answers: Answers, variants: Mapping[str, int]) -> str:
     return markdown(["", *answers], rows)
 
 
-def seconds_table(answers: Answers) -> str:
+def seconds_table(answers: AnswersByThreads) -> str:
     """Seconds and share of each step, one column per spec; steps that no search took are left out."""
     singles = [of["1"] for of in answers.values()]
     steps = [{**single.step_seconds, "all else": _rest_s(single)} for single in singles]
@@ -93,7 +93,7 @@ def seconds_table(answers: Answers) -> str:
     return markdown(["", *answers], rows)
 
 
-def threads_table(answers: Answers) -> str:
+def threads_table(answers: AnswersByThreads) -> str:
     """Seconds of the whole search, and the share in which HiGHS could use several threads."""
     rows = []
     for name, of in answers.items():

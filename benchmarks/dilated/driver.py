@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from benchmarks.dilated.plans import SLICED_WARM_UP, WHOLE_WARM_UP, Case, all_cases
+from benchmarks.dilated.plans import SLICED_WARM_UP, WHOLE_WARM_UP, DilatedPlan, all_plans
 from benchmarks.report.pages import ROOT, markdown, percent, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
@@ -66,7 +66,7 @@ class Played:
 class Line:
     """One plan, simulated and measured."""
 
-    case: Case
+    case: DilatedPlan
     measured_s: float
     start_up_s: float
     """Measured time until the last stage begins its first forward."""
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--only", default="", metavar="TEXT", help="play only plans whose name contains TEXT; nothing is kept"
     )
     chosen = parser.parse_args(arguments)
-    cases = [case for case in all_cases() if chosen.only in case.name]
+    cases = [case for case in all_plans() if chosen.only in case.name]
     lines = measure(cases)
     page = f"{table(lines)}\n\n{verdict(lines)}\n\n{start_up_table(lines)}"
     print(page)
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(0 if passed(lines) else 1)
 
 
-def measure(cases: Sequence[Case]) -> list[Line]:
+def measure(cases: Sequence[DilatedPlan]) -> list[Line]:
     """Play plans one after another, in processes that are started only once."""
     os.environ.update(LOOPBACK_ONLY)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -117,7 +117,7 @@ def measure(cases: Sequence[Case]) -> list[Line]:
     return [_line(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
 
 
-def play_all(worker: Worker, cases: Sequence[Case], folder: Path) -> list[Played | None]:
+def play_all(worker: Worker, cases: Sequence[DilatedPlan], folder: Path) -> list[Played | None]:
     """Act as one rank of every plan that has this many; None for the others."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
@@ -198,7 +198,7 @@ def tiny_chain(num_layers: int) -> ModuleChain:
     return ModuleChain(name="tiny", layers=layers, loss=nn.functional.mse_loss, batch=None)
 
 
-def _play(case: Case, rank: int, *, store: Path, links: Path) -> Played:
+def _play(case: DilatedPlan, rank: int, *, store: Path, links: Path) -> Played:
     """Act as one rank of one plan, whose ranks find each other through a file."""
     dist.init_process_group(
         "gloo", init_method=store.as_uri(), rank=rank, world_size=case.num_devices, timeout=PATIENCE
@@ -237,7 +237,7 @@ def _gradient_difference(pipeline: Pipeline, chain: ModuleChain, inputs: torch.T
     return max(float((gradient - expected[name]).abs().max()) for name, gradient in gradients.items())
 
 
-def _line(case: Case, played: Sequence[Played]) -> Line:
+def _line(case: DilatedPlan, played: Sequence[Played]) -> Line:
     steps = list(zip(*(own.traces for own in played), strict=True))
     records = [step_record(step) for step in steps]
     indices = counted_steps(records, warmup=WARMUP)

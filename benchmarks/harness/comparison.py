@@ -5,11 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from benchmarks.harness.best_known import read_entries
 from benchmarks.harness.driver import Parts
-from benchmarks.harness.measuring import Answer, Tree, answer_of
+from benchmarks.harness.measuring import Answers, answers_of
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-
-Answers = Mapping[str, Answer]
-"""Answers by solver."""
 
 
 def complaint(parts: Parts) -> str:
@@ -18,11 +15,6 @@ def complaint(parts: Parts) -> str:
     wrong = [name for name, part in parts.items() if has_wrong_bound(name, answers_of(part))]
     told = (("milp is worse than another solver", worse), ("a bound is above the time of a plan", wrong))
     return "\n".join(f"{what}: {'; '.join(names)}" for what, names in told if names)
-
-
-def answers_of(part: Tree) -> dict[str, Answer]:
-    """The stored answers to one spec."""
-    return {solver: answer_of(tree) for solver, tree in part.items()}
 
 
 def never_worse(answers: Answers) -> bool | None:

@@ -54,6 +54,10 @@ class Request:
         """Every solver's answer to a spec."""
         return {solver: self.answer(spec, solver) for solver in spec.solvers if self.wants(solver)}
 
+    def trees(self, spec: Spec) -> Tree:
+        """Every solver's answer to a spec, as it is stored."""
+        return {solver: found.answer.tree() for solver, found in self.answers(spec).items()}
+
     def answer(self, spec: Spec, solver: str, options: SolveOptions | None = None) -> Measured:
         """One solver's answer, within the spec's budget."""
         if options is not None:
@@ -72,6 +76,11 @@ Jobs = Mapping[str, Callable[[Request], Tree]]
 """How to measure, by name of the part."""
 Tables = Mapping[Path, Mapping[str, str]]
 """Tables by page and marker."""
+
+
+def parts_under(parts: Parts, prefix: str) -> dict[str, Tree]:
+    """The parts whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
 
 
 def no_pictures(_: Parts) -> "Mapping[str, Figure]":

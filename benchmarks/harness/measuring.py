@@ -78,6 +78,15 @@ def answer_of(tree: Mapping[str, Any]) -> Answer:
     return Answer(**tree)
 
 
+Answers = Mapping[str, Answer]
+"""Answers by solver."""
+
+
+def answers_of(part: Tree) -> dict[str, Answer]:
+    """The stored answers to one spec."""
+    return {solver: answer_of(tree) for solver, tree in part.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """An answer with its plan."""

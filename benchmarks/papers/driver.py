@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.harness import comparison
-from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.harness.measuring import Tree, answer_of
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables, parts_under
+from benchmarks.harness.measuring import Tree, answers_of
 from benchmarks.papers import alpa, autopipe_h, dapple, hetpipe, piper, startup
 from benchmarks.papers.paper import Found, Paper
 from benchmarks.problems.registry import SMOKE
@@ -25,29 +25,24 @@ def jobs(papers: tuple[Paper, ...]) -> Jobs:
 
 def measure(spec: Spec, request: Request) -> Tree:
     """Every solver's answer to one spec."""
-    return {solver: found.answer.tree() for solver, found in request.answers(spec).items()}
+    return request.trees(spec)
 
 
 def tables(parts: Parts) -> Tables:
     """The text for every paper, and the start-up times of AutoPipe's plans."""
     texts = {f"paper {paper.key}": paper.text(found_of(paper, parts)) for paper in PAPERS}
-    verdict = comparison.verdict({name: comparison.answers_of(part) for name, part in _compared(parts).items()})
+    verdict = comparison.verdict({name: answers_of(part) for name, part in _compared(parts).items()})
     return {BENCHMARKS_PAGE: {"papers verdict": verdict, **texts, **startup.tables(parts)}}
 
 
 def complaint(parts: Parts) -> str:
-    """As in the quality benchmark: where `milp` is worse."""
+    """What the quality benchmark complains about: where `milp` is worse, or a bound is wrong."""
     return comparison.complaint(_compared(parts))
 
 
 def found_of(paper: Paper, parts: Parts) -> Found:
     """The answers to the specs of one paper."""
-    beginning = f"{paper.key}: "
-    return {
-        name.removeprefix(beginning): {solver: answer_of(tree) for solver, tree in part.items()}
-        for name, part in parts.items()
-        if name.startswith(beginning)
-    }
+    return {name: answers_of(part) for name, part in parts_under(parts, f"{paper.key}: ").items()}
 
 
 def _compared(parts: Parts) -> Parts:

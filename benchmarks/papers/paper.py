@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.harness.measuring import Answer
+from benchmarks.harness.measuring import Answer, Answers
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, ratio, times
 from stagecut.planner.core.units import format_seconds
 
-Found = Mapping[str, Mapping[str, Answer]]
+Found = Mapping[str, Answers]
 """Answers by name of the spec, then by solver."""
-Answers = TypeVar("Answers")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Paper:
         return "\n\n".join([f"{self.source}.", *stated, *(table(found) for table in self.tables), self.comparable])
 
 
-def shortened(found: Mapping[str, Answers]) -> dict[str, Answers]:
+def shortened(found: Mapping[str, V]) -> dict[str, V]:
     """The model and the cluster, if that distinguishes the specs."""
     short = {name: name.split(", batch ")[0] for name in found}
     return {short[name] if len(set(short.values())) == len(short) else name: own for name, own in found.items()}

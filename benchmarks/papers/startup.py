@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.harness.driver import Jobs, Parts, Request
+from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
 from benchmarks.harness.measuring import Tree
 from benchmarks.papers.paper import shortened
 from benchmarks.problems.registry import BALANCE
@@ -59,7 +59,7 @@ def seconds_of(problem: Problem, plan: Plan) -> tuple[float, float]:
 
 def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
-    found = {name.removeprefix(PART): part for name, part in parts.items() if name.startswith(PART) and part}
+    found = {name: part for name, part in parts_under(parts, PART).items() if part}
     return {"start-up": f"{headline(found)}\n\n{table(found)}"}
 
 

@@ -11,7 +11,16 @@ from benchmarks.__main__ import DRIVERS
 from benchmarks.harness import comparison
 from benchmarks.harness.best_known import read_entries
 from benchmarks.harness.driver import Driver, Request
-from benchmarks.harness.measuring import GAP_MARKS, Answer, Measured, answer_of, answer_to, measured, measured_here
+from benchmarks.harness.measuring import (
+    GAP_MARKS,
+    Answer,
+    Measured,
+    answer_of,
+    answer_to,
+    answers_of,
+    measured,
+    measured_here,
+)
 from benchmarks.papers import driver as papers
 from benchmarks.papers import startup
 from benchmarks.papers.autopipe_h import balance_table, side_by_side
@@ -35,7 +44,7 @@ NOT_FOR_ANY_SIZE = {"brute-force", "textbook-milp", "textbook-milp-cbc"}
 
 @pytest.fixture(scope="module")
 def qualities():
-    return comparison.answers_of(quality.measure(SPEC, HERE))
+    return answers_of(quality.measure(SPEC, HERE))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.dilated import driver as dilated
-from benchmarks.dilated.plans import all_cases
+from benchmarks.dilated.plans import all_plans
 from benchmarks.report import pages
 from stagecut.executor.schedule.checker import check_lists
 from stagecut.planner.core.schedule import Schedule
@@ -13,7 +13,7 @@ from stagecut.planner.core.schedule import Schedule
 
 @pytest.fixture(scope="module")
 def cases():
-    return all_cases()
+    return all_plans()
 
 
 def line(case, error, *, difference=0.0, contaminated=False):
