@@ -56,7 +56,7 @@ def optima_table(optima: Mapping[str, Answers]) -> str:
 
 
 def race(spec: Spec, request: Request) -> Tree:
-    """For each engine: what the textbook formulation proves in its time, and `milp` given the same gap to prove."""
+    """What the textbook formulation proves in its time on each engine, and `milp` given the same gap to prove."""
     limit_s = _limit_s(spec, request)
     runs = {}
     for solver in spec.solvers:

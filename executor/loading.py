@@ -1,4 +1,4 @@
-"""From a plan and layers to a pipeline."""
+"""Builds the pipeline of a rank from a plan and layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -224,7 +224,7 @@ class Pipeline:
             self._sync.sum_tied()
 
     def _clip(self, limit: float) -> None:
-        """As `torch.nn.utils.clip_grad_norm_` does, to the last digit."""
+        """Clip as `torch.nn.utils.clip_grad_norm_` does, to the last digit."""
         self.gradient_norm = self._sync.norm()
         factor = limit / (self.gradient_norm + 1e-6)
         if factor < 1.0:

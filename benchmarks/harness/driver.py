@@ -84,12 +84,12 @@ def parts_under(parts: Parts, prefix: str) -> dict[str, Tree]:
 
 
 def no_pictures(_: Parts) -> "Mapping[str, Figure]":
-    """For drivers that draw nothing."""
+    """The pictures of a driver that draws none."""
     return {}
 
 
 def no_complaint(_: Parts) -> str:
-    """For drivers that check nothing."""
+    """The complaint of a driver that checks nothing."""
     return ""
 
 

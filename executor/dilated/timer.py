@@ -36,7 +36,7 @@ class Timer:
             time.sleep(0.0)  # lets other threads of the process run
 
     def _spin_s(self) -> float:
-        """For this thread, which requests precise sleeps on first use."""
+        """How long this thread polls the clock; on first use the thread requests precise sleeps."""
         known: float | None = getattr(self._threads, "spin_s", None)
         if known is None:
             known = self._threads.spin_s = PRECISE_SPIN_S if _sleeps_precisely() else SPIN_S

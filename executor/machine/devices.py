@@ -156,7 +156,7 @@ def _cuda_device(index: int) -> CudaDevice:
 
 
 def _compute_mode(uuid: str) -> str:
-    """From nvidia-smi; torch does not report it."""
+    """The compute mode as nvidia-smi reports it; torch does not."""
     command = ["nvidia-smi", "--query-gpu=uuid,compute_mode", "--format=csv,noheader"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TOOL_LIMIT_S).stdout

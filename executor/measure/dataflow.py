@@ -43,7 +43,7 @@ class Dataflow:
         self._take([sent for sent in self._state if sent.source < last], last)
 
     def comes_from_neighbour(self) -> tuple[bool, ...]:
-        """For each tensor of the current state, whether the previous layer made it."""
+        """Whether the previous layer made each tensor of the current state."""
         newest = max(sent.source for sent in self._state)
         return tuple(sent.source == newest for sent in self._state)
 

@@ -47,7 +47,7 @@ def update_bandwidth_bytes_per_s(num_params: int, update_s: float) -> float:
 
 
 def synthetic_parameters(count: int, device: torch.device) -> list[nn.Parameter]:
-    """So many parameters, in tensors of ordinary size."""
+    """`count` parameters, in tensors of ordinary size."""
     sizes = [PART_SIZE] * (count // PART_SIZE) + ([count % PART_SIZE] if count % PART_SIZE else [])
     return [nn.Parameter(torch.zeros(size, device=device)) for size in sizes]
 

@@ -154,7 +154,7 @@ def _measure(world: World, choices: LinkChoices) -> RankMeasurement:
 def _curves_of_pairs(
     world: World, timer: MessageTimer, hosts: Sequence[Sequence[int]]
 ) -> tuple[dict[int, Curve], dict[int, Curve]]:
-    """One pair after another, with no other traffic."""
+    """Time one pair after another, with no other traffic."""
     one_way, streaming = {}, {}
     for pair in pairs_to_measure(hosts):
         dist.barrier()
@@ -167,7 +167,7 @@ def _curves_of_pairs(
 
 
 def _curves_of_groups(world: World, timer: MessageTimer, hosts: Sequence[Sequence[int]]) -> dict[int, Curve]:
-    """For the first ranks of every host, one group after another."""
+    """Time all-reduces among the first ranks of every host, one group after another."""
     curves = {}
     for ranks in hosts:
         for size in group_sizes(len(ranks)):

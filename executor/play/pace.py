@@ -13,7 +13,7 @@ class Pace:
         """Work begins: an action whose inputs have arrived, a gradient synchronisation or an optimizer step."""
 
     def finish(self, kind: str, stage: int, num_samples: int) -> None:
-        """That work is done: an action on so many samples (over all replicas), "sync" or "update"."""
+        """The work is done: an action on `num_samples` samples (over all replicas), "sync" or "update"."""
 
     def sent(self, message: Message) -> None:
         """A message leaves."""

@@ -125,6 +125,8 @@ class Player:
         self._expect(turn.posts)
         for message in turn.posts:
             self._begin(message)
+        # Receives that begin after this action get their memory before it: over NCCL they then wait for the work queued
+        # on the stream so far, not for this action; over gloo they begin right away.
         self._expect([message for message in turn.begins if message not in turn.sends])
         for message in turn.receives:
             self._take(message)
@@ -152,6 +154,7 @@ class Player:
             return {piece: self._taken_gradients(piece) for piece in turn.pieces}
         if op is Op.INPUT_GRADIENT:
             return self._input_gradients(turn)
+        # second half of a split backward: the neighbour has the gradients of the inputs, so only weights are left
         outputs, gradients = self._halves.pop(turn.action._replace(op=Op.INPUT_GRADIENT))
         weights = [weight for weight in self._stages[turn.action.stage].parameters() if weight.requires_grad]
         torch.autograd.backward(outputs, gradients, inputs=weights)
@@ -160,6 +163,7 @@ class Player:
     def _forward(self, piece: Piece, feed: Feed) -> LayerState:
         state = feed.inputs(piece) if piece.stage == 0 else self._inputs[piece]
         if torch.is_grad_enabled():
+            # leaves of this stage's graph, whose gradients the previous stage waits for; the model's inputs need none
             for tensor in state if piece.stage > 0 else ():
                 tensor.requires_grad_(tensor.is_floating_point())
             self._inputs[piece] = state
@@ -193,7 +197,7 @@ class Player:
             own = [tensor for tensor in self._outputs.pop(piece) if tensor.is_floating_point()]
             incoming: Sequence[Tensor | None] = [None] if piece.stage == self._last else self._gradients.pop(piece)
             for output, gradient in zip(own, incoming, strict=True):
-                if output.requires_grad:
+                if output.requires_grad:  # not so for what no weight or gradient-requiring input has touched
                     outputs.append(output)
                     gradients.append(gradient)
         return outputs, gradients

@@ -41,7 +41,7 @@ def run_ranks(command: Sequence[str], environments: Sequence[Mapping[str, str]])
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that its children end with it."""
+    """Start a rank in a session of its own, so that its children end with it."""
     try:
         return subprocess.Popen(command, env=environment, start_new_session=True)
     except OSError as fault:

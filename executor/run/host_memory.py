@@ -67,7 +67,7 @@ def _stand_in_bytes(execution: ExecutionPlan) -> float:
 
 
 def _layer_bytes(plan_file: PlanFile) -> float:
-    """As planned, except that activations are computed in fp32 here."""
+    """The planned memory of all devices, except that activations are in fp32 here."""
     problem, plan = plan_file.problem, plan_file.plan
     costs = CostModel(problem).plan(plan)
     wider = _NUMBER_BYTES / problem.model.precision.num_bytes

@@ -157,7 +157,7 @@ def _overlaps(first: list[_Tile], second: list[_Tile]) -> Iterator[tuple[_Tile, 
     left = right = 0
     while left < len(first) and right < len(second):
         yield first[left], second[right]
-        ends = first[left].piece.hi, second[right].piece.hi
+        ends = first[left].piece.hi, second[right].piece.hi  # whichever ends first gives way; both if they end together
         left += ends[0] <= ends[1]
         right += ends[1] <= ends[0]
 
@@ -230,6 +230,8 @@ def _scheduled(
     for index, turn in enumerate(turns[rank]):
         releases: list[Message] = []
         for peer in {message.source for message in turn.receives if not message.is_local}:
+            # The peer sent these messages after its turn `reached`. By then it had taken all that it takes in that turn
+            # or before, so those sends of ours are over.
             reached = max(done[peer][message.number] for message in turn.receives if message.source == peer)
             arrived = [message for message in unreleased[peer] if done[peer][message.number] <= reached]
             unreleased[peer] = [message for message in unreleased[peer] if message not in arrived]

@@ -58,6 +58,8 @@ def moments_of(groups: Sequence[Sequence[RankStep]]) -> Moments:
     ends: list[list[int]] = [[] for _ in groups]
     leaving: dict[int, int] = {}
     moved = True
+    # Each pass advances every group as far as the messages sent so far allow. What a later pass adds never changes an
+    # end found before, so the result does not depend on the order of the groups.
     while moved:
         moved = False
         for steps, done in zip(groups, ends, strict=True):

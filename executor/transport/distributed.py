@@ -46,6 +46,7 @@ class DistributedTransport:
         self._dist, self._tagged = distributed, tagged
         self.groups = {ranks: self._group(ranks) for ranks in dict.fromkeys(groups)}
         own = () if tagged else dict.fromkeys(pairs)
+        # one communicator, and so one stream, per direction: no message queues behind others that still wait
         self._pairs = {pair: self._dist.new_group(sorted(pair), backend="nccl") for pair in own}
         self._expected: dict[int, StreamTensors] = {}
         self._received: dict[int, list[Pending]] = {}

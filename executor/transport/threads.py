@@ -70,13 +70,14 @@ class Hub:
     def meet(self, rank: int, ranks: tuple[int, ...], value: T) -> list[T]:
         """All-gather among some ranks: the values of all of them, in the order of `ranks`."""
         with self._lock:
+            # all ranks count their collectives alike, so equal numbers belong to the same one
             number = next(self._counts[rank, ranks])
             brought = self._collectives[ranks, number]
             brought[rank] = value
             if len(brought) == len(ranks):
                 self._wake(ranks)
             self._wait(rank, lambda: len(brought) == len(ranks))
-            self._collectives.pop((ranks, number), None)
+            self._collectives.pop((ranks, number), None)  # the first rank to leave removes it; `brought` lives on
             return [cast(T, brought[other]) for other in ranks]
 
     def _wake(self, ranks: Iterable[int]) -> None:

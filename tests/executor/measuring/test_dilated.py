@@ -196,9 +196,11 @@ def test_a_heterogeneous_cluster_of_sixteen_devices_trains_in_one_process(hetpip
     """An iteration of 0.4 s."""
     plan, problem = hetpipe_plan_file.plan, hetpipe_plan_file.problem
     scale = 0.4 / hetpipe_plan_file.predicted.iteration_s
-    pace = dilation_for(hetpipe_plan_file, folder=tmp_path, time_scale=scale)
+    pace = dilation_for(hetpipe_plan_file, folder=tmp_path)
     chain = chain_for(plan, problem.model)
     team = Team(hetpipe_plan_file, chain, Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
+    for pipeline in team.pipelines:
+        pipeline.pace.time_scale = scale
     team.step(batch_of(plan))
     assert len(team.pipelines) == 16
     assert worst_difference(team.pipelines, chain, batch_of(plan)) < EXACT
