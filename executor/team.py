@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.build import Layers
 from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.pace import Pace
+from stagecut.executor.schedule.rank_layout import Role
 from stagecut.executor.transport.threads import Hub, TeamBrokenError
 from stagecut.planner.core.checks import require
 from stagecut.planner.simulator.action_lists import Action
@@ -62,24 +64,13 @@ class Team:
         require(len(self._streams) in (0, len(roles)), "team", "streams", "one for each rank", len(self._streams))
         # Recomputation temporarily rewinds the device's only generator: no other rank may draw meanwhile.
         lock = threading.Lock() if any(stage.recompute for stage in execution.plan.stages) else None
-        self.pipelines: tuple[Pipeline, ...] = tuple(
-            self._on_stream(
-                role.rank,
-                lambda role=role: assemble(  # type: ignore[misc]
-                    execution,
-                    RankContext(
-                        layout=execution.layout,
-                        role=role,
-                        transport=self._hub.transport(role.rank),
-                        device=self.device,
-                    ),
-                    groups={},
-                    pace=pace(role) if pace else Pace(),
-                    lock=lock,
-                ),
-            )
-            for role in roles
-        )
+
+        def build(role: Role) -> Pipeline:
+            transport = self._hub.transport(role.rank)
+            context = RankContext(layout=execution.layout, role=role, transport=transport, device=self.device)
+            return assemble(execution, context, groups={}, pace=pace(role) if pace else Pace(), lock=lock)
+
+        self.pipelines = tuple(self._on_stream(role.rank, partial(build, role)) for role in roles)
         self.each(Pipeline.sync_initial_weights)
 
     def step(self, batch: Batch) -> float:

@@ -11,10 +11,11 @@ from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
 
 
-class WatchedTransport:
-    """Wraps a transport; its waits are visible to all ranks of the machine, and raise :class:`WaitError` on failure.
+class WatchedTransport(Transport):
+    """Wraps a transport and records its waits where all ranks of the machine see them.
 
-    That is how a rank that waits in vain finds out who is to blame: see :mod:`stagecut.executor.ranks.wait_graph`.
+    That is how a rank that waits in vain finds out who is to blame, and raises a
+    :class:`stagecut.executor.ranks.failures.WaitError`: see :mod:`stagecut.executor.ranks.wait_graph`.
     """
 
     def __init__(self, transport: Transport, world: World) -> None:

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport import objects
-from stagecut.executor.transport.interface import TORCH_DISTRIBUTED, Distributed, Pending, StreamTensors
+from stagecut.executor.transport.interface import TORCH_DISTRIBUTED, Distributed, Pending, StreamTensors, Transport
 
 MAX_TENSORS = 64
 """Tensors per message, at most."""
 
 
-class DistributedTransport:
+class DistributedTransport(Transport):
     """One rank's end of `torch.distributed`.
 
     Over gloo every message has its own tag. NCCL has no tags: there each ordered pair of ranks has its own

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stagecut.executor.schedule.messages import Message
-from stagecut.executor.transport.interface import Pending, StreamTensors
+from stagecut.executor.transport.interface import Pending, StreamTensors, Transport
 from stagecut.planner.core.errors import StagecutError
 
 T = TypeVar("T")
@@ -90,8 +90,8 @@ class Hub:
             raise TeamBrokenError("another rank of this process has failed")
 
 
-class ThreadTransport:
-    """One rank's end of a hub; see :class:`Transport`."""
+class ThreadTransport(Transport):
+    """One rank's end of a hub."""
 
     def __init__(self, hub: Hub, rank: int) -> None:
         self._hub, self._rank = hub, rank
