@@ -48,7 +48,7 @@ class Workload:
         return f"{self.model}, {self.schedule}, {self.global_batch // self.micro_batch} x {self.micro_batch}"
 
 
-CASES = (
+WORKLOADS = (
     Workload(model="gpt-mini", schedule="1f1b", micro_batch=2, global_batch=16),
     Workload(model="gpt-mini", schedule="gpipe", micro_batch=4, global_batch=16),
     Workload(model="vgg16", schedule="1f1b", micro_batch=1, global_batch=4),
@@ -64,10 +64,10 @@ def plan(*arguments: object) -> dict[str, object]:
     return answer
 
 
-def profile(case: Workload, path: Path) -> float:
+def profile(workload: Workload, path: Path) -> float:
     """Measure the model with both cores busy; return forward and backward seconds of its layers."""
     plan(
-        *("profile", "model", case.model, "--processes", 2, "--micro-batch", case.micro_batch),
+        *("profile", "model", workload.model, "--processes", 2, "--micro-batch", workload.micro_batch),
         *("--repetitions", 8),
         *("-o", path, "--force", "--quiet"),
     )
@@ -76,37 +76,44 @@ def profile(case: Workload, path: Path) -> float:
     return sum(seconds for by_type in directions for by_size in by_type.values() for seconds in by_size.values())
 
 
-def solve(case: Workload, folder: Path) -> Path:
+def solve(workload: Workload, folder: Path) -> Path:
     """A plan with one device per stage."""
-    path = folder / f"{case.name}.plan.json"
+    path = folder / f"{workload.name}.plan.json"
     plan(
         "solve",
         *("--model", folder / "before.json", "--cluster", folder / "cluster.json"),
-        *("--global-batch", case.global_batch, "--micro-batch", case.micro_batch, "--schedule", case.schedule),
+        *(
+            "--global-batch",
+            workload.global_batch,
+            "--micro-batch",
+            workload.micro_batch,
+            "--schedule",
+            workload.schedule,
+        ),
         *("--replicas", 1, "--tensor-parallel", 1, "--pipelines", 1, "--recompute", "never"),
         *("-o", path, "--force", "--quiet"),
     )
     return path
 
 
-def run(case: Workload, folder: Path) -> list[dict[str, object]]:
+def run(workload: Workload, folder: Path) -> list[dict[str, object]]:
     """The outcome of every attempt, up to the first that is not contaminated."""
     rows: list[dict[str, object]] = []
     for number in range(1, TRIES + 1):
-        rows.append({"case": case.name, "tries": number, **attempt(case, folder)})
+        rows.append({"case": workload.name, "tries": number, **attempt(workload, folder)})
         print(rows[-1], file=sys.stderr)
         if not rows[-1]["contaminated"]:
             break
     return rows
 
 
-def attempt(case: Workload, folder: Path) -> dict[str, object]:
+def attempt(workload: Workload, folder: Path) -> dict[str, object]:
     """Profile, plan, run, profile again."""
-    before_s = profile(case, folder / "before.json")
-    path, record = solve(case, folder), folder / "run.json"
+    before_s = profile(workload, folder / "before.json")
+    path, record = solve(workload, folder), folder / "run.json"
     options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
     plan("run", path, *options, "--quiet")
-    drift = profile(case, folder / "after.json") / before_s - 1
+    drift = profile(workload, folder / "after.json") / before_s - 1
     answer = json.loads(record.read_text(encoding="utf-8"))
     steps = answer["steps"][-STEPS:]
     clean_steps = sum(step["clean"] for step in steps)
@@ -160,12 +167,12 @@ def main() -> int:
     """Measure, plan and run; return 0 if every run that passed the gate is within the limit."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--docs", action="store_true", help="write the table into docs/executor.md")
-    parser.add_argument("--only", default="", metavar="TEXT", help="run only cases whose name contains TEXT")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run only workloads whose name contains TEXT")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan("profile", "links", "--processes", 2, "-o", folder / "cluster.json", "--quiet")
-        tries = [run(case, folder) for case in CASES if options.only in case.name]
+        tries = [run(workload, folder) for workload in WORKLOADS if options.only in workload.name]
     rows = [own[-1] for own in tries]
     print(table(rows))
     if options.docs:

@@ -86,7 +86,7 @@ class RankSteps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class WorldResult:
     """What was measured with one number of ranks."""
 
     num_ranks: int
@@ -174,14 +174,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(
     num_ranks: int, *, num_microbatches: int = NUM_MICRO_BATCHES, warmup: int = WARMUP, steps: int = STEPS
-) -> World:
+) -> WorldResult:
     """Measure one number of ranks: steps without timed calls, then as many with them."""
     by_rank = pool.run(_run, num_ranks, num_microbatches, warmup, steps, world_size=num_ranks)
     plain, clocked = zip(*by_rank, strict=True)
     num_actions = plain[0].steps[0].num_actions
     plain_s = [max(rank.seconds for rank in step) for step in _by_step(plain)]
     slowest = [max(step, key=lambda rank: rank.overhead_s) for step in _by_step(clocked)]
-    return World(
+    return WorldResult(
         num_ranks=num_ranks,
         num_actions=num_actions,
         step_s=median(plain_s) / num_actions,
@@ -277,13 +277,13 @@ def _clocks(watch: Stopwatch) -> Iterator[None]:
         torch.autograd.backward = backward
 
 
-def table(worlds: Sequence[World]) -> str:
+def table(worlds: Sequence[WorldResult]) -> str:
     """Microseconds per action."""
     head = ["stages", "actions", "overhead", *(f"of it {part}" for part in PARTS[1:]), "layers", "all, no clocks"]
     return markdown(head, [_row(world) for world in worlds])
 
 
-def _row(world: World) -> list[str]:
+def _row(world: WorldResult) -> list[str]:
     mark = " (contaminated)" if world.contaminated else ""
     parts_s = [world.parts_s[part] for part in (*PARTS[1:], PARTS[0])]
     return [
@@ -293,7 +293,7 @@ def _row(world: World) -> list[str]:
     ]
 
 
-def record(worlds: Sequence[World]) -> dict[str, object]:
+def record(worlds: Sequence[WorldResult]) -> dict[str, object]:
     """The results to keep."""
     return {
         "machine": {"cores": usable_cores(), "cpu": platform.processor() or platform.machine()},

@@ -53,7 +53,7 @@ START_UP_HEAD = ("start-up of the last stage", "whole", "sliced", "sliced over w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RankReport:
     """What one rank reports about one plan."""
 
     traces: tuple[StepTrace, ...]
@@ -63,7 +63,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PlanResult:
     """One plan, simulated and measured."""
 
     case: DilatedPlan
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(0 if passed(lines) else 1)
 
 
-def measure(cases: Sequence[DilatedPlan]) -> list[Line]:
+def measure(cases: Sequence[DilatedPlan]) -> list[PlanResult]:
     """Play plans one after another, in processes that are started only once."""
     os.environ.update(LOOPBACK_ONLY)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -114,14 +114,14 @@ def measure(cases: Sequence[DilatedPlan]) -> list[Line]:
     with run_folder() as folder:
         answers = run_workers(play_all, size, cases, folder)
     ranks = zip(*answers, strict=True)
-    return [_line(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
+    return [_result_of(case, [own for own in played if own]) for case, played in zip(cases, ranks, strict=True)]
 
 
-def play_all(worker: Worker, cases: Sequence[DilatedPlan], folder: Path) -> list[Played | None]:
+def play_all(worker: Worker, cases: Sequence[DilatedPlan], folder: Path) -> list[RankReport | None]:
     """Act as one rank of every plan that has this many; None for the others."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    found: list[Played | None] = []
+    found: list[RankReport | None] = []
     for number, case in enumerate(cases):
         if worker.rank == 0:
             print(f"{case.name} ...", file=sys.stderr, flush=True)
@@ -132,12 +132,12 @@ def play_all(worker: Worker, cases: Sequence[DilatedPlan], folder: Path) -> list
     return found
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Sequence[PlanResult]) -> str:
     """One row per plan."""
     return markdown(HEAD, [_row(line) for line in lines])
 
 
-def start_up_table(lines: Sequence[Line]) -> str:
+def start_up_table(lines: Sequence[PlanResult]) -> str:
     """How much earlier the last stage begins if the first micro-batches are halved: simulated and measured."""
     by_name, rows = {line.case.name: line for line in lines}, []
     for name, sliced in by_name.items():
@@ -149,7 +149,7 @@ def start_up_table(lines: Sequence[Line]) -> str:
     return markdown(START_UP_HEAD, rows)
 
 
-def verdict(lines: Sequence[Line]) -> str:
+def verdict(lines: Sequence[PlanResult]) -> str:
     """Whether the limits hold."""
     errors = [abs(line.error) for line in lines]
     return (
@@ -160,12 +160,12 @@ def verdict(lines: Sequence[Line]) -> str:
     )
 
 
-def passed(lines: Sequence[Line]) -> bool:
+def passed(lines: Sequence[PlanResult]) -> bool:
     """Whether all limits hold."""
     return all(line.passed for line in lines) and median(abs(line.error) for line in lines) <= MEDIAN
 
 
-def record(lines: Sequence[Line]) -> dict[str, object]:
+def record(lines: Sequence[PlanResult]) -> dict[str, object]:
     """The results to keep."""
     return {
         "limits": {"worst": WORST, "median": MEDIAN},
@@ -198,7 +198,7 @@ def tiny_chain(num_layers: int) -> ModuleChain:
     return ModuleChain(name="tiny", layers=layers, loss=nn.functional.mse_loss, batch=None)
 
 
-def _play(case: DilatedPlan, rank: int, *, store: Path, links: Path) -> Played:
+def _play(case: DilatedPlan, rank: int, *, store: Path, links: Path) -> RankReport:
     """Act as one rank of one plan, whose ranks find each other through a file."""
     dist.init_process_group(
         "gloo", init_method=store.as_uri(), rank=rank, world_size=case.num_devices, timeout=PATIENCE
@@ -210,7 +210,7 @@ def _play(case: DilatedPlan, rank: int, *, store: Path, links: Path) -> Played:
     assert isinstance(pipeline.pace, Dilation)
     inputs = torch.randn(pipeline.global_batch, WIDTH, generator=torch.Generator().manual_seed(SEED))
     traces = tuple(_step(pipeline, inputs) for _ in range(WARMUP + STEPS))
-    played = Played(
+    played = RankReport(
         traces=traces,
         gradient_difference=_gradient_difference(pipeline, chain, inputs),
         overrun_s=pipeline.pace.overrun_s,
@@ -237,12 +237,12 @@ def _gradient_difference(pipeline: Pipeline, chain: ModuleChain, inputs: torch.T
     return max(float((gradient - expected[name]).abs().max()) for name, gradient in gradients.items())
 
 
-def _line(case: DilatedPlan, played: Sequence[Played]) -> Line:
+def _result_of(case: DilatedPlan, played: Sequence[RankReport]) -> PlanResult:
     steps = list(zip(*(own.traces for own in played), strict=True))
     records = [step_record(step) for step in steps]
     indices = counted_steps(records, warmup=WARMUP)
     counted = [records[index] for index in indices]
-    return Line(
+    return PlanResult(
         case=case,
         measured_s=median(step.seconds for step in counted),
         start_up_s=median(_start_up_s(steps[index], case.times.num_stages - 1) for index in indices),
@@ -263,7 +263,7 @@ def _start_up_row(name: str, whole_s: float, sliced_s: float) -> list[str]:
     return [name, seconds_label(whole_s), seconds_label(sliced_s), f"{sliced_s / whole_s:.3f}"]
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: PlanResult) -> list[str]:
     case = line.case
     return [
         case.name,

@@ -53,7 +53,7 @@ def green_contexts(device_index: int, count: int) -> GreenContexts:
     GreenContextsUnavailableError
         If driver or device cannot.
     """
-    driver = Driver(_library())
+    driver = CudaDriver(_library())
     known = torch.cuda.get_device_properties(device_index).multi_processor_count
     torch.zeros(1, device=f"cuda:{device_index}")  # makes the primary context
     device = ctypes.c_int()
@@ -71,7 +71,7 @@ def green_contexts(device_index: int, count: int) -> GreenContexts:
     )
 
 
-def split(driver: "Driver", whole: Resource, count: int) -> "ctypes.Array[Resource]":
+def split(driver: "CudaDriver", whole: Resource, count: int) -> "ctypes.Array[Resource]":
     """Parts as large as the driver's alignment allows."""
     parts = (Resource * count)()
     for wanted in range(whole.num_multiprocessors // count, 0, -1):
@@ -92,7 +92,7 @@ def split(driver: "Driver", whole: Resource, count: int) -> "ctypes.Array[Resour
     )
 
 
-def _stream(driver: "Driver", part: Resource, device: ctypes.c_int) -> int:
+def _stream(driver: "CudaDriver", part: Resource, device: ctypes.c_int) -> int:
     """A stream whose work runs on one part of the device only."""
     description, context, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuDevResourceGenerateDesc", ctypes.byref(description), ctypes.byref(part), ctypes.c_uint(1))
@@ -109,7 +109,7 @@ def _library() -> ctypes.CDLL:
         raise GreenContextsUnavailableError(str(fault)) from fault
 
 
-class Driver:
+class CudaDriver:
     """Functions of the CUDA driver by name."""
 
     def __init__(self, library: Any) -> None:

@@ -18,7 +18,7 @@ def cases():
 
 def line(case, error, *, difference=0.0, contaminated=False):
     """A table line for a plan, as if it had been measured."""
-    return dilated.Line(
+    return dilated.PlanResult(
         case=case,
         measured_s=case.simulated_s * (1 + error),
         start_up_s=case.start_up_s * (1 + error),

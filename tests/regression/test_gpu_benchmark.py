@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.gpu import driver as gpu
 from benchmarks.gpu import stages as gpu_stages
-from benchmarks.gpu.green_contexts import Driver, GreenContextsUnavailableError, Resource, split
+from benchmarks.gpu.green_contexts import CudaDriver, GreenContextsUnavailableError, Resource, split
 from benchmarks.gpu.layers import spans
 from benchmarks.gpu.stages import StageFigures
 from stagecut.executor.manual_plan import plan_of
@@ -88,18 +88,18 @@ def test_stages_that_share_a_device_take_as_long_as_all_their_work():
 def test_a_device_is_divided_once_into_parts_as_large_as_possible():
     """Two parts of 66 of 132 multiprocessors would need 72 each in groups of 8: there are two of 64."""
     library = _Library(alignment=8)
-    parts = split(Driver(library), Resource(num_multiprocessors=132), 2)
+    parts = split(CudaDriver(library), Resource(num_multiprocessors=132), 2)
     assert [part.num_multiprocessors for part in parts] == [64, 64]
 
 
 def test_a_device_too_small_for_the_parts_is_refused():
     with pytest.raises(GreenContextsUnavailableError, match="16 multiprocessors cannot be divided into 4 equal parts"):
-        split(Driver(_Library(alignment=8)), Resource(num_multiprocessors=16), 4)
+        split(CudaDriver(_Library(alignment=8)), Resource(num_multiprocessors=16), 4)
 
 
 def test_an_old_driver_has_no_green_contexts():
     with pytest.raises(GreenContextsUnavailableError, match="the driver has no cuGreenCtxCreate"):
-        Driver(object()).call("cuGreenCtxCreate")
+        CudaDriver(object()).call("cuGreenCtxCreate")
 
 
 def test_the_structure_of_the_driver_has_its_size():

@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 
 from benchmarks import runtime_overhead
 from benchmarks.report import pages
-from benchmarks.runtime_overhead import PARTS, RankStep, RankSteps, World, others_share
+from benchmarks.runtime_overhead import PARTS, RankStep, RankSteps, WorldResult, others_share
 
 
 def test_a_small_world_is_measured():
@@ -33,7 +33,9 @@ def test_processor_time_of_others_is_what_the_ranks_have_not_used(monkeypatch):
 
 def test_the_table_is_in_microseconds():
     parts_s = {part: 1e-6 * (place + 1) for place, part in enumerate(PARTS)}
-    world = World(num_ranks=2, num_actions=128, step_s=150e-6, overhead_s=100e-6, parts_s=parts_s, others_share=0.5)
+    world = WorldResult(
+        num_ranks=2, num_actions=128, step_s=150e-6, overhead_s=100e-6, parts_s=parts_s, others_share=0.5
+    )
     table = runtime_overhead.table([world])
     assert table.splitlines()[-1] == "| 2 (contaminated) | 128 | 100 | 2 | 3 | 4 | 5 | 6 | 1 | 150 |"
     page = "<!-- runtime overhead: begin -->\n<!-- runtime overhead: end -->\n"
