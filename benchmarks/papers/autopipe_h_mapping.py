@@ -12,6 +12,7 @@ from functools import partial
 
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Tree
+from benchmarks.papers.contention_blind import contention_blind
 from benchmarks.papers.paper import shortened
 from benchmarks.problems.registry import ONLY_1F1B
 from benchmarks.problems.specs import Spec
@@ -21,7 +22,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.solvers.papers.autopipe_h import contention_blind, solve
+from stagecut.planner.solvers.papers.autopipe_h import solve
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import link_loads
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search

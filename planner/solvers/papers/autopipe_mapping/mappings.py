@@ -3,69 +3,19 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_hosts
+from stagecut.planner.network.device_groups import name_devices, placements_in_host, placements_on_hosts
 from stagecut.planner.solvers.heuristic.allocation_graph import MOST_ORDERS
-from stagecut.planner.solvers.heuristic.moves import groups_of
+from stagecut.planner.solvers.heuristic.moves import Run, groups_of
+
+DeviceMapping = tuple[Run, ...]
+"""The runs of a pipeline in order; the stages of one are alike except for their islands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRun:
-    """The stages of one host in order, alike except for their islands; or one stage on several whole hosts."""
-
-    placements: tuple[Placement, ...]
-
-    @property
-    def server_class(self) -> int:
-        """Class of the host."""
-        return self.placements[0].server_class
-
-    @property
-    def num_hosts(self) -> int:
-        """More than one for a single stage only."""
-        return self.placements[0].num_hosts
-
-    @property
-    def num_stages(self) -> int:
-        """Stages on the host."""
-        return len(self.placements)
-
-    @property
-    def num_devices(self) -> int:
-        """Devices in use."""
-        return sum(placement.replicas * placement.tensor_parallel for placement in self.placements)
-
-    @property
-    def split(self) -> tuple[int, ...]:
-        """Number of stages on each island in use, in order."""
-        return tuple(len(list(group)) for _, group in itertools.groupby(self.placements, lambda p: p.island))
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Replicas, tensor parallel degree and hosts of each stage."""
-        first = self.placements[0]
-        return first.replicas, first.tensor_parallel, first.num_hosts
-
-
-DeviceMapping = tuple[HostRun, ...]
-"""The runs of a pipeline in order."""
-
-
-def placed_stages(mapping: DeviceMapping) -> tuple[PlacedGroup, ...]:
-    """The placement of every stage of a mapping."""
-    return groups_of(run.placements for run in mapping)
-
-
-def num_stages(mapping: DeviceMapping) -> int:
-    """Stages of the pipeline."""
-    return sum(run.num_stages for run in mapping)
-
-
-def host_runs(problem: Problem, cluster: Cluster, micro_batch: int) -> list[list[HostRun]]:
+def host_runs(problem: Problem, cluster: Cluster, micro_batch: int) -> list[list[Run]]:
     """Everything that a host of each server class may run, those that use most devices first.
 
     All stages of a host have the same replicas and tensor parallel degree. Each island in use either
@@ -73,16 +23,21 @@ def host_runs(problem: Problem, cluster: Cluster, micro_batch: int) -> list[list
     """
     found = []
     for index, server in enumerate(cluster.servers):
-        runs = list[HostRun]()
+        runs = list[Run]()
         for size in range(1, len(server.islands) + 1):
             for islands in itertools.permutations(range(len(server.islands)), size):
                 runs += _runs_on(problem, cluster, index, islands, micro_batch)
         for num_hosts in range(2, server.count + 1):
             where = {"server_class": index, "num_hosts": num_hosts}
             groups = placements_on_hosts(problem, cluster, **where, micro_batch=micro_batch)
-            runs += [HostRun(placements=(placement,)) for placement in groups]
-        found.append(sorted(runs, key=lambda run: -run.num_devices / run.num_hosts))
+            runs += [(placement,) for placement in groups]
+        found.append(sorted(runs, key=lambda run: -len(run) * run[0].devices_per_host))
     return found
+
+
+def stages_per_island(run: Run) -> tuple[int, ...]:
+    """Number of stages on each island in use, in order."""
+    return tuple(len(list(stages)) for _, stages in itertools.groupby(run, lambda placement: placement.island))
 
 
 def start_mappings(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[DeviceMapping]:
@@ -92,10 +47,10 @@ def start_mappings(problem: Problem, cluster: Cluster, micro_batch: int) -> Iter
     a server) to one device for each stage (a pipeline inside a server), or several whole hosts.
     """
     menus = host_runs(problem, cluster, micro_batch)
-    for shape in dict.fromkeys(run.shape for menu in menus for run in menu):
-        first = [next((run for run in menu if run.shape == shape), None) for menu in menus]
+    for shape in dict.fromkeys(_shape(run) for menu in menus for run in menu):
+        first = [next((run for run in menu if _shape(run) == shape), None) for menu in menus]
         counts = [
-            server.count // run.num_hosts if run is not None else 0
+            server.count // run[0].num_hosts if run is not None else 0
             for server, run in zip(cluster.servers, first, strict=True)
         ]
         for order in host_orders(counts):
@@ -132,7 +87,7 @@ def neighbours(problem: Problem, cluster: Cluster, mapping: DeviceMapping, micro
             yield tuple(runs)
     for index in edges:
         run = mapping[index]
-        for new in ((), *((other,) for other in menus[run.server_class] if other != run)):
+        for new in ((), *((other,) for other in menus[run[0].server_class] if other != run)):
             changed = (*mapping[:index], *new, *mapping[index + 1 :])
             if changed and _fits(problem, cluster, changed):
                 yield changed
@@ -143,7 +98,7 @@ def neighbours(problem: Problem, cluster: Cluster, mapping: DeviceMapping, micro
 
 def _runs_on(
     problem: Problem, cluster: Cluster, server_class: int, islands: tuple[int, ...], micro_batch: int
-) -> Iterator[HostRun]:
+) -> Iterator[Run]:
     """Runs that use exactly these islands of a host, in this order."""
     counts = [cluster.servers[server_class].islands[island].count for island in islands]
     where = {"server_class": server_class, "island": islands[0], "free": max(counts)}
@@ -153,18 +108,18 @@ def _runs_on(
             continue
         for numbers in [[n] for n in range(most[0], 0, -1)] if len(islands) == 1 else [most]:
             on_each = zip(islands, numbers, strict=True)
-            placements = (replace(group, island=island) for island, number in on_each for _ in range(number))
-            yield HostRun(placements=tuple(placements))
+            yield tuple(replace(group, island=island) for island, number in on_each for _ in range(number))
 
 
-def _shortened(runs: Sequence[HostRun], num_layers: int) -> DeviceMapping:
+def _shape(run: Run) -> tuple[int, int, int]:
+    """Replicas, tensor parallel degree and hosts of each stage."""
+    return run[0].replicas, run[0].tensor_parallel, run[0].num_hosts
+
+
+def _shortened(runs: Sequence[Run], num_layers: int) -> DeviceMapping:
     """The first runs, with no more stages than there are layers."""
-    kept, left = list[HostRun](), num_layers
-    for run in runs:
-        if left > 0:
-            kept.append(HostRun(placements=run.placements[:left]))
-        left -= run.num_stages
-    return tuple(kept)
+    before = itertools.accumulate(map(len, runs), initial=0)
+    return tuple(run[: num_layers - start] for run, start in zip(runs, before, strict=False) if start < num_layers)
 
 
 def _block_edges(mapping: DeviceMapping) -> list[int]:
@@ -175,11 +130,8 @@ def _block_edges(mapping: DeviceMapping) -> list[int]:
 
 def _fits(problem: Problem, cluster: Cluster, mapping: DeviceMapping) -> bool:
     """Whether there are enough hosts and layers."""
-    used = [0] * len(cluster.servers)
-    for run in mapping:
-        used[run.server_class] += run.num_hosts
-    enough = all(number <= server.count for number, server in zip(used, cluster.servers, strict=True))
-    return enough and num_stages(mapping) <= problem.model.num_layers
+    groups = groups_of(mapping)
+    return len(groups) <= problem.model.num_layers and name_devices(cluster, groups) is not None
 
 
 def _arrangements(counts: list[int]) -> Iterator[tuple[int, ...]]:

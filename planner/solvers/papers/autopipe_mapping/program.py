@@ -39,7 +39,7 @@ from stagecut.planner.core.schedule import pair_loops, warmup_depths
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between_hosts
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import TiedWeights, tied_weights
-from stagecut.planner.solvers.papers.autopipe_mapping.mappings import DeviceMapping
+from stagecut.planner.solvers.papers.autopipe_mapping.mappings import DeviceMapping, stages_per_island
 from stagecut.planner.solvers.papers.autopipe_mapping.options import Hosts, Span, run_options
 from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.search import Search
@@ -66,13 +66,13 @@ class MappingProgram:
         self._costs, self._stops, self._micro_batches = costs, tuple(stops), variant.num_microbatches
         self._message_bytes = variant.micro_batch * costs.problem.model.boundary_bytes()
         self._depth = warmup_depths(variant.schedule, len(stops), variant.num_microbatches)
-        self._first = np.cumsum([0, *(run.num_stages for run in mapping)]).tolist()
-        self._splits = tuple(run.split for run in mapping)
+        self._first = np.cumsum([0, *map(len, mapping)]).tolist()
+        self._splits = tuple(map(stages_per_island, mapping))
         self._runs, self._stages = range(len(mapping)), range(len(stops))
         spans = tuple(map(Span, (0, *stops), stops, self._depth))
         self._options = tuple(
-            run_options(costs, variant, mapping, spans[self._first[k] : self._first[k + 1]], split=run.split)
-            for k, run in enumerate(mapping)
+            run_options(costs, variant, mapping, spans[self._first[k] : self._first[k + 1]], split=split)
+            for k, split in enumerate(self._splits)
         )
         self._hosts = tuple(tuple(dict.fromkeys(option.hosts for option in options)) for options in self._options)
         # Times are in units of about one iteration.
@@ -130,10 +130,10 @@ class MappingProgram:
         """The hosts of class g that all runs take together are at most N_g."""
         for index, server in enumerate(self._costs.cluster.servers):
             used = [
-                option.run.num_hosts * x
+                option.hosts[1] * x
                 for k in self._runs
                 for x, option in zip(self._placed[k], self._options[k], strict=True)
-                if option.run.server_class == index
+                if option.hosts[0] == index
             ]
             self._program += pulp.lpSum(used) <= server.count
 

@@ -14,10 +14,11 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import arrange, assemble
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
+from stagecut.planner.solvers.heuristic.moves import groups_of
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.papers.autopipe_mapping.link_loads import load_bound, tied_sums
-from stagecut.planner.solvers.papers.autopipe_mapping.mappings import placed_stages, start_mappings
+from stagecut.planner.solvers.papers.autopipe_mapping.mappings import stages_per_island, start_mappings
 from stagecut.planner.solvers.papers.autopipe_mapping.options import run_choices
 from stagecut.planner.solvers.papers.autopipe_mapping.program import MappingProgram
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -32,7 +33,7 @@ NO_LIMIT = SolveOptions(time_limit_s=None)
 
 def _value(costs, variant, mapping, stops, *, loads):
     """The largest row of a mapping from the costs of its plan; infinite where it does not fit."""
-    plan = assemble(costs, variant, arrange(placed_stages(mapping), stops))
+    plan = assemble(costs, variant, arrange(groups_of(mapping), stops))
     if plan is None:
         return float("inf")
     numbers = costs.plan(plan)
@@ -44,10 +45,12 @@ def _value(costs, variant, mapping, stops, *, loads):
 def _alternatives(costs, variant, mapping):
     """Every assignment of hosts and shapes to the runs of a mapping, as many stages on each island."""
     servers, menu = costs.cluster.servers, run_choices(costs, variant, mapping)
-    for picks in itertools.product(*([run for run in menu if run.split == own.split] for own in mapping)):
+    for picks in itertools.product(
+        *([run for run in menu if stages_per_island(run) == stages_per_island(own)] for own in mapping)
+    ):
         used = np.zeros(len(servers))
         for run in picks:
-            used[run.server_class] += run.num_hosts
+            used[run[0].server_class] += run[0].num_hosts
         if all(number <= server.count for number, server in zip(used, servers, strict=True)):
             yield picks
 
@@ -57,7 +60,7 @@ def _first_mapping(costs, variant):
     tables = StageTables(costs)
     starts = start_mappings(costs.problem, costs.cluster, variant.micro_batch)
     for mapping in sorted(starts, key=lambda mapping: -len(mapping)):
-        stops = min_max_stops(SequenceCosts(tables, variant, placed_stages(mapping)))
+        stops = min_max_stops(SequenceCosts(tables, variant, groups_of(mapping)))
         if stops is not None:
             return mapping, stops.tolist()
     return None
@@ -115,10 +118,10 @@ def test_a_server_with_a_slow_interface_goes_to_an_end_of_the_pipeline():
     problem = _three_servers(slow_nic=0.25)
     costs, variant = CostModel(problem), problem.variants[0]
     mapping = next(iter(start_mappings(problem, problem.cluster, 1)))
-    assert [run.server_class for run in mapping] == [0, 1, 2]
+    assert [run[0].server_class for run in mapping] == [0, 1, 2]
     program = MappingProgram(costs, variant, mapping, [1, 2, 3])
     best = program.solve(Search(problem, NO_LIMIT), 60.0)
-    assert best[1].server_class != 1
+    assert best[1][0].server_class != 1
 
 
 def test_there_is_no_mapping_where_no_host_has_the_memory():

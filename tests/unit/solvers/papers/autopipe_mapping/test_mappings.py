@@ -8,13 +8,12 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.solvers.heuristic.allocation_graph import MOST_ORDERS
+from stagecut.planner.solvers.heuristic.moves import groups_of
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import (
-    HostRun,
     host_orders,
     host_runs,
     neighbours,
-    num_stages,
-    placed_stages,
+    stages_per_island,
     start_mappings,
 )
 from tests.catalogue import INFINITE, chain, job, kinds
@@ -33,7 +32,7 @@ def _problem(*counts, layers=12, micro_batch=4, hosts=1):
 
 def _words(mapping):
     """Class, stages and replicas of every run."""
-    return [(run.server_class, run.num_stages, run.placements[0].replicas) for run in mapping]
+    return [(run[0].server_class, len(run), run[0].replicas) for run in mapping]
 
 
 def test_every_shape_comes_with_every_order():
@@ -48,15 +47,14 @@ def test_one_stage_on_several_whole_hosts_is_a_shape():
     """Two hosts of two devices hold 4 replicas."""
     problem = _problem(2, hosts=2)
     found = list(start_mappings(problem, problem.cluster, 4))
-    whole = HostRun(placements=(Placement(server_class=0, island=0, num_hosts=2, replicas=4),))
-    assert (whole,) in found
-    assert whole.num_hosts == 2
+    whole = Placement(server_class=0, island=0, num_hosts=2, replicas=4)
+    assert ((whole,),) in found
 
 
 def test_a_pipeline_ends_where_the_layers_end():
     """8 devices on two servers, 5 layers: 4 stages on the first server and 1 on the second."""
     problem = _problem(4, 4, layers=5, micro_batch=1)
-    assert {tuple(run.num_stages for run in m) for m in start_mappings(problem, problem.cluster, 1)} == {(4, 1)}
+    assert {tuple(map(len, m)) for m in start_mappings(problem, problem.cluster, 1)} == {(4, 1)}
 
 
 def test_orders_are_all_orders_while_these_are_few():
@@ -74,16 +72,16 @@ def test_islands_are_used_in_either_order_or_alone():
     cluster = Cluster(name="c", device_types=kinds(gpu=INFINITE), servers=(Server(name="s", islands=islands),))
     problem = Problem(model=chain(4, {"gpu": 1.0}), cluster=cluster, job=job(2))
     (runs,) = host_runs(problem, cluster, 1)
-    assert {tuple(p.island for p in run.placements) for run in runs} == {(0, 0, 1), (1, 0, 0), (0, 0), (0,), (1,)}
-    assert {run.split for run in runs} == {(2, 1), (1, 2), (2,), (1,)}
-    assert runs[0].num_devices == 3
+    assert {tuple(p.island for p in run) for run in runs} == {(0, 0, 1), (1, 0, 0), (0, 0), (0,), (1,)}
+    assert set(map(stages_per_island, runs)) == {(2, 1), (1, 2), (2,), (1,)}
+    assert len(runs[0]) == 3
 
 
 def test_neighbours_exchange_leave_out_put_in_and_reshape():
     """With two of three single devices in use: the exchange, either one left out, the third one in three places."""
     problem = _problem(1, 1, 1, micro_batch=1)
     mapping = next(iter(start_mappings(problem, problem.cluster, 1)))[:2]
-    orders = [tuple(run.server_class for run in near) for near in neighbours(problem, problem.cluster, mapping, 1)]
+    orders = [tuple(run[0].server_class for run in near) for near in neighbours(problem, problem.cluster, mapping, 1)]
     assert sorted(orders) == sorted([(1, 0), (0,), (1,), (2, 0, 1), (0, 2, 1), (0, 1, 2)])
 
 
@@ -92,7 +90,7 @@ def test_of_equal_runs_in_a_row_only_the_ends_are_touched():
     problem = _problem(1, layers=10, micro_batch=1, hosts=10)
     mapping = next(iter(start_mappings(problem, problem.cluster, 1)))
     near = list(neighbours(problem, problem.cluster, mapping, 1))
-    assert [num_stages(each) for each in near] == [9, 9]
+    assert [len(groups_of(each)) for each in near] == [9, 9]
 
 
 @settings(max_examples=60)
@@ -105,5 +103,5 @@ def test_all_mappings_fit_in_the_cluster(problem):
         starts = list(start_mappings(problem, cluster, variant.micro_batch))
         near = [n for start in starts[:1] for n in neighbours(problem, cluster, start, variant.micro_batch)]
         for mapping in (*starts, *near):
-            assert 1 <= num_stages(mapping) <= problem.model.num_layers
-            assert name_devices(cluster, placed_stages(mapping)) is not None
+            assert 1 <= len(groups_of(mapping)) <= problem.model.num_layers
+            assert name_devices(cluster, groups_of(mapping)) is not None
