@@ -1,44 +1,42 @@
 """Alpa: stages on submeshes for the least latency of a pipeline, by a limit on the slowest stage.
 
-Zheng et al.: *Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*,
-OSDI 2022. This is its outer, inter-operator program, after the authors' published code.
+Zheng et al.: *Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*, OSDI 2022.
+This is its outer, inter-operator program, after the authors' published code.
 
-**Objective.** With t_i the seconds of one micro-batch on stage i, forward and backward, and B
-micro-batches per iteration:
+**Objective.** With t_i the seconds of one micro-batch on stage i, forward and backward, and B micro-batches:
 
     T = sum over i of t_i  +  (B - 1) max over i of t_i.
 
-**Submeshes** of a cluster of servers with m devices each: 2^k < m devices of one server, or n whole
-servers. t(i, j, mesh, s) is the time of layers i .. j - 1 on a submesh in position s, 1 for the last
-stage, under the best intra-operator plan that fits in memory with s micro-batches in flight.
+**Submeshes** of a cluster of servers with m devices each: 2^k < m devices of one server, or n whole servers.
+t(i, j, mesh, s) is the time of layers i .. j - 1 on a submesh in position s, 1 for the last stage, under the best
+intra-operator plan that fits in memory with s micro-batches in flight.
 
 **Recursion.** For a limit on the largest t_i, over positions s, first layers i and devices d,
 
     F(s, i, d) = min over j, mesh with t(i, j, mesh, s) <= limit of t(i, j, mesh, s) + F(s - 1, j, d - |mesh|),
 
-and T = min over limits of min over s, d of F(s, 0, d) + (B - 1) limit. Alpa tries the times of all stages
-as limits in increasing order until the limit alone makes T larger than the best one, and skips those
-closer than epsilon to the one before. As F(s, 0, d) never rises with the limit, F at the upper end and
-(B - 1) times the lower end bound T from below in an interval of limits. Here the interval with the
-least bound is halved next, until no bound is below the best T by more than epsilon: the same T, with
-fewer programs.
+and T = min over limits of min over s, d of F(s, 0, d) + (B - 1) limit. Alpa tries the times of all stages as limits in
+increasing order until the limit alone makes T larger than the best one, skipping those closer than epsilon to the one
+before. As F(s, 0, d) never rises with the limit, F at the upper end and (B - 1) times the lower end bound T from below
+in an interval of limits. Here the interval with the least bound is halved next, until no bound is below the best T by
+more than epsilon: the same T, with fewer programs.
 
 Approximated here:
 
-- The intra-operator plan is the fastest choice of replicas and tensor parallelism that our costs have
-  for the devices of the submesh, in place of an integer program over sharded operators. Gradients are
-  summed once per iteration; t_i includes that time divided by B.
+- The intra-operator plan is the fastest choice of replicas and tensor parallelism that our costs have for the devices
+  of the submesh, in place of an integer program over sharded operators. Gradients are summed once per iteration; t_i
+  includes that time divided by B.
 - T has no transfers between stages, as in the code.
 - The layers are those of the model's chain. Alpa first merges operators into fewer and larger ones.
-- Alpa uses all devices, and assigns the largest submeshes first. Here devices may stay idle, as not every
-  number of replicas divides a micro-batch. Several whole servers are a submesh only where all are alike.
+- Alpa uses all devices, and assigns the largest submeshes first. Here devices may stay idle, as not every number of
+  replicas divides a micro-batch. Several whole servers are a submesh only where all are alike.
 - Alpa replicates only inside stages.
 """
 
 import heapq
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -47,38 +45,12 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.tolerances import ALPA_LATENCY
-from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup, UniformStage
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "alpa"
 OBJECTIVE = "latency, s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Division:
-    """The stages of one pipeline."""
-
-    stops: tuple[int, ...]
-    groups: tuple[UniformGroup, ...]
-    stage_s: tuple[float, ...]
-    """t of every stage."""
-    num_microbatches: int
-
-    @property
-    def sum_s(self) -> float:
-        """Seconds of one micro-batch through all stages."""
-        return sum(self.stage_s)
-
-    @property
-    def max_s(self) -> float:
-        """Seconds of the slowest stage."""
-        return max(self.stage_s)
-
-    @property
-    def latency_s(self) -> float:
-        """T."""
-        return self.sum_s + (self.num_microbatches - 1) * self.max_s
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -93,10 +65,10 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result(NAME, proves=False)
 
 
-def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
-    division = Alpa(variant, uniform).divide(search)
-    plan = None if division is None else uniform.plan(variant, division.stops, division.groups)
-    return None if division is None or plan is None else (plan, division.latency_s)
+def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan | None, float] | None:
+    alpa = Alpa(variant, uniform)
+    stages = alpa.divide(search)
+    return None if stages is None else (uniform.plan_of(variant, stages), alpa.latency_s(stages))
 
 
 class Alpa:
@@ -110,7 +82,12 @@ class Alpa:
         meshes = [Submesh(variant, uniform, size) for size in _sizes(uniform)]
         self._meshes = [mesh for mesh in meshes if mesh.groups]
 
-    def divide(self, search: Search) -> Division | None:
+    def latency_s(self, stages: Sequence[UniformStage], slowest_s: float | None = None) -> float:
+        """T of a pipeline; a lower bound of T with less than its slowest stage."""
+        times_s = [stage.seconds for stage in stages]
+        return sum(times_s) + (self._num_microbatches - 1) * (max(times_s) if slowest_s is None else slowest_s)
+
+    def divide(self, search: Search) -> list[UniformStage] | None:
         """The stages with the least latency, within epsilon, or the best so far if out of budget; None if none fit."""
         best, tie = self.within(math.inf, search), itertools.count()
         if best is None:
@@ -120,17 +97,16 @@ class Alpa:
         open_limits = [(0.0, next(tie), float(np.min(alone_s, axis=0).max()), best)]
         while open_limits and not search.out_of_budget:
             bound_s, _, low_s, upper = heapq.heappop(open_limits)
-            if bound_s >= best.latency_s * (1 - ALPA_LATENCY):
+            if bound_s >= self.latency_s(best) * (1 - ALPA_LATENCY):
                 break
-            middle_s = (low_s + upper.max_s) / 2
+            middle_s = (low_s + max(stage.seconds for stage in upper)) / 2
             for start_s, found in ((low_s, self.within(middle_s, search)), (middle_s, upper)):
                 if found is not None:
-                    best = min(best, found, key=lambda division: division.latency_s)
-                    bound_s = found.sum_s + (self._num_microbatches - 1) * start_s
-                    heapq.heappush(open_limits, (bound_s, next(tie), start_s, found))
+                    best = min(best, found, key=self.latency_s)
+                    heapq.heappush(open_limits, (self.latency_s(found, start_s), next(tie), start_s, found))
         return best
 
-    def within(self, limit_s: float, search: Search) -> Division | None:
+    def within(self, limit_s: float, search: Search) -> list[UniformStage] | None:
         """Stages with the least sum, none slower than a limit; None if there are none, or if out of budget.
 
         `least_s[s, i, d]` is F.
@@ -147,7 +123,7 @@ class Alpa:
             if np.isinf(least_s[position]).all():
                 break
         position, used = divmod(int(np.argmin(least_s[:, 0, :])), self._num_devices + 1)
-        return None if np.isinf(least_s[position, 0, used]) else self._division(least_s, position, used, limit_s)
+        return None if np.isinf(least_s[position, 0, used]) else self._stages(least_s, position, used, limit_s)
 
     def _put_before(self, mesh: "Submesh", position: int, limit_s: float, *, rest_s: Floats, total_s: Floats) -> None:
         """Lower F of a position, `total_s`, with stages on a submesh before those of F of the next, `rest_s`.
@@ -165,25 +141,19 @@ class Alpa:
             np.minimum(own_s, times_s.diagonal(length)[:, None] + free_s[length:], out=own_s)
 
     def _close_servers(self, total_s: Floats) -> None:
-        """Let devices left over in a server stay idle: a whole last server is as good as any used part of it."""
+        """Let leftover devices of a server stay idle: a whole last server is as good as any used part of it."""
         for last in range(self._per_server, self._num_devices + 1, self._per_server):
             total_s[:, last] = total_s[:, last - self._per_server + 1 : last + 1].min(axis=1)
 
-    def _division(self, least_s: Floats, position: int, used: int, limit_s: float) -> Division:
+    def _stages(self, least_s: Floats, position: int, used: int, limit_s: float) -> list[UniformStage]:
         """The stages that attain a value of F, first stage first."""
-        stops, groups, stage_s, start = list[int](), list[UniformGroup](), list[float](), 0
+        stages, start = list[UniformStage](), 0
         while position > 0:
-            mesh, stop, before = self._first_stage(least_s, position, used, start, limit_s)
-            stops.append(stop)
-            groups.append(mesh.fastest_group(start, stop, position))
-            stage_s.append(float(mesh.times_s(position)[start, stop]))
-            position, used, start = position - 1, before, stop
-        return Division(
-            stops=tuple(stops),
-            groups=tuple(groups),
-            stage_s=tuple(stage_s),
-            num_microbatches=self._num_microbatches,
-        )
+            mesh, stop, used = self._first_stage(least_s, position, used, start, limit_s)
+            seconds = float(mesh.times_s(position)[start, stop])
+            stages.append(UniformStage(stop, mesh.fastest_group(start, stop, position), seconds))
+            position, start = position - 1, stop
+        return stages
 
     def _first_stage(
         self, least_s: Floats, position: int, used: int, start: int, limit_s: float
@@ -217,14 +187,14 @@ class Submesh:
         self._times: dict[int, Floats] = {}
 
     def times_s(self, position: int) -> Floats:
-        """T of every stage [start, stop) in a position, under its fastest group, or infinity; shape (L + 1, L + 1)."""
+        """The t of every stage [start, stop) in a position, under its fastest group, or infinity; shape (L + 1, L + 1)."""
         depth = min(position, self._num_microbatches)
         if depth not in self._times:
             self._times[depth] = np.min([self._group_times_s(group, depth) for group in self.groups], axis=0)
         return self._times[depth]
 
     def fastest_group(self, start: int, stop: int, position: int) -> UniformGroup:
-        """The first one that attains t."""
+        """The first group that attains t."""
         depth = min(position, self._num_microbatches)
         return min(self.groups, key=lambda group: self._group_times_s(group, depth)[start, stop])
 

@@ -45,7 +45,7 @@ Approximated here:
 
 import math
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,7 +58,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup
+from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup, UniformStage
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes, interval_sums
 from stagecut.planner.solvers.papers.uniform.variants import offer_least, uniform_variants
 from stagecut.planner.solvers.search.search import Search
@@ -67,16 +67,6 @@ NAME = "piper"
 OBJECTIVE = "time per sample, s"
 MEMORY_FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Fractions of the memory that Piper is told of, in turn, until its plan fits by our cost model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Division:
-    """The stages of one pipeline."""
-
-    stops: tuple[int, ...]
-    groups: tuple[UniformGroup, ...]
-    load_s: float
-    """Largest load of a stage, per micro-batch."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -94,13 +84,18 @@ def solve(problem: Problem, search: Search) -> Result:
 def _plan_that_fits(search: Search, variant: Variant, uniform: UniformCluster) -> tuple[Plan, float] | None:
     """The first plan that fits in memory, as Piper is told of less and less, and its time per sample."""
     for part in MEMORY_FRACTIONS:
-        division = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
-        if division is None:
+        stages = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
+        if stages is None:
             return None
-        plan = uniform.plan(variant, division.stops, division.groups)
+        plan = uniform.plan_of(variant, stages)
         if plan is not None:
-            return plan, division.load_s / (variant.micro_batch * variant.share.num_pipelines)
+            return plan, largest_load_s(stages) / (variant.micro_batch * variant.share.num_pipelines)
     return None
+
+
+def largest_load_s(stages: Sequence[UniformStage]) -> float:
+    """Largest load of a stage, per micro-batch."""
+    return max(stage.seconds for stage in stages)
 
 
 class Piper:
@@ -114,16 +109,19 @@ class Piper:
             GroupLoads(variant, uniform, group, memory_bytes=memory_bytes) for group in _groups(variant, uniform)
         ]
 
-    def divide(self, search: Search) -> Division | None:
+    def divide(self, search: Search) -> list[UniformStage] | None:
         """The stages with the least load, or the best so far if out of budget; None if none fit."""
         best, low_s = self.within(sys.float_info.max), 0.0
-        while best is not None and best.load_s > low_s * (1 + PIPER_LOAD) and not search.out_of_budget:
-            middle_s = (low_s + best.load_s) / 2
+        while best is not None and not search.out_of_budget:
+            high_s = largest_load_s(best)
+            if high_s <= low_s * (1 + PIPER_LOAD):
+                break
+            middle_s = (low_s + high_s) / 2
             better = self.within(middle_s)
             best, low_s = (best, middle_s) if better is None else (better, low_s)
         return best
 
-    def within(self, limit_s: float) -> Division | None:
+    def within(self, limit_s: float) -> list[UniformStage] | None:
         """Stages with no load above a limit; None if there are none.
 
         `fewest[s, i]` is k: the fewest devices for the layers from i on, with s replicas in all stages.
@@ -138,7 +136,7 @@ class Piper:
                     good = option.load_s(replicas)[:-1] <= limit_s
                     np.minimum(own, np.where(good, taken, self._too_many).min(axis=1), out=own)
             if own[0] < self._too_many:
-                return self._division(fewest, replicas, limit_s)
+                return self._stages(fewest, replicas, limit_s)
         return None
 
     def _taken(self, fewest: Ints, replicas: int, option: "GroupLoads") -> Ints | None:
@@ -159,25 +157,22 @@ class Piper:
         taken: Ints = np.minimum(begin + size, self._too_many)
         return taken
 
-    def _division(self, fewest: Ints, replicas: int, limit_s: float) -> Division:
+    def _stages(self, fewest: Ints, replicas: int, limit_s: float) -> list[UniformStage]:
         """Stages that take the fewest devices, the first one as short as possible, then the second, and so on."""
-        stops, groups, loads_s, start = list[int](), list[UniformGroup](), list[float](), 0
+        stages, start = list[UniformStage](), 0
         while start < self.num_layers:
-            option, stop, load_s = self._first_stage(fewest, replicas, limit_s, start)
-            stops.append(stop)
-            groups.append(option.group)
-            loads_s.append(load_s)
-            replicas, start = replicas - option.group.replicas, stop
-        return Division(stops=tuple(stops), groups=tuple(groups), load_s=max(loads_s))
+            stages.append(self._first_stage(fewest, replicas, limit_s, start))
+            replicas, start = replicas - stages[-1].group.replicas, stages[-1].stop
+        return stages
 
-    def _first_stage(self, fewest: Ints, replicas: int, limit_s: float, start: int) -> tuple["GroupLoads", int, float]:
+    def _first_stage(self, fewest: Ints, replicas: int, limit_s: float, start: int) -> UniformStage:
         for option in self._options:
             taken = self._taken(fewest, replicas, option)
             if taken is not None:
                 load_s = option.load_s(replicas)[start]
                 good = np.flatnonzero((load_s <= limit_s) & (taken == fewest[replicas, start]))
                 if len(good):
-                    return option, int(good[0]), float(load_s[good[0]])
+                    return UniformStage(int(good[0]), option.group, float(load_s[good[0]]))
         raise AssertionError(f"no stage begins at layer {start}, though a suffix does")
 
 

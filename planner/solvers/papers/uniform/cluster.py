@@ -38,6 +38,16 @@ class UniformGroup:
         return self.replicas * self.tensor_parallel
 
 
+class UniformStage(NamedTuple):
+    """A stage that a planner chose."""
+
+    stop: int
+    """First layer after it."""
+    group: UniformGroup
+    seconds: float
+    """Its time in the planner's objective."""
+
+
 class Slot(NamedTuple):
     """One server of the uniform cluster: an island of a host."""
 
@@ -175,6 +185,10 @@ class UniformCluster:
         """
         placed = self.placements(groups, opens=opens)
         return None if placed is None else assemble(self.costs, variant, arrange(placed, stops))
+
+    def plan_of(self, variant: Variant, stages: Sequence[UniformStage]) -> Plan | None:
+        """See :meth:`plan`."""
+        return self.plan(variant, [stage.stop for stage in stages], [stage.group for stage in stages])
 
     def plans_on_all_devices(
         self, variant: Variant, stops: Callable[[int], Sequence[int]], *, most_stages: int, degrees: Sequence[int]

@@ -12,8 +12,8 @@ from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 
 UniformVariant = tuple[Variant, UniformCluster]
-Planner = Callable[[Search, Variant, UniformCluster], tuple[Plan, float] | None]
-"""Plans for one variant: a plan and the value of the planner's own objective, or None if nothing fits."""
+Planner = Callable[[Search, Variant, UniformCluster], tuple[Plan | None, float] | None]
+"""Plans for one variant: a plan, None if it does not fit, and the value of the planner's own objective."""
 
 
 def uniform_variants(
@@ -61,6 +61,5 @@ def _planned(
 ) -> Iterator[tuple[Plan, OwnObjective]]:
     for variant, uniform in variants:
         planned = None if search.out_of_budget else planner(search, variant, uniform)
-        if planned is not None:
-            plan, value = planned
-            yield plan, OwnObjective(name=objective, value=value)
+        if planned is not None and planned[0] is not None:
+            yield planned[0], OwnObjective(name=objective, value=planned[1])

@@ -16,7 +16,7 @@ from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.solvers.papers.piper import Piper
+from stagecut.planner.solvers.papers.piper import Piper, largest_load_s
 from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
@@ -126,7 +126,7 @@ def test_no_division_has_a_smaller_load(seed):
     search = Search(random_uniform_problem(seed), SolveOptions())
     ((variant, uniform), *_) = uniform_variants(search, "piper", schedules=(Schedule.ONE_F_ONE_B,))
     found = Piper(variant, uniform, memory_bytes=uniform.memory_bytes).divide(search)
-    found_s = math.inf if found is None else found.load_s
+    found_s = math.inf if found is None else largest_load_s(found)
     assert found_s == pytest.approx(least_load_s(variant, uniform), rel=2 * PIPER_LOAD)
 
 
