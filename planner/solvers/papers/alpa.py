@@ -187,7 +187,7 @@ class Submesh:
         self._times: dict[int, Floats] = {}
 
     def times_s(self, position: int) -> Floats:
-        """The t of every stage [start, stop) in a position, under its fastest group, or infinity; shape (L + 1, L + 1)."""
+        """Time t of every stage [start, stop) in a position on its fastest group, or infinity; shape (L + 1, L + 1)."""
         depth = min(position, self._num_microbatches)
         if depth not in self._times:
             self._times[depth] = np.min([self._group_times_s(group, depth) for group in self.groups], axis=0)
