@@ -19,7 +19,6 @@ stages, as in its published planner. All stages on a host have the same replicas
 Memory is respected from the start, whereas the published planner of AutoPipe ignores it.
 """
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -49,16 +48,14 @@ from stagecut.planner.solvers.search.refusals import require_schedules
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "autopipe-h"
-NUM_SIMULATED, WORTH_SIMULATING = 3, 1.03
-"""Mappings of each variant that are simulated, none of them with a bound above this times the best time."""
+NUM_SIMULATED = 3
+"""Mappings of each variant that are simulated; of 4 plans, two are 2 and 14 % slower with 1, one 10 % faster with 6."""
 NUM_IMPROVED = 3
-"""Mappings that are improved, of all variants together."""
-MOST_NEIGHBOURS = 200
-"""Neighbours of a mapping that are ranked in one step."""
+"""Mappings that are improved, of all variants together; with 1, one of 4 plans is 13 % slower; with 6, none faster."""
 MOST_STAGES = 64
-"""AutoPipe's search and the program are skipped for longer pipelines."""
+"""AutoPipe's search and the program are skipped for longer pipelines; bounds the time, and changes none of 10 plans."""
 PROGRAM_SHARE = 0.2
-"""Share of the time left that one program may take."""
+"""Share of the time left that one program may take: it matters only under a time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +136,7 @@ class MappingSearch:
         found = list[MappedPlan]()
         for variant in self._variants():
             starts = sorted(self._starts(variant), key=lambda candidate: candidate.rank_s)[:NUM_SIMULATED]
-            found += self._simulated_in_both_partitions(starts, WORTH_SIMULATING * self.best_s)
+            found += self._simulated_in_both_partitions(starts, self.best_s)
             found = _fastest(found)
         return _fastest([self._improved(candidate) for candidate in found])
 
@@ -218,7 +215,7 @@ class MappingSearch:
         variant = candidate.plan.variant
         cluster = self.costs.of(variant.share).cluster
         mappings = neighbours(self._problem, cluster, candidate.mapping, variant.micro_batch)
-        for mapping in itertools.islice(mappings, MOST_NEIGHBOURS):
+        for mapping in mappings:
             if self.search.out_of_budget:
                 return
             yield from self._balanced(variant, mapping)

@@ -1,41 +1,38 @@
 """DAPPLE: hybrid data and pipeline parallelism by the latency of a pivot stage.
 
-Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models", PPoPP 2021
-(arXiv 2007.01045). Synchronous training with early backwards, which is our `1f1b`; micro-batches are
-split evenly over the replicas of a stage; there is no tensor parallelism.
+Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models", PPoPP 2021 (arXiv 2007.01045).
+Synchronous training with early backwards, which is our `1f1b`; the replicas of a stage split micro-batches evenly;
+there is no tensor parallelism.
 
-**Objective**, as we understand it. Transfers count as stages, with c forward and c backward. With M
-micro-batches, AR_s the gradient all-reduce of stage s, and Q the pivot stage,
+**Objective**, as we understand it. Transfers count as stages, with c forward and c backward. With M micro-batches,
+AR_s the gradient all-reduce of stage s, and Q the pivot stage,
 
     L  = Tw + Ts + Te,    Tw = sum over s <= Q of F_s,    Ts = (M - 1)(F_Q + B_Q),
     Te = max over s of  AR_s + sum over a = s..Q of B_a  if s <= Q,  AR_s - sum over a = Q..s of B_a  if s > Q.
 
-The pivot is the last stage at first; going to the front, stage s takes its place where
-(M - 1)(F_s + B_s) > (M - 1)(F_Q + B_Q) + sum over s < a < Q of (F_a + B_a). So L can be updated
-as stages are put in front of a pipeline: see `with_stage_in_front`.
+The pivot is the last stage at first; going to the front, stage s takes its place where (M - 1)(F_s + B_s) >
+(M - 1)(F_Q + B_Q) + sum over s < a < Q of (F_a + B_a). So L can be updated as stages are put in front of a pipeline:
+see `with_stage_in_front`.
 
-**Search**, by the structure of the authors' code: a dynamic program over (layers, devices used, which
-devices) whose value is the slowest stage or transfer,
+**Search**, by the structure of the authors' code: a dynamic program over (layers, devices used, which devices) whose
+value is the slowest stage or transfer,
 
     V(stage + rest) = max( (F + B) of the stage on its replicas, 2 c of the cut, V(rest) ),
 
-where the devices of the new stage are picked in one of a few ways: *fresh first*, devices of an unused
-server, or several such servers whole; *append first*, the rest of the devices of a server in use; *scatter
-first*, devices of all servers alike. Whole replicated pipelines and straight pipelines compete as well,
-and the latency L picks the winner.
+where the devices of the new stage are picked in one of a few ways: *fresh first*, devices of an unused server, or
+several such servers whole; *append first*, the rest of the devices of a server in use; *scatter first*, devices of all
+servers alike. Whole replicated pipelines and straight pipelines compete as well, and the latency L picks the winner.
 
 Approximated here:
 
-- The program goes from the last stage to the first and counts stages, since what a stage keeps in memory
-  depends on how many follow it. So there is a plan for every number of stages and occupied set, straight
-  pipelines among them, and L picks from all of these.
-- The memory check is ours, parameters and optimizer state plus min(q, M) micro-batches in flight, not
+- The program goes from the last stage to the first and counts stages, since what a stage keeps in memory depends on how
+  many follow it. So there is a plan for every number of stages and occupied set, and L picks from all of these.
+- The memory check is ours: parameters and optimizer state plus min(q, M) micro-batches in flight, instead of
   2 W + (s - i + 1) A.
-- An append goes to the server of the neighbouring stage only, since a host has one contiguous run of stages.
-  For the same reason scattering is all or nothing: if all stages scatter, the result is several identical pipelines,
-  which are tried for every share of the cluster, each with the program above.
+- A host has one contiguous run of stages. So an append goes to the server of the neighbouring stage only, and
+  scattering is all or nothing: if all stages scatter, the result is several identical pipelines, which are tried for
+  every share of the cluster, each with the program above.
 - Links and all-reduces are those of the cluster, not the constants of the code.
-- L picks the plan of each micro-batch size and share, the simulator among these.
 
 Since L only picks, its plan need not have the least L of all: it does in 33 of 40 random cases of up to 5 layers
 and 9 devices; on average L is 1.2 % above the least, at worst 15 % (tests/unit/solvers/papers/test_dapple.py).

@@ -1,22 +1,18 @@
 """Stages with equally many parameters: DeepSpeed's pipelines at their default.
 
-DeepSpeed (Microsoft; `PipelineModule(partition_method="parameters")`, the default) cuts a list of
-layers into p stages by the number w_l of trainable parameters of each,
+DeepSpeed (Microsoft; `PipelineModule(partition_method="parameters")`, the default) cuts a list of layers into p stages
+by the number w_l of trainable parameters of each,
 
     min over cuts of max over stages of  sum of w_l over the layers of the stage,
 
-and runs 1F1B on p x d devices, with d-fold data parallelism. Times and memory play no part. It is solved with
-prefix sums W and a search for the smallest sufficient limit. A limit suffices if stages that are filled up
-to it one after another take all layers:
+and runs 1F1B on p x d devices, with d-fold data parallelism; times and memory play no part. A limit on that sum
+suffices if stages that are filled up to it one after another take all layers; the smallest such limit is searched for.
 
-    stop_1 = the largest j with W[j] <= limit,    stop_{s+1} = the largest j with W[j] - W[stop_s] <= limit
-
-Approximated here: the search is over the sums of all runs of layers, so that the largest stage is
-exactly the least possible. (The published code has had two forms: first this one, ending at a limit
-within a tolerance, later a dynamic program on the spread between the largest and the smallest stage.)
-Every stage keeps a layer. A weight that two layers share counts in both, as in DeepSpeed. There, p, d and
-the micro-batch size are set by hand: here all are tried over all devices, without tensor parallelism, and the
-simulator picks. ZeRO-1 and recomputation are the job's choice.
+Approximated here: the search is over the sums of all runs of layers, so that the largest stage is exactly the least
+possible. (The published code has had two forms: first this one, ending at a limit within a tolerance, later a dynamic
+program on the spread between the largest and the smallest stage.) Every stage keeps a layer. A weight that two layers
+share counts in both, as in DeepSpeed. There, p, d and the micro-batch size are set by hand: here all are tried over all
+devices, without tensor parallelism, and the simulator picks. ZeRO-1 and recomputation are the job's choice.
 """
 
 import itertools

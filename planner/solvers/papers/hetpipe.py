@@ -1,19 +1,17 @@
 """HetPipe's partition of a model over a virtual worker, as a program in PuLP.
 
-Park et al., "HetPipe", USENIX ATC 2020: a virtual worker (VW) is one pipeline on k GPUs, possibly of
-different types, with N_m minibatches in flight; several VWs train the same model data parallel. How it
-cuts the model is stated here as we know it, unchecked against the paper's text: one stage on each GPU; the
-first stage holds N_m minibatches, the last one only one; of the cuts that fit, the one whose slowest
-stage is the fastest, for N_m = 1, 2, ... while any fits.
+Park et al., "HetPipe", USENIX ATC 2020: a virtual worker (VW) is one pipeline on k GPUs, possibly of different types,
+with N_m minibatches in flight; several VWs train the same model data parallel. How it cuts the model is stated here as
+we know it, unchecked against the paper's text: one stage on each GPU; the first stage holds N_m minibatches, the last
+one only one; of the cuts that fit, the one whose slowest stage is the fastest, for N_m = 1, 2, ... while any fits.
 
 Sets
     q in 1 .. k             stages, each with its GPU, in order
     (i, j), 0 <= i < j <= L runs of layers [i, j)
 
 Parameters; in the program, times are divided by the largest
-    a[q,i,j]                seconds of stage q with layers [i, j): forward and backward of one minibatch
-                            on its GPU, the activations received over boundary i, the gradients
-                            received over boundary j
+    a[q,i,j]                seconds of stage q with layers [i, j): forward and backward of one minibatch on its GPU,
+                            the activations received over boundary i, the gradients received over boundary j
     fits[q,i,j]             whether the stage has memory for as many minibatches as it holds
 
 Variables
@@ -27,22 +25,21 @@ Constraints
     sum of a[q,i,j] x[q,i,j] <= T           for every q
     sum of x[q,.,j] = sum of x[q+1,j,.]     for every q < k and j
 
-The first run begins at layer 0, the last one ends at layer L. To keep the program small, bisection first
-finds a limit that is at least T and exceeds it by less than 0.1 %. Runs that take longer than the limit, or
-are on no path from layer 0 to L, are left out.
+The first run begins at layer 0, the last one ends at layer L. To keep the program small, bisection first finds a limit
+that is at least T and exceeds it by less than 0.1 %. Runs that take longer than the limit, or are on no path from layer
+0 to L, are left out.
 
-Approximated here: the formulation is ours, solved by HiGHS. The paper's VWs push to a parameter server
-and may run ahead of each other (wave synchronous parallelism); here pipelines flush and all-reduce once
-per iteration, under 1F1B or eager 1F1B. So a minibatch is a micro-batch, a stage holds the smaller of
-N_m and its warm-up depth, and the N_m of a plan that is run is the warm-up depth of its first stage;
-cuts for smaller N_m are offered where they fit as well. Recomputation is the job's choice: a run that
-only fits with it takes correspondingly longer. The order of a VW's GPUs is left open: every order of server
-classes is tried, 24 at most, with the hosts of a class and the GPUs of a host next to each other.
+Approximated here: the formulation is ours, solved by HiGHS. The paper's VWs push to a parameter server and may run
+ahead of each other (wave synchronous parallelism); here pipelines flush and all-reduce once per iteration, under 1F1B
+or eager 1F1B. So a minibatch is a micro-batch, a stage holds the smaller of N_m and its warm-up depth, and the N_m of a
+plan that is run is the warm-up depth of its first stage; cuts for smaller N_m are offered where they fit as well. A run
+that only fits with recomputation takes correspondingly longer. The order of a VW's GPUs is left open: every order of
+server classes is tried, 24 at most, with the hosts of a class and the GPUs of a host next to each other.
 
-Of the paper's allocations of four nodes with four GPUs each, *equal distribution* (ED: each VW has a
-GPU of each node) is a share of the cluster among identical pipelines; *node partition* (NP: each VW
-has a node of its own) is one where the nodes are alike. NP on nodes that differ, and the *hybrid*
-(HD: VWs of two kinds), make pipelines that differ, and are left out. k is every size of a share.
+Of the paper's allocations of four nodes with four GPUs each, *equal distribution* (ED: each VW has a GPU of each node)
+is a share of the cluster among identical pipelines; *node partition* (NP: each VW has a node of its own) is one where
+the nodes are alike. NP on nodes that differ, and the *hybrid* (HD: VWs of two kinds), make pipelines that differ, and
+are left out. k is every size of a share.
 """
 
 import math

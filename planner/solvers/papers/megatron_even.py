@@ -1,21 +1,19 @@
 """Equal blocks on equal device groups, as people set it by hand in Megatron-LM.
 
-Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-SC 2021: uniform degrees p, t and d of pipeline, tensor and data parallelism over all n devices,
+Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: uniform
+degrees p, t and d of pipeline, tensor and data parallelism over all n devices,
 
     p t d = n,    t at most the devices of a server,    blocks of the model / p on every stage,
 
-under 1F1B, or with v chunks of blocks / (p v) on every device under the interleaved schedule of that
-paper. A block is a transformer block; the embedding goes with the first, the head with the last.
-There is no objective and no planner: people choose p, t, d and the micro-batch size by rules of thumb
-or by trial. Here every choice is tried, and the simulator picks.
+under 1F1B, or with v chunks of blocks / (p v) on every device under the interleaved schedule of that paper. A block is
+a transformer block; the embedding goes with the first, the head with the last. People choose p, t, d and the
+micro-batch size by rules of thumb or by trial. Here every choice is tried, and the simulator picks.
 
-Approximated here: d is any product of identical pipelines and replicas of a stage that the job allows.
-Where p does not divide the number of blocks Megatron-LM refuses; here some stages have one block more.
-In a model without attention parts every layer is a block. Device groups follow each other in the
-cluster's order, so t lies inside a server, and a server is filled before the next one is begun: this is what
-people get on servers of different devices when they do not tell them apart. Interleaved plans use all
-devices too, and exist where all devices are alike. Recomputation is the job's choice.
+Approximated here: d is any product of identical pipelines and replicas of a stage that the job allows. Where p does not
+divide the number of blocks Megatron-LM refuses; here some stages have one block more. In a model without attention
+parts every layer is a block. Device groups follow each other in the cluster's order, so t lies inside a server, and a
+server is filled before the next one is begun: this is what people get on servers of different devices when they do not
+tell them apart. Interleaved plans use all devices too, and exist where all devices are alike.
 """
 
 import itertools

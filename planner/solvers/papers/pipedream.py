@@ -1,13 +1,12 @@
 """PipeDream: the slowest stage as short as possible, level by level of the network.
 
-Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019; formulas as
-in the authors' published program (`optimizer_graph_hierarchical.py`), which differ from the paper's. The
-devices form nested levels, devices in a server and then servers, each level with links of one speed.
+Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019; formulas as in the authors'
+published program (`optimizer_graph_hierarchical.py`), which differ from the paper's. The devices form nested levels,
+devices in a server and then servers, each level with links of one speed.
 
-**Objective**: the time between two minibatches in the steady state, which is that of the slowest stage, or of
-the slowest transfer of activations and gradients. With a_j the activations at boundary j (none at the end of
-the model), w the weights of layers [i, j), and m components of a level (devices, or servers) whose links have
-bandwidth beta,
+**Objective**: the time between two minibatches in the steady state, which is that of the slowest stage, or of the
+slowest transfer of activations and gradients. With a_j the activations at boundary j (none at the end of the model), w
+the weights of layers [i, j), and m components of a level (devices, or servers) whose links have bandwidth beta,
 
     A(i, j, m) = min over cuts s and m' of  max( A(i, s, m - m'), T(s, j, m'), 2 a_s / (beta m'), 2 a_j / (beta m') ),
                  or uncut  1/m ( A'(i, j) + 4 (m - 1)/m |w| / (beta n) ),
@@ -15,27 +14,26 @@ bandwidth beta,
 
 where A' is A of the level below on one whole component, n the components of that level, and on a single device A' is
 the forwards and backwards of layers [i, j): m replicas compute m minibatches at once, then sum their gradients. (The
-paper takes the larger of computation and sum instead of their sum, 2 (m - 1) |w|, and whole transfers.)
-
-This is what the program minimises with `--activation_compression_ratio 1`, without which it counts no transfers,
-and `--use_fewer_machines`.
+paper takes the larger of computation and sum instead of their sum, 2 (m - 1) |w|, and whole transfers.) This is what
+the program minimises with `--activation_compression_ratio 1`, without which it counts no transfers, and
+`--use_fewer_machines`.
 
 **Search**: a dynamic program over (i, j, m) for each level, the inner one first.
 
 Approximated here:
 
-- Plans run as synchronous `1f1b`, whereas the paper's pipeline never drains and keeps several versions of the
-  weights. A minibatch is our micro-batch, which the m replicas split; the program's T is kept, with its 1/m and
-  with a sum of gradients for every micro-batch, though a synchronous iteration has only one.
-- A stage on several servers uses all their devices. The paper could also replicate a pipeline inside a
-  server over some of the servers; here a host has its own run of stages, so this is possible only for the whole
-  plan: several identical pipelines, one on every server, or one on every device. Where the job allows these, they
-  are part of the recursion: for each micro-batch size its minimum over the numbers of pipelines is kept.
-- The model is the chain that it was made, and A is taken over its cuts; in the program a cut may be behind any set
-  of nodes that can come first in the graph.
+- Plans run as synchronous `1f1b`, whereas the paper's pipeline never drains and keeps several versions of the weights.
+  A minibatch is our micro-batch, which the m replicas split; the program's T is kept, with its 1/m and with a sum of
+  gradients for every micro-batch, though a synchronous iteration has only one.
+- A stage on several servers uses all their devices. The paper could also replicate a pipeline inside a server over some
+  of the servers; here a host has its own run of stages, so this is possible only for the whole plan: several identical
+  pipelines, one on every server, or one on every device. Where the job allows these, they are part of the recursion:
+  for each micro-batch size its minimum over the numbers of pipelines is kept.
+- The model is a chain, and A is taken over its cuts; in the program a cut may be behind any set of nodes that can come
+  first in the graph.
 - Components may stay idle, since the replicas of a stage must divide the micro-batch.
-- Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B,
-  the program is run again for 2, 4, 8, ... in flight in every stage, until its plan fits.
+- Memory: a stage must fit with one micro-batch in flight. If the plan turns out not to fit under 1F1B, the program is
+  run again for 2, 4, 8, ... in flight in every stage, until its plan fits.
 - Latencies are ignored.
 """
 

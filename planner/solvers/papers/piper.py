@@ -1,32 +1,31 @@
 """Piper: the least time per sample by data, tensor and pipeline parallelism and recomputation together.
 
-Tarnawski, Narayanan, Phanishayee: *Piper: Multidimensional Planner for DNN Parallelization*, NeurIPS
-2021; formulas as in the authors' published code.
+Tarnawski, Narayanan, Phanishayee: *Piper: Multidimensional Planner for DNN Parallelization*, NeurIPS 2021; formulas as
+in the authors' published code.
 
-**Objective.** A stage of the layers S has d replicas (data parallelism) of t devices (tensor
-parallelism). With N micro-batches per iteration its load, in seconds per micro-batch, is
+**Objective.** A stage of the layers S has d replicas (data parallelism) of t devices (tensor parallelism). With N
+micro-batches per iteration its load, in seconds per micro-batch, is
 
     load(S, t, d, y) = [ sum over cut edges 2 bytes / d  +  sum over S of 4 (d - 1) w / (d N) ] / bandwidth
                        + sum over S of p / d,
 
-where w are the bytes of a layer's weights, p its seconds and *bandwidth* is the same between any two
-devices. The time per sample is the largest load of a stage over the samples of a micro-batch. A
-stage keeps y = ceil(s / d) micro-batches, where s counts the replicas of this and all later stages, and
-the sum over S of a y + b must fit in memory. Cut edges have exactly one end in S. A tensor has an edge to
-each layer that uses it, as if it were sent to each; a tensor that only passes through a stage costs it
-nothing. b includes what a layer needs while it runs, which adds up over the layers too, as if all ran at once.
+where w are the bytes of a layer's weights, p its seconds and *bandwidth* is the same between any two devices. The time
+per sample is the largest load of a stage over the samples of a micro-batch. A stage keeps y = ceil(s / d)
+micro-batches, where s counts the replicas of this and all later stages, and the sum over S of a y + b must fit in
+memory. Cut edges have exactly one end in S. A tensor has an edge to each layer that uses it, as if it were sent to
+each; a tensor that only passes through a stage costs it nothing. b includes what a layer needs while it runs, as if all
+ran at once.
 
-**Inner choice.** Each layer has configurations with different p, a and b, here with and without
-recomputation. The fastest one is taken everywhere; then the layers that free the most of their a y + b for
-each second they lose are swapped, one after another, until the stage fits.
+**Inner choice.** Each layer has configurations with different p, a and b, here with and without recomputation. The
+fastest one is taken everywhere; then the layers that free the most of their a y + b for each second they lose are
+swapped, one after another, until the stage fits.
 
-**Recursion** over the downsets D of the model's graph, which in a chain are its suffixes, devices k
-and replicas s:
+**Recursion** over the downsets D of the model's graph, which in a chain are its suffixes, devices k and replicas s:
 
     dp[D][k][s] = min over D' in D, t, d of max( dp[D'][k - d t][s - d], load(D - D', t, d, ceil(s / d)) ).
 
-It is solved the other way round: for a limit of the load, the fewest devices k[D][s] for which the
-recursion stays within it; bisection finds the least limit for which the cluster has enough devices.
+It is solved the other way round: for a limit of the load, the fewest devices k[D][s] for which the recursion stays
+within it; bisection finds the least limit for which the cluster has enough devices.
 
 Approximated here:
 
@@ -35,11 +34,11 @@ Approximated here:
   load and that memory are kept, though in the plan each replica computes its part of every micro-batch, so that d
   divides the samples of one. y is Piper's, but never above N.
 - All-reduces among the t devices are part of p, from our cost model, which gives a and b of single layers too.
-- In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where the
-  plan does not fit, Piper is told of less memory.
+- In the plan whole stages recompute or do not, as the job says; Piper chooses for each layer. Where the plan does not
+  fit, Piper is told of less memory.
 - A stage has part of a server or several whole ones, the latter only where all servers are alike.
-- Identical pipelines are stages of equal d to Piper. For each number P of them, gradients are summed over d P
-  replicas and the samples of all of them counted; for each size the plan with the least time per sample is kept.
+- Identical pipelines are stages of equal d to Piper. For each number P of them, gradients are summed over d P replicas
+  and the samples of all of them counted; for each size the plan with the least time per sample is kept.
 - Among plans with the same load, one with the fewest replicas is taken.
 """
 
@@ -66,7 +65,9 @@ from stagecut.planner.solvers.search.search import Search
 NAME = "piper"
 OBJECTIVE = "time per sample, s"
 MEMORY_FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Fractions of the memory that Piper is told of, in turn, until its plan fits by our cost model."""
+"""Fractions of the memory that Piper is told of, in turn, until its plan fits by our cost model.
+
+With only the first one, 8 of 8 plans are the same; the others are for layers that recompute in part of a stage."""
 
 
 def solve(problem: Problem, search: Search) -> Result:

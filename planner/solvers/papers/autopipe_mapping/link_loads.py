@@ -1,25 +1,12 @@
 """How long each link is busy in one iteration, and the bounds of the iteration time that follow.
 
-A flow is all messages of one boundary in one direction (M of them, c seconds each), the gradient
-all-reduce of a stage (once per iteration), or the sum of the gradients of tied weights. Its route is
-the fabric or the bridge of a host, or the interfaces of two hosts. With J the incidence matrix of links
-and flows and d the seconds of the flows, the loads are the product J d.
+A flow is all messages of one boundary in one direction, the gradient all-reduce of a stage, or the sum of the gradients
+of tied weights. With J the incidence matrix of links and flows and d the seconds of the flows, the loads are J d.
 
-A link serves one task at a time. So T is at least the earliest time at which any of its tasks can be
-ready, plus the load, plus what must follow whichever task is served last. With PF, PB, total and g of
-:mod:`stagecut.planner.simulator.bounds`:
-
-- messages: activations over boundary s are ready at PF_s + F_s, gradients at total - PB_{s+1}. The rest of
-  the round trip without c_s, and g_0, follow. Both are minima over the flows of the link. Sums of tied
-  weights are ready later than any message, so they may take the place of what follows.
-- all flows: the same with the all-reduces, which are ready no sooner than total - PB_s; nothing is
-  assumed to follow.
-- all-reduces: those of the stages a <= s on the link begin no sooner than stage s is done,
-  PF_s + M (F_s + B_s), since B_a(M) waits for B_s(M). One row for each stage on each link.
-
-Rules and notation are those of docs/bounds.md, for plans whose micro-batches are not halved. The simulator does
-not sum the gradients of tied weights: a row that includes them does not bound the simulated time, but says
-what a training run has to carry.
+A link serves one task at a time. So T is at least the earliest time at which any of its tasks can be ready, plus the
+load, plus what must follow whichever task is served last. docs/papers/autopipe-h.md states the rows and why they hold
+for plans whose micro-batches are not halved. The simulator does not sum the gradients of tied weights: a row that
+includes them does not bound the simulated time, but says what a training run has to carry.
 """
 
 from dataclasses import dataclass

@@ -6,9 +6,7 @@
        t(k, n) = min over r < n of max( t(k-1, r), W_k(n) - W_k(r) )
 
    traced back from the last stage with the smallest r that attains the value, so that late stages are heavy.
-2. A breadth-first search from there that visits no partition twice;
-   :mod:`stagecut.planner.solvers.papers.autopipe_partition.time` gives the time and the critical stage of each.
-   From every partition,
+2. A breadth-first search from there that visits no partition twice. From every partition,
    - stages after the critical one take over first layers of their successors while those are so slow
      that the critical stage would wait for them;
    - the critical stage gives its first layer to the stages before it, which are rebalanced;
@@ -16,8 +14,8 @@
      later stage becomes critical.
    A partition whose critical stage is the first one has no successors. The first of the fastest is returned.
 
-Source: see :mod:`stagecut.planner.solvers.papers.autopipe_partition.time`. In the source all devices are alike; here
-each stage has its own times, and with equal times this is the published algorithm. Every stage keeps a layer.
+Source, time and critical stage: :mod:`stagecut.planner.solvers.papers.autopipe_partition.time`. In the source all
+devices are alike; here each stage has its own times, and with equal times this is the published algorithm.
 """
 
 from collections import deque
@@ -32,7 +30,7 @@ from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, 
 from stagecut.planner.solvers.search.options import StopCheck
 
 MAX_PARTITIONS = 500
-"""Most partitions that one search puts in its queue."""
+"""Most partitions that one search puts in its queue; half or twice as many change none of 4 plans."""
 
 Stops = tuple[int, ...]
 
