@@ -16,13 +16,7 @@ STAGES_PER_CALL = 1 << 18
 
 
 def estimated_times(sequence: SequenceCosts, stops: Ints) -> Floats:
-    """Times close to the simulated ones and seldom above them, shape (n,); infinite where a stage does not fit.
-
-    Parameters
-    ----------
-    stops
-        Shape (n, S).
-    """
+    """Times of cuts (n, S), close to the simulated ones and seldom above them; infinite where a stage does not fit."""
     size = max(1, STAGES_PER_CALL // sequence.num_stages)
     times_s = np.full(len(stops), np.inf)
     for first in range(0, len(stops), size):

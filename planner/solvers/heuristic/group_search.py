@@ -32,14 +32,9 @@ class GroupSequence:
 def group_sequences(
     tables: StageTables, variant: Variant, graph: AllocationGraph, limits_s: Floats, *, count: int
 ) -> list[GroupSequence]:
-    """The sequences with the smallest (M - 1 + S) x limit, without repetitions.
+    """At most `count` different sequences, those with the smallest (M - 1 + S) x limit first.
 
-    Parameters
-    ----------
-    limits_s
-        Seconds per micro-batch and stage, rising, shape (limits,).
-    count
-        How many to return at most.
+    The limits are seconds per micro-batch and stage, rising, shape (limits,).
     """
     search = _GroupSearch(tables, variant, graph, limits_s)
     search.run()

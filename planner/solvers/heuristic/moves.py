@@ -18,20 +18,10 @@ Run = tuple[Placement, ...]
 
 
 def neighbouring_cuts(stops: Ints) -> Ints:
-    """Cuts with consecutive boundaries moved by one layer, or one boundary by 2, 4 or 8, either way.
+    """Cuts with consecutive boundaries moved by one layer, or one boundary by 2, 4 or 8, either way; shape (n, S).
 
-    Moving the boundaries after stages a .. b - 1 moves one layer between stages a and b. Cuts with
-    empty stages are left out.
-
-    Parameters
-    ----------
-    stops
-        Shape (S,); the last one stays.
-
-    Returns
-    -------
-    array
-        Shape (n, S).
+    Moving the boundaries after stages a .. b - 1 moves one layer between stages a and b. The last of the stops, shape
+    (S,), stays. Cuts with empty stages are left out.
     """
     num_boundaries = len(stops) - 1
     first, last = np.triu_indices(num_boundaries)
@@ -66,12 +56,7 @@ def neighbouring_runs(
 ) -> Iterator[tuple[Run, ...]]:
     """Sequences of runs that differ in one run, in the order of two, or in the position of one.
 
-    They may need more hosts or devices than there are.
-
-    Parameters
-    ----------
-    cluster
-        The share of one pipeline.
+    They may need more hosts or devices than the cluster, the share of one pipeline, has.
     """
     hosts = _Runs(problem, cluster, micro_batch)
     for index, run in enumerate(runs):

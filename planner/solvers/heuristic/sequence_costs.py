@@ -88,13 +88,7 @@ class SequenceCosts:
         return arrange(self.groups, stops)
 
     def costs(self, stops: Ints) -> CutCosts:
-        """Costs of many cuts.
-
-        Parameters
-        ----------
-        stops
-            Shape (n, S), the last one L.
-        """
+        """Costs of many cuts, stops of shape (n, S), the last one L."""
         # Flat indices into the (S, L + 1) tables: `take` is several times faster than indexing with two arrays.
         last = self._row + stops
         starts = np.zeros_like(stops)

@@ -43,10 +43,7 @@ class StageTable:
 class Capacity:
     """How many micro-batches in flight a stage [i, j) has memory for.
 
-    Parameters
-    ----------
-    depths
-        Returns the largest number that fits, negative if none does, shape (L + 1, L + 1); called when first needed.
+    When first needed, `depths` is asked for the largest number, negative if none fits, shape (L + 1, L + 1).
     """
 
     def __init__(self, depths: Callable[[], Ints]) -> None:
@@ -65,23 +62,14 @@ class Capacity:
 def first_fit(start: Ints, plain_start: Ints, recomputing_start: Ints) -> tuple[Bools, Bools]:
     """Which stages recompute, those that do not fit otherwise, and which fit at all.
 
-    Parameters
-    ----------
-    plain_start, recomputing_start
-        The first starts that fit without and with recomputation, see :meth:`Capacity.starts`.
+    The last two arguments are the first starts that fit without and with it, see :meth:`Capacity.starts`.
     """
     recompute = start < plain_start
     return recompute, ~recompute | (start >= recomputing_start)
 
 
 class StageTables:
-    """Tables of one problem, computed on first use.
-
-    Parameters
-    ----------
-    costs
-        The cost model of any share.
-    """
+    """Tables of one problem, for all its shares, computed on first use."""
 
     def __init__(self, costs: CostModel) -> None:
         self.costs = costs

@@ -88,14 +88,9 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 class MappingSearch:
-    """One run of the search.
+    """One run of the search, which believes `costs`.
 
     A benchmark overrides :meth:`rank_s` and :meth:`simulated_s` to learn what ignoring contention costs.
-
-    Parameters
-    ----------
-    costs
-        Of a stage and a message, as the search believes them.
 
     Raises
     ------

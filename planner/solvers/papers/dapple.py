@@ -119,14 +119,7 @@ class Front:
     ) -> None:
         """Keep the better of the pipelines of a state and stage [i, j) before [j, L), with the best j for every i.
 
-        Parameters
-        ----------
-        stage_s
-            Seconds of [i, j), shape (L + 1, L + 1).
-        rest_s
-            V of [j, L), including the transfer to it, shape (L + 1,).
-        used_behind
-            u of [j, L), shape (L + 1,).
+        Given are the seconds of [i, j), shape (L + 1, L + 1), and V, with the transfer to it, and u of [j, L).
         """
         if not np.isfinite(rest_s).any():
             return
@@ -227,12 +220,7 @@ def with_stage_in_front(
 ) -> Floats:
     """Update Tw, F_Q + B_Q, sum of (F + B) before Q, sum of B up to Q, Te, and max over s of AR_s - sum of B up to s.
 
-    Parameters
-    ----------
-    terms
-        These six terms for n pipelines, shape (6, n).
-    forward_s, backward_s, sync_s
-        Times of the stages put in front, shape (n,) each.
+    The terms are these six of n pipelines, shape (6, n); the times those of the stages put in front, shape (n,) each.
     """
     ramp_s, pivot_s, before_s, drain_s, end_s, later_s = terms
     work_s, repeats = forward_s + backward_s, num_microbatches - 1

@@ -68,12 +68,7 @@ def layer_params(model: ModelProfile) -> Floats:
 def lightest_stops(weights: Floats, num_stages: int) -> list[int]:
     """Stops of non-empty stages whose heaviest is as light as possible; layers count equally if none has weight.
 
-    Parameters
-    ----------
-    weights
-        One per layer, not negative, shape (L,).
-    num_stages
-        At most L.
+    `weights` has one per layer, not negative, shape (L,); there are at most L stages.
     """
     sums = np.concatenate(([0.0], np.cumsum(weights if weights.any() else np.ones(len(weights)))))
     limits = np.unique((sums[None, :] - sums[:, None])[np.triu_indices(len(sums), k=1)])

@@ -95,10 +95,7 @@ def solve(problem: Problem, search: Search) -> Result:
 class Worker:
     """A virtual worker: one device for each stage, in order.
 
-    Parameters
-    ----------
-    variant
-        Only its share and micro-batch size matter for the times.
+    Of the variant, only share and micro-batch size matter for the times.
     """
 
     def __init__(self, tables: StageTables, variant: Variant, devices: Sequence[PlacedGroup]) -> None:
@@ -110,10 +107,7 @@ class Worker:
     def seconds(self, in_flight: Sequence[int]) -> Floats:
         """a[q,i,j] of every run, recomputation included; infinite if it is empty or does not fit, (k, L + 1, L + 1).
 
-        Parameters
-        ----------
-        in_flight
-            Minibatches that each stage holds.
+        Each stage holds so many minibatches `in_flight`.
         """
         num_nodes, sequence = self.sequence.num_layers + 1, self.sequence
         start, stop = np.ogrid[:num_nodes, :num_nodes]
@@ -153,10 +147,7 @@ _Key = tuple[Share, int, tuple[int, ...]]
 def bracket(seconds: Floats) -> tuple[float, float]:
     """Two close limits, of which only the larger one has a cut whose stages stay within it; infinite if none fits.
 
-    Parameters
-    ----------
-    seconds
-        Time of every run, shape (k, L + 1, L + 1).
+    `seconds` are those of every run, shape (k, L + 1, L + 1).
     """
     if not on_a_path(np.isfinite(seconds)).any():
         return math.inf, math.inf
@@ -175,12 +166,7 @@ def bracket(seconds: Floats) -> tuple[float, float]:
 def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> Ints | None:
     """Stops of the cut whose slowest stage is the fastest, shape (k,); None if the budget runs out.
 
-    Parameters
-    ----------
-    seconds
-        Time of every run, shape (k, L + 1, L + 1).
-    low_s, high_s
-        See :func:`bracket`.
+    For `seconds` and the limits see :func:`bracket`.
     """
     allowed = on_a_path(seconds <= high_s)
     scale_s = high_s or 1.0
@@ -265,15 +251,7 @@ def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequen
 
 
 def _program(allowed: Bools, scaled: Floats, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
-    """The program over the allowed runs, and their variables in order.
-
-    Parameters
-    ----------
-    allowed, scaled
-        The runs, and their times in units of the program, shape (k, L + 1, L + 1).
-    least
-        A lower bound of T.
-    """
+    """The program over the allowed runs, their `scaled` times in its unit, and T at `least`; and their variables."""
     program = pulp.LpProblem("hetpipe", pulp.LpMinimize)
     slowest = program.add_variable("T", lowBound=least)
     stage, start, stop = np.nonzero(allowed)

@@ -143,12 +143,7 @@ class Piper:
     def _taken(self, fewest: Ints, replicas: int, option: "GroupLoads") -> Ints | None:
         """Devices of an option and of the stages after it, which begin at each layer, shape (L + 1,).
 
-        None if there are never enough devices.
-
-        Parameters
-        ----------
-        replicas
-            Replicas of all these stages together.
+        All these stages together have so many replicas. None if there are never enough devices.
         """
         before = replicas - option.group.replicas
         if before < 0 or fewest[before].min() == self._too_many:
@@ -196,10 +191,7 @@ class GroupLoads:
     def load_s(self, replicas: int) -> Floats:
         """Seconds per micro-batch of all stages, infinite where they do not fit or are empty.
 
-        Parameters
-        ----------
-        replicas
-            Replicas of the stage and those after it together.
+        A stage and those after it together have so many replicas.
         """
         kept = min(math.ceil(replicas / self.group.replicas), self._variant.num_microbatches)
         if kept not in self._loads:
@@ -245,14 +237,8 @@ def _bytes(costs: StageCosts, kept: int) -> Floats:
 def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floats:
     """Seconds that each stage loses until so many bytes are free; infinite if all its layers free too few.
 
-    Layers recompute rather than keep what they saved, those that free the most per second lost first.
-
-    Parameters
-    ----------
-    lost_s, freed_bytes
-        One value per layer, shape (L,).
-    needed_bytes
-        One value per stage, shape (L + 1, L + 1).
+    Layers recompute rather than keep what they saved, those that free the most per second lost first. The seconds lost
+    and bytes freed are per layer, shape (L,); the bytes needed per stage, shape (L + 1, L + 1).
     """
     helpful = np.flatnonzero(freed_bytes > 0)
     order = helpful[np.argsort(lost_s[helpful] / freed_bytes[helpful], kind="stable")]

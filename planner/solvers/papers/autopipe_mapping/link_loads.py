@@ -84,10 +84,7 @@ def tied_weights(costs: CostModel) -> tuple[TiedWeights, ...]:
 def tied_sums(costs: CostModel, plan: Plan) -> tuple[TiedSum, ...]:
     """The sums that a plan needs between stages, one exchange per pair of layers whatever the replicas.
 
-    Parameters
-    ----------
-    costs
-        For the plan's share.
+    `costs` are those of the plan's share.
     """
     stops = np.array([stage.stop for stage in plan.stages])
     sums = []

@@ -46,18 +46,10 @@ from stagecut.planner.solvers.search.search import Search
 
 
 class MappingProgram:
-    """The program with all its constraints.
+    """The program with all its constraints, those of link loads only with `loads`.
 
-    Parameters
-    ----------
-    costs
-        For the variant's share.
-    mapping
-        Gives the number of stages of every run, and of every island in it.
-    stops
-        First layer after each stage.
-    loads
-        Whether link loads count.
+    `mapping` gives the number of stages of every run, and on every island in it; `costs` are those of the variant's
+    share, `stops` the first layers after the stages.
     """
 
     def __init__(

@@ -46,12 +46,7 @@ class LayerPartition:
 
 
 def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = lambda: False) -> LayerPartition:
-    """The fastest partition found, in AutoPipe's model of time.
-
-    Parameters
-    ----------
-    stopped
-        Asked between partitions; once it is true, the best one so far is returned.
+    """The fastest partition found, in AutoPipe's model of time, or the best so far once `stopped` returns true.
 
     Raises
     ------
@@ -75,13 +70,7 @@ def partition(times: StageTimes, num_microbatches: int, *, stopped: StopCheck = 
 
 
 def balanced_partition(times: StageTimes) -> Ints:
-    """The first step alone: stops of the partition whose slowest stage is fastest, shape (p,).
-
-    Raises
-    ------
-    ValueError
-        If there are fewer layers than stages.
-    """
+    """The first step alone: stops of the partition whose slowest stage is fastest, shape (p,); see `_Balance.stops`."""
     return np.array(_Balance(times).stops(times.num_stages, times.num_layers))
 
 

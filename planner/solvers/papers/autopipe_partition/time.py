@@ -98,13 +98,7 @@ class _Stages:
 
 
 def timings(times: StageTimes, stops: Ints, num_microbatches: int) -> Timings:
-    """Iteration times and critical stages of many partitions.
-
-    Parameters
-    ----------
-    stops
-        Shape (n, p), the last one L.
-    """
+    """Iteration times and critical stages of many partitions, stops of shape (n, p), the last one L."""
     stages, num_timed = _stages(times, stops), min(num_microbatches, MAX_MICROBATCHES)
     forward_start_s, backward_start_s, waits_s = _steady_phase(stages, num_timed)
     slot_s = stages.forward_s + stages.backward_s + stages.receive_s + stages.send_s

@@ -141,13 +141,8 @@ class UniformCluster:
     ) -> tuple[PlacedGroup, ...] | None:
         """Placements of consecutive groups, server after server; None if there are too few servers.
 
-        A group that does not fit on the rest of a server begins the next one. A group of several
-        servers takes the next ones that are whole hosts of one class.
-
-        Parameters
-        ----------
-        opens
-            Whether each group must begin a server even where the one before has devices left; by default none must.
+        A group that does not fit on the rest of a server begins the next one, as does one that `opens`. A group of
+        several servers takes the next ones that are whole hosts of one class.
         """
         placed, server, used = list[PlacedGroup](), 0, 0
         for group, fresh in zip(groups, opens or (False,) * len(groups), strict=True):
@@ -178,10 +173,7 @@ class UniformCluster:
     ) -> Plan | None:
         """The plan whose stages end before these layers; None if the real servers or their memory do not suffice.
 
-        Parameters
-        ----------
-        opens
-            See :meth:`placements`.
+        For `opens` see :meth:`placements`.
         """
         placed = self.placements(groups, opens=opens)
         return None if placed is None else assemble(self.costs, variant, arrange(placed, stops))
@@ -195,14 +187,8 @@ class UniformCluster:
     ) -> Iterator[Plan]:
         """The plan that fits in memory for every way to divide all devices of a pipeline into equal groups.
 
-        Parameters
-        ----------
-        stops
-            First layer after each stage, for a number of stages.
-        most_stages
-            Longer pipelines are passed over.
-        degrees
-            Tensor parallel degrees to use.
+        There are `most_stages` or fewer, of these tensor parallel degrees. `stops` tells the first layer after each
+        stage, for a number of stages.
         """
         for group in self.groups(variant.micro_batch):
             num_stages, rest = divmod(self.num_devices, group.num_devices)
@@ -225,14 +211,7 @@ class UniformCluster:
 
 
 def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
-    """The servers of one pipeline, seen as equal.
-
-    Parameters
-    ----------
-    costs
-        For the variant's share.
-    solver
-        Name of the planner, for the message.
+    """The servers of one pipeline, whose share the costs are of, seen as equal; for the planner of that name.
 
     Raises
     ------

@@ -16,13 +16,7 @@ from stagecut.planner.cost.links import link_between_hosts, link_within_host
 
 
 def equal_servers(costs: CostModel) -> Cluster:
-    """One class with as many servers as there are islands; measured all-reduces are those of the slowest devices.
-
-    Parameters
-    ----------
-    costs
-        For a share of the cluster.
-    """
+    """One class with as many servers as a share has islands; measured all-reduces are those of the slowest devices."""
     cluster = costs.cluster
     islands = [island for server in cluster.servers for island in server.islands]
     singles = [
