@@ -7,7 +7,7 @@ only the rows busy, fill and sync, with one program per variant; sets, variables
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pulp
 
@@ -26,11 +26,11 @@ from stagecut.planner.solvers.search.pulp_highs import highs
 from stagecut.planner.solvers.search.search import Search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramAnswer:
+class ProgramAnswer(NamedTuple):
     """The outcome of solving the program of one variant."""
 
-    outcome: SolveOutcome
+    proven: bool
+    """Whether the plan is the best one, or there is none."""
     plan: Plan | None
     value_s: float
     """Largest row of the plan; infinite without one."""
@@ -87,7 +87,7 @@ def _solve_variants(problem: Problem, search: Search, *, name: str, engine: Engi
         seconds = search.seconds_left / (len(problem.variants) - number)
         answer = _solve_variant(search, variant, engine=engine, seconds=seconds)
         best_s, bound_s = min(best_s, answer.value_s), min(bound_s, answer.bound_s)
-        proven &= answer.outcome is not SolveOutcome.STOPPED
+        proven &= answer.proven
         if answer.plan is not None:
             search.offer([answer.plan])
     if proven and math.isfinite(best_s):
@@ -103,15 +103,11 @@ def _solve_variant(search: Search, variant: Variant, *, engine: Engine, seconds:
     outcome, dual_bound = engine(model, search, min(seconds, search.seconds_left))
     search.count("programs solved")
     if outcome is SolveOutcome.INFEASIBLE:
-        return ProgramAnswer(outcome=outcome, plan=None, value_s=math.inf, bound_s=math.inf)
+        return ProgramAnswer(True, None, math.inf, math.inf)
     plan = _decode(model)
-    if plan is None:
-        return ProgramAnswer(
-            outcome=SolveOutcome.STOPPED, plan=None, value_s=math.inf, bound_s=dual_bound * model.scale_s
-        )
-    value_s = lower_bound(search.costs.plan(plan), SHARED_FAMILIES)
-    bound_s = value_s if outcome is SolveOutcome.OPTIMAL else dual_bound * model.scale_s
-    return ProgramAnswer(outcome=outcome, plan=plan, value_s=value_s, bound_s=bound_s)
+    value_s = math.inf if plan is None else lower_bound(search.costs.plan(plan), SHARED_FAMILIES)
+    proven = plan is not None and outcome is SolveOutcome.OPTIMAL
+    return ProgramAnswer(proven, plan, value_s, value_s if proven else dual_bound * model.scale_s)
 
 
 def _run_highs(model: TextbookModel, search: Search, seconds: float) -> tuple[SolveOutcome, float]:
@@ -173,7 +169,7 @@ def _decode(model: TextbookModel) -> Plan | None:
         PlacedStage(
             stop=stop_of[position],
             placement=option_of[position].placement,
-            opens=before is None or option_of[position].host != option_of[before].host,
+            opens=before is None or option_of[position].pool[:2] != option_of[before].pool[:2],
         )
         for before, position in zip([None, *positions], positions, strict=False)
     )

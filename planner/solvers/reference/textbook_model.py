@@ -6,15 +6,15 @@ the problem: apart from the costs of stages and links, it shares nothing with th
 Sets
     l in 0 .. L-1           layers
     q in 1 .. Q             positions, 1 for the last stage; Q = min(L, devices)
-    h                       groups: an island of one host, or m >= 2 consecutive whole hosts of a class
-    o in O                  options: r replicas of tp devices of a group; k(o) its placement, h(o) its group
+    h                       pools: an island of one host, or m >= 2 consecutive whole hosts of a class
+    o in O                  options: r replicas of tp devices of a pool; k(o) its placement, h(o) its pool
     k in K                  placements: options up to the renaming of hosts
 
 Parameters; in the program, times are divided by `scale_s` and bytes by their largest value
     f[k,l], b[k,l]          forward and backward of a layer, one micro-batch (s); f + b with recompute
     t[k,l], t0[k]           all-reduce and optimizer step per layer, latency of the all-reduce (s)
     M, d[q]                 micro-batches; warm-up depth of a position
-    alpha[h,h'], beta[h,h'] latency (s) and bandwidth (bytes/s) of the link between two groups
+    alpha[h,h'], beta[h,h'] latency (s) and bandwidth (bytes/s) of the link between two pools
     e[j]                    bytes of one micro-batch over boundary j
     static[k,l], saved[k,l], limit[k]            memory (bytes)
     work[l,tp], act[l,tp]                        working and saved bytes of a layer on one of tp devices, per sample
@@ -36,7 +36,7 @@ only where n binaries are all one gets - bigM (n - their sum) on its right-hand 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pulp
@@ -55,8 +55,7 @@ from stagecut.planner.cost.links import link_between_hosts, link_within_host
 from stagecut.planner.cost.stage_costs import StageCosts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePool:
+class DevicePool(NamedTuple):
     """Devices that a stage may choose from: an island of one host, or several whole hosts."""
 
     server_class: int
@@ -64,17 +63,11 @@ class DevicePool:
     island: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceChoice:
-    """Some devices of a group."""
+class DeviceChoice(NamedTuple):
+    """Some devices of a pool."""
 
-    group: DevicePool
+    pool: DevicePool
     placement: Placement
-
-    @property
-    def host(self) -> tuple[int, tuple[int, ...]]:
-        """Server class and hosts; two stages with the same share a single host."""
-        return self.group.server_class, self.group.hosts
 
 
 class TextbookModel:
@@ -85,7 +78,7 @@ class TextbookModel:
         self.num_layers = costs.problem.model.num_layers
         self.positions = range(1, costs.max_stages + 1)
         self.options = tuple(_options(costs.problem, costs.cluster, variant.micro_batch))
-        self.groups = tuple(dict.fromkeys(option.group for option in self.options))
+        self.pools = tuple(dict.fromkeys(option.pool for option in self.options))
         self.placements = tuple(dict.fromkeys(option.placement for option in self.options))
         self.scale_s = self._typical_s()
         self.program = pulp.LpProblem("textbook", pulp.LpMinimize)
@@ -122,13 +115,9 @@ class TextbookModel:
         """Sum over layers of weight x x[l, q]."""
         return pulp.lpSum(float(weights[layer]) * self.layer_at[layer, position] for layer in self.layers_at(position))
 
-    def on_placement(self, position: int, placement: Placement) -> pulp.LpAffineExpression:
-        """1 where the stage runs on an option of that placement."""
-        return self._chosen(position, [option.placement == placement for option in self.options])
-
-    def on_group(self, position: int, group: DevicePool) -> pulp.LpAffineExpression:
-        """1 where the stage runs on an option of that group."""
-        return self._chosen(position, [option.group == group for option in self.options])
+    def on(self, position: int, where: DevicePool | Placement) -> pulp.LpAffineExpression:
+        """1 where the stage runs on an option of that pool or placement."""
+        return pulp.lpSum(self.option_at[position, o] for o, option in enumerate(self.options) if where in option)
 
     def used(self, position: int) -> pulp.LpAffineExpression:
         """1 where there are at least that many stages: the first layer is at the position or an earlier stage's."""
@@ -152,9 +141,6 @@ class TextbookModel:
         positive = [time_s for time_s in times_s if time_s > 0]
         return min(positive, default=1.0) / self.costs.cluster.num_devices
 
-    def _chosen(self, position: int, mask: list[bool]) -> pulp.LpAffineExpression:
-        return pulp.lpSum(self.option_at[position, o] for o, chosen in enumerate(mask) if chosen)
-
     def _binary(self, name: str) -> pulp.LpVariable:
         return self.program.add_variable(name, cat=pulp.LpBinary)
 
@@ -174,10 +160,10 @@ def _options(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[D
     for index, server in enumerate(cluster.servers):
         for host in range(server.count):
             for island, devices in enumerate(server.islands):
-                group = DevicePool(server_class=index, hosts=(host,), island=island)
+                pool = DevicePool(index, (host,), island)
                 for replicas, degree in _splits(problem, micro_batch, devices.count):
                     placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
-                    yield DeviceChoice(group=group, placement=placement)
+                    yield DeviceChoice(pool, placement)
         if len(server.islands) == 1:
             yield from _whole_hosts(problem, micro_batch, index, server)
 
@@ -201,8 +187,7 @@ def _whole_hosts(problem: Problem, micro_batch: int, server_class: int, server: 
                 server_class=server_class, island=0, num_hosts=num_hosts, replicas=replicas, tensor_parallel=degree
             )
             for first in range(server.count - num_hosts + 1):
-                hosts = tuple(range(first, first + num_hosts))
-                yield DeviceChoice(group=DevicePool(server_class=server_class, hosts=hosts, island=0), placement=whole)
+                yield DeviceChoice(DevicePool(server_class, tuple(range(first, first + num_hosts)), 0), whole)
 
 
 def one_position_per_layer(model: TextbookModel) -> None:
@@ -235,7 +220,7 @@ def device_counts(model: TextbookModel) -> None:
                 taken = [
                     option.placement.devices_per_host * model.option_at[q, o]
                     for o, option in enumerate(model.options)
-                    if _touches(option.group, index, host) and option.group.island == island
+                    if _touches(option.pool, index, host) and option.pool.island == island
                     for q in model.positions
                 ]
                 model.program += pulp.lpSum(taken) <= devices.count
@@ -248,11 +233,11 @@ def contiguous_hosts(model: TextbookModel) -> None:
     """
     for index, server in enumerate(model.costs.cluster.servers):
         for host in range(server.count):
-            inside = [group for group in model.groups if _touches(group, index, host)]
+            inside = [pool for pool in model.pools if _touches(pool, index, host)]
             _one_run(model, inside, f"{index}_{host}")
             if len(server.islands) > 1:
-                for group in inside:
-                    _one_run(model, [group], f"{index}_{host}_{group.island}")
+                for pool in inside:
+                    _one_run(model, [pool], f"{index}_{host}_{pool.island}")
 
 
 def stage_times(model: TextbookModel) -> None:
@@ -266,7 +251,7 @@ def stage_times(model: TextbookModel) -> None:
         plain = model.per_layer(placement, recompute=False)
         again = model.per_layer(placement, recompute=True)
         for q in model.positions:
-            on = model.on_placement(q, placement)
+            on = model.on(q, placement)
             _at_least(model, model.forward[q], q, plain.forward_s / model.scale_s, off=1 - on)
             _at_least(model, model.backward[q], q, plain.backward_s / model.scale_s, off=1 - on)
             off = 2 - on - model.recompute[q]
@@ -293,7 +278,7 @@ def tails(model: TextbookModel) -> None:
         per_layer = (alone.sync_s + alone.update_s) / model.scale_s - latency_s
         largest = max(largest, latency_s + float(per_layer.sum()))
         for q in model.positions:
-            off = 1 - model.on_placement(q, placement)
+            off = 1 - model.on(q, placement)
             _at_least(model, model.tail[q], q, per_layer, constant=latency_s, off=off)
     for q in model.positions_of(0):
         model.program += model.first_tail >= model.tail[q] - largest * (1 - model.layer_at[0, q])
@@ -320,8 +305,8 @@ def transfers(model: TextbookModel) -> None:
     at[q,h] = sum of z[q,o] over h(o) = h.
     """
     largest_bytes = model.variant.micro_batch * float(model.costs.problem.model.boundary_bytes().max())
-    for sender in model.groups:
-        for receiver in model.groups:
+    for sender in model.pools:
+        for receiver in model.pools:
             link = _link(model.costs.cluster, sender, receiver)
             if link is None:
                 continue
@@ -330,7 +315,7 @@ def transfers(model: TextbookModel) -> None:
             if latency_s + largest_s == 0:
                 continue
             for q in model.positions[:-1]:
-                off = 2 - model.on_group(q + 1, sender) - model.on_group(q, receiver)
+                off = 2 - model.on(q + 1, sender) - model.on(q, receiver)
                 needed = latency_s + largest_s * model.crossing[q]
                 model.program += model.transfer[q] >= needed - (latency_s + largest_s) * off
 
@@ -347,7 +332,7 @@ def memory(model: TextbookModel) -> None:
             _peak(model, model.working[degree][q], q, _per_sample(model, "working_bytes", degree))
             _peak(model, model.largest_saved[degree][q], q, _per_sample(model, "saved_bytes", degree))
         for placement in model.placements:
-            on = model.on_placement(q, placement)
+            on = model.on(q, placement)
             _fits(model, q, placement, recompute=False, off=1 - on + model.recompute[q])
             _fits(model, q, placement, recompute=True, off=2 - on - model.recompute[q])
 
@@ -395,15 +380,15 @@ FAMILIES = (
 )
 
 
-def _touches(group: DevicePool, server_class: int, host: int) -> bool:
-    return group.server_class == server_class and host in group.hosts
+def _touches(pool: DevicePool, server_class: int, host: int) -> bool:
+    return pool.server_class == server_class and host in pool.hosts
 
 
-def _one_run(model: TextbookModel, groups: list[DevicePool], name: str) -> None:
+def _one_run(model: TextbookModel, pools: list[DevicePool], name: str) -> None:
     before = pulp.lpSum([])
     runs = []
     for q in model.positions:
-        here = pulp.lpSum(model.on_group(q, group) for group in groups)
+        here = pulp.lpSum(model.on(q, pool) for pool in pools)
         run = model.program.add_variable(f"run_{name}_{q}", lowBound=0)
         model.program += run >= here - before
         runs.append(run)
