@@ -71,8 +71,10 @@ class _GroupSearch:
             reached: NDArray[np.integer[Any]] = first_layer[tail, : most[tail]]
             shift = 0
             if group != IDLE:
+                # Where the new stage ends, the stages so far begin: that is the column of its start table.
                 reached, shift = reached[: self._max_stages], 1
                 reached = starts[group].take(row[: len(reached)] + reached)
+            # A stage moves from q to q + 1 stages; the first of several arcs that reach equally far is kept.
             target = (head, slice(shift, shift + len(reached)))
             better = reached < first_layer[target]
             np.copyto(first_layer[target], reached, where=better)

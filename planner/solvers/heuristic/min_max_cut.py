@@ -18,6 +18,7 @@ def min_max_stops(sequence: SequenceCosts) -> Ints | None:
     or up to its memory; a search over limits finds the smallest one with which the first stage
     reaches layer 0. So stages get layers in proportion to their speed, and fewer where memory is short.
     """
+    # From work shared in proportion to speed up to all layers on the slowest stage, recomputed: 2 F + B <= 2 (F + B).
     all_s = np.maximum(sequence.work_s[:, -1], ALMOST_ZERO)
     low_s, high_s = 1 / np.sum(1 / all_s), 2 * float(all_s.max()) + 2 * float(sequence.transfer_s.sum())
     best, _ = _smallest(sequence, np.array([np.inf]))

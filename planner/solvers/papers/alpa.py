@@ -136,6 +136,7 @@ class Alpa:
         if len(starts) == 0 or np.isinf(free_s).all():
             return
         times_s = np.where(quick, mesh.times_s(position), np.inf)
+        # A diagonal of `times_s` holds all stages [i, i + length); what follows them is F at i + length.
         for length in range(1, int((stops - starts).max()) + 1):
             own_s = total_s[: self._num_layers + 1 - length, mesh.size :]
             np.minimum(own_s, times_s.diagonal(length)[:, None] + free_s[length:], out=own_s)

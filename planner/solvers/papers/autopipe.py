@@ -14,6 +14,8 @@ Approximated here: see the table in docs/papers/autopipe-h.md. Micro-batch slici
 to the schedule, not to this solver; `autopipe-h` plans for unlike servers.
 """
 
+import itertools
+
 import numpy as np
 
 from stagecut.planner.core.plan import Plan
@@ -85,23 +87,18 @@ def _variant_floor_s(variant: Variant, uniform: UniformCluster) -> float:
 def _best_plan(search: Search, variant: Variant, uniform: UniformCluster) -> Timed | None:
     """The best plan on the smallest device groups that have one: few replicas first, then small degrees."""
     groups = (group for group in uniform.groups(variant.micro_batch) if group.num_devices <= uniform.devices_per_server)
-    for group in sorted(groups, key=lambda group: (group.replicas, group.tensor_parallel)):
-        best = _best_on(search, variant, uniform, group)
-        if best is not None:
-            return best
-    return None
+    smallest_first = sorted(groups, key=lambda group: (group.replicas, group.tensor_parallel))
+    return next((best for group in smallest_first if (best := _best_on(search, variant, uniform, group))), None)
 
 
 def _best_on(search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup) -> Timed | None:
     """The plan with the least time in AutoPipe's model, of the most promising numbers of stages that fit."""
-    found = list[Timed]()
-    for num_stages in _promising(search, variant, uniform, group):
-        if search.out_of_budget or len(found) == NUM_SEARCHED:
-            break
-        timed = _planned(search, variant, uniform, group, num_stages)
-        if timed is not None:
-            found.append(timed)
-    return min(found, key=lambda timed: timed[1], default=None)
+    found = (
+        timed
+        for num_stages in _promising(search, variant, uniform, group)
+        if not search.out_of_budget and (timed := _planned(search, variant, uniform, group, num_stages))
+    )
+    return min(itertools.islice(found, NUM_SEARCHED), key=lambda timed: timed[1], default=None)
 
 
 def _promising(search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup) -> list[int]:

@@ -225,6 +225,7 @@ def with_stage_in_front(
     ramp_s, pivot_s, before_s, drain_s, end_s, later_s = terms
     work_s, repeats = forward_s + backward_s, num_microbatches - 1
     takes_over = repeats * work_s > repeats * pivot_s + before_s
+    # A new pivot restarts the sums: nothing is before it, and what was at or before the old pivot is now behind.
     new_drain_s = np.where(takes_over, 0.0, drain_s) + backward_s
     own_end_s = sync_s + new_drain_s
     return np.stack(

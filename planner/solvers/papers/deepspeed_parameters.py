@@ -15,6 +15,7 @@ share counts in both, as in DeepSpeed. There, p, d and the micro-batch size are 
 devices, without tensor parallelism, and the simulator picks. ZeRO-1 and recomputation are the job's choice.
 """
 
+import bisect
 import itertools
 
 import numpy as np
@@ -72,14 +73,9 @@ def lightest_stops(weights: Floats, num_stages: int) -> list[int]:
     """
     sums = np.concatenate(([0.0], np.cumsum(weights if weights.any() else np.ones(len(weights)))))
     limits = np.unique((sums[None, :] - sums[:, None])[np.triu_indices(len(sums), k=1)])
-    low, high = 0, len(limits) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if _filled(sums, num_stages, limits[middle]) is None:
-            low = middle + 1
-        else:
-            high = middle
-    stops = _filled(sums, num_stages, limits[low])
+    # A limit suffices if a smaller one does.
+    least = bisect.bisect_left(limits, 1, key=lambda limit: _filled(sums, num_stages, limit) is not None)
+    stops = _filled(sums, num_stages, limits[least])
     assert stops is not None
     return stops
 

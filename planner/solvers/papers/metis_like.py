@@ -79,7 +79,8 @@ def solve(problem: Problem, search: Search) -> Result:
             if variant.share not in known:
                 cluster = search.costs.of(variant.share).cluster
                 known[variant.share] = _thinned(list(groupings(cluster, most_stages=tables.num_layers)))
-            drafts = _drafts(search, tables, variant, known[variant.share])
+            wanted = (grouping for grouping in known[variant.share] if not search.out_of_budget)
+            drafts = (draft for grouping in wanted if (draft := _draft(search, tables, variant, grouping)) is not None)
             for draft in sorted(drafts, key=lambda draft: draft.seconds)[:NUM_SIMULATED]:
                 plan = assemble(search.costs.of(variant.share), variant, draft.sequence.arrangement(draft.stops))
                 if plan is not None:
@@ -160,41 +161,28 @@ def _laid_out(cluster: Cluster, order: Sequence[int], sizes: Sequence[int]) -> G
 
 
 def _thinned(found: list[Grouping]) -> list[Grouping]:
-    """At most :data:`MOST_GROUPINGS` of them, evenly spaced."""
+    """Some of them, evenly spaced, within :data:`MOST_GROUPINGS` and :data:`MOST_STAGES`."""
     num_stages = sum(map(len, found))
     return found[:: max(1, math.ceil(len(found) / MOST_GROUPINGS), math.ceil(num_stages / MOST_STAGES))]
 
 
-def _drafts(search: Search, tables: StageTables, variant: Variant, found: Sequence[Grouping]) -> Iterator[Candidate]:
-    """A draft for each grouping, with the smallest tensor parallel degrees with which the layers fit."""
-    for grouping in found:
-        if search.out_of_budget:
-            return
-        strategies = list(_strategies(search.problem, variant.micro_batch, grouping))
-        draft = _first_fitting(search, tables, variant, grouping, strategies)
-        if draft is not None:
-            yield draft
+def _draft(search: Search, tables: StageTables, variant: Variant, grouping: Grouping) -> Candidate | None:
+    """The draft with the smallest tensor parallel degrees with which the layers fit; None if they fit with none."""
 
-
-def _first_fitting(
-    search: Search, tables: StageTables, variant: Variant, grouping: Grouping, strategies: Sequence[Sequence[int]]
-) -> Candidate | None:
-    """The draft for the first degrees with which the layers fit; None if they fit with none."""
-
-    def draft(degrees: Sequence[int]) -> Candidate | None:
-        placed = [_with_degree(group, degree) for group, degree in zip(grouping, degrees, strict=True)]
-        sequence = SequenceCosts(tables, variant, placed)
+    def cut(degrees: Sequence[int]) -> Candidate | None:
+        sequence = SequenceCosts(tables, variant, list(map(_with_degree, grouping, degrees)))
         stops = min_max_stops(sequence)
         search.count("partitions balanced")
-        return (
-            None if stops is None else Candidate(sequence=sequence, stops=stops, seconds=estimated_s(sequence, stops))
-        )
+        if stops is None:
+            return None
+        return Candidate(sequence=sequence, stops=stops, seconds=estimated_s(sequence, stops))
 
+    strategies = list(_strategies(search.problem, variant.micro_batch, grouping))
     for number, degrees in enumerate(strategies):
-        if number == 1 and draft(strategies[-1]) is None:
+        if number == 1 and cut(strategies[-1]) is None:
             # The largest degrees need the least memory: no degrees fit.
             return None
-        found = draft(degrees)
+        found = cut(degrees)
         if found is not None:
             return found
     return None

@@ -175,6 +175,7 @@ class NetworkLevel:
         for number, last_s in self.last_s.items():
             if number > most or not self.can_span(most - number, most):
                 continue
+            # The table was filled by min and max alone, so the value is attained exactly.
             if self.whole_s[number][start, stop] == best_s:
                 return start, number
             before_s = self.best_s[most - number, start]

@@ -248,6 +248,7 @@ def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floa
     # Prefix sums over the layers; row n has the first n layers of the order swapped.
     all_lost_s = np.cumsum(chosen * np.concatenate(([0.0], lost_s)), axis=1)
     all_freed_bytes = np.cumsum(chosen * np.concatenate(([0.0], freed_bytes)), axis=1)
+    # Bisection for the fewest layers to swap, for all stages at once: the bytes freed rise with their number.
     low, high = np.zeros(needed_bytes.shape, dtype=int), np.full(needed_bytes.shape, len(order))
     for _ in range(len(order).bit_length()):
         middle = (low + high) // 2

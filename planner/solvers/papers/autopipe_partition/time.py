@@ -182,6 +182,7 @@ def _cool_down(
     backward_s = stages.backward_s[critical:, which]
     start_s = forward_start_s + np.cumsum(forward_s + send_s, axis=0)
     start_s[0] = np.maximum(start_s[0], backward_start_s)
+    # d(s + 1, i - 1) and d(s - 1, i) are both of the step before, so one array holds all that a step needs.
     num_left = len(start_s)
     for step in range(2, 2 * num_left - 1):
         last = min(step - 1, 2 * num_left - 2 - step)
