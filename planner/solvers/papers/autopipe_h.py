@@ -20,7 +20,7 @@ Memory is respected from the start, whereas the published planner of AutoPipe ig
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -130,7 +130,8 @@ class MappingSearch:
         """The best mappings, improved; the fastest first."""
         found = list[MappedPlan]()
         for variant in self._variants():
-            starts = sorted(self._starts(variant), key=lambda candidate: candidate.rank_s)[:NUM_SIMULATED]
+            cluster = self.costs.of(variant.share).cluster
+            starts = self._promising(variant, start_mappings(self._problem, cluster, variant.micro_batch))
             found += self._simulated_in_both_partitions(starts, self.best_s)
             found = _fastest(found)
         return _fastest([self._improved(candidate) for candidate in found])
@@ -144,12 +145,14 @@ class MappingSearch:
                 return
             yield variant
 
-    def _starts(self, variant: Variant) -> Iterator[MappedPlan]:
-        cluster = self.costs.of(variant.share).cluster
-        for mapping in start_mappings(self._problem, cluster, variant.micro_batch):
+    def _promising(self, variant: Variant, mappings: Iterable[DeviceMapping]) -> list[MappedPlan]:
+        """Those with the least bounds, with balanced stages."""
+        found = list[MappedPlan]()
+        for mapping in mappings:
             if self.search.out_of_budget and self.best_s < math.inf:
-                return
-            yield from self._balanced(variant, mapping)
+                break
+            found += self._balanced(variant, mapping)
+        return sorted(found, key=lambda candidate: candidate.rank_s)[:NUM_SIMULATED]
 
     def _balanced(self, variant: Variant, mapping: DeviceMapping) -> Iterator[MappedPlan]:
         """The mapping with balanced stages, if some fit in memory."""
@@ -203,17 +206,9 @@ class MappingSearch:
 
     def _better_neighbour(self, candidate: MappedPlan) -> MappedPlan | None:
         below_s = candidate.seconds * (1 - AUTOPIPE_H_LEAST_GAIN)
-        near = sorted(self._neighbours(candidate), key=lambda neighbour: neighbour.rank_s)[:NUM_SIMULATED]
+        variant, cluster = candidate.plan.variant, self.costs.of(candidate.plan.share).cluster
+        near = self._promising(variant, neighbours(self._problem, cluster, candidate.mapping, variant.micro_batch))
         return _fastest_below(self._simulated_in_both_partitions(near, below_s), below_s)
-
-    def _neighbours(self, candidate: MappedPlan) -> Iterator[MappedPlan]:
-        variant = candidate.plan.variant
-        cluster = self.costs.of(variant.share).cluster
-        mappings = neighbours(self._problem, cluster, candidate.mapping, variant.micro_batch)
-        for mapping in mappings:
-            if self.search.out_of_budget:
-                return
-            yield from self._balanced(variant, mapping)
 
     def _program_step(self, candidate: MappedPlan) -> MappedPlan | None:
         """The mapping by program, the layers as they were or balanced anew; None if that is no faster."""

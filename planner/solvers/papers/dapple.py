@@ -81,8 +81,8 @@ def _least_latency(search: Search, variant: Variant, uniform: UniformCluster) ->
     return None
 
 
-class Candidate(NamedTuple):
-    """A pipeline; candidates sort by latency, then by number of stages."""
+class HybridPipeline(NamedTuple):
+    """A pipeline with data parallel stages; pipelines sort by latency, then by number of stages."""
 
     latency_s: float
     num_stages: int
@@ -148,9 +148,9 @@ class Dapple:
         # Nothing follows the last stage.
         self._inside_s[-1] = self._between_s[-1] = 0.0
 
-    def candidates(self, search: Search) -> list[Candidate]:
+    def candidates(self, search: Search) -> list[HybridPipeline]:
         """The best pipeline for every number of stages and every occupied set."""
-        front, firsts, found = self._no_pipelines(), list[NDArray[np.void]](), list[Candidate]()
+        front, firsts, found = self._no_pipelines(), list[NDArray[np.void]](), list[HybridPipeline]()
         # No stage holds no layers, on no servers.
         front.value_s[0, 0, -1] = 0.0
         for position in range(1, self._max_stages + 1):
@@ -161,7 +161,7 @@ class Dapple:
             ramp_s, pivot_s, _, _, end_s, _ = front.latency[..., 0]
             latency_s = ramp_s + (self._num_microbatches - 1) * pivot_s + end_s
             for servers, used in np.argwhere(np.isfinite(front.value_s[:, :, 0])).tolist():
-                found.append(self._candidate(firsts, servers, used, latency_s=float(latency_s[servers, used])))
+                found.append(self._traced(firsts, servers, used, latency_s=float(latency_s[servers, used])))
         return found
 
     def _with_one_more(self, before: Front, *, position: int) -> Front:
@@ -203,7 +203,7 @@ class Dapple:
         latency = np.broadcast_to(np.reshape(NO_STAGE, (6, 1, 1, 1)), (6, *shape)).copy()
         return Front(value_s=np.full(shape, np.inf), latency=latency, first=np.zeros(shape, dtype=FIRST_STAGE))
 
-    def _candidate(self, firsts: list[NDArray[np.void]], servers: int, used: int, *, latency_s: float) -> Candidate:
+    def _traced(self, firsts: list[NDArray[np.void]], servers: int, used: int, *, latency_s: float) -> HybridPipeline:
         """The pipeline of a state with all layers, traced from its first stage."""
         start, stops, replicas, opens = 0, list[int](), list[int](), [True]
         for first in reversed(firsts):
@@ -212,7 +212,7 @@ class Dapple:
             stops.append(start)
             replicas.append(self._replicas[choice])
             opens.append(fresh)
-        return Candidate(latency_s, len(stops), tuple(stops), tuple(replicas), tuple(opens[:-1]))
+        return HybridPipeline(latency_s, len(stops), tuple(stops), tuple(replicas), tuple(opens[:-1]))
 
 
 def with_stage_in_front(
