@@ -1,12 +1,13 @@
 """How the stages of a pipeline may follow one another on hosts: a graph over counts of hosts taken.
 
-A pipeline is laid out from its last stage to its first. Between hosts, only the number of hosts
-taken of every class matters; inside a host, only the number of devices taken.
+A pipeline is laid out from its last stage to its first. Only the number of hosts taken of every class matters between
+hosts, and only the number of devices taken inside a host.
 """
 
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from stagecut.planner.core.cluster import Cluster, Link
@@ -85,12 +86,8 @@ def allocation_graph(
     """The graph over the allowed counts of hosts."""
     builder = _Builder(problem, cluster, micro_batch)
     nodes = {counts: builder.node(0) for counts in sorted(allowed, key=lambda counts: (sum(counts), counts))}
-    whole_hosts = [
-        list(
-            placements_on_whole_hosts(problem, cluster, server_class=index, most=server.count, micro_batch=micro_batch)
-        )
-        for index, server in enumerate(cluster.servers)
-    ]
+    spanning = partial(placements_on_whole_hosts, problem, cluster, micro_batch=micro_batch)
+    whole_hosts = [list(spanning(server_class=k, most=server.count)) for k, server in enumerate(cluster.servers)]
     for counts, node in nodes.items():
         for index, placements in enumerate(whole_hosts):
             after = nodes.get(_plus(counts, index, 1))

@@ -114,9 +114,8 @@ class CandidateSearch:
         few = self._graph(share, micro_batch, all_orders=False)
         arcs_per_host = len(few.arcs) / sum(server.count for server in cluster.servers)
         num_counts = math.prod(server.count + 1 for server in cluster.servers)
-        if num_counts * len(cluster.servers) * arcs_per_host <= MOST_ARCS:
-            return allocation_graph(self._problem, cluster, micro_batch, allowed=all_counts(cluster))
-        counts = counts_in_orders(cluster, class_orders(cluster))
+        few_counts = num_counts * len(cluster.servers) * arcs_per_host <= MOST_ARCS
+        counts = all_counts(cluster) if few_counts else counts_in_orders(cluster, class_orders(cluster))
         return allocation_graph(self._problem, cluster, micro_batch, allowed=counts)
 
     def _orders(self, share: Share, micro_batch: int) -> list[tuple[int, ...]]:

@@ -1,14 +1,12 @@
 """A good plan in seconds: device groups first, then layers.
 
-1. Every variant (schedule, micro-batch size, share of the cluster), the potentially fastest first,
-   gets candidates over a few orders of the server classes: :mod:`stagecut.planner.solvers.heuristic.candidates`.
-   Variants that cannot beat the best plan so far are skipped.
+1. Every variant (schedule, micro-batch size, share of the cluster), the potentially fastest first, gets candidates over
+   a few orders of the server classes: :mod:`stagecut.planner.solvers.heuristic.candidates`. Variants that cannot beat
+   the best plan so far are skipped. Large problems begin with an even split, as their first candidates take seconds.
 2. The most promising variants get finer candidates over more orders, and the best of these are simulated.
-3. The fastest of them are improved by moves of layers that the simulator judges, the very fastest
-   also by changes of its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`.
+3. The fastest of them are improved by moves of layers that the simulator judges, the very fastest also by changes of
+   its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`.
 4. Interleaved variants come last: :mod:`stagecut.planner.solvers.heuristic.interleaved_greedy`.
-
-Large problems begin with an even split, since their first candidates take seconds.
 
 Nothing is random, and all limits are counts.
 """

@@ -1,7 +1,6 @@
 """Descent over neighbouring plans: layers moved, then device groups changed.
 
-Estimates are cheap, many at a time, and close to the simulated times: they lead the way, and decide
-which neighbours are simulated first and which not at all.
+Estimates are cheap and close to simulated times: they decide which neighbours are simulated, and in what order.
 """
 
 from collections.abc import Iterator

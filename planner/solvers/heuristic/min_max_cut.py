@@ -34,10 +34,9 @@ def min_max_stops(sequence: SequenceCosts) -> Ints | None:
 def work_limits(schedule: Schedule, limits_s: Floats, transfer_s: Floats) -> Floats:
     """How long a stage may compute per micro-batch if it also sends a message of `transfer_s` seconds.
 
-    From the pair rows of :mod:`stagecut.planner.simulator.bounds` for stages that all take w seconds and send
-    messages of c seconds: w + c per micro-batch under 1F1B, max(w, c, 2/3 (w + c)) under eager 1F1B;
-    and from the flush row at least max(w, 2 c) under GPipe. Shapes broadcast; negative where the
-    message alone takes too long.
+    From the pair rows of :mod:`stagecut.planner.simulator.bounds` for stages that take w seconds and send messages of c
+    seconds: w + c per micro-batch under 1F1B, max(w, c, 2/3 (w + c)) under eager 1F1B; and from the flush row at least
+    max(w, 2 c) under GPipe. Shapes broadcast; negative where the message alone takes too long.
     """
     if schedule is Schedule.ONE_F_ONE_B:
         return limits_s - transfer_s

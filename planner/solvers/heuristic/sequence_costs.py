@@ -119,7 +119,7 @@ class SequenceCosts:
 
 
 def _device_groups(groups: Sequence[PlacedGroup]) -> list[DeviceGroup]:
-    """Where each group is; the hosts of a class are opened in order."""
+    """The hosts of each group; the hosts of a class are opened in order."""
     opened, hosts, placed = Counter[int](), tuple[int, ...](), []
     for placement, opens in ((group.placement, group.opens) for group in groups):
         if opens:

@@ -1,8 +1,7 @@
 """Costs of stages on every placement, in tables that many layouts share.
 
-Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers.
-What fits in memory is the same for all shares and schedules: it depends only on the device type,
-the samples of a replica, the degree of tensor parallelism and the warm-up depth.
+Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers. What fits in memory
+depends only on device type, samples of a replica, tensor parallel degree and warm-up depth, not on share and schedule.
 """
 
 from collections.abc import Callable

@@ -117,7 +117,7 @@ def _promising(search: Search, variant: Variant, uniform: UniformCluster, group:
 def _planned(
     search: Search, variant: Variant, uniform: UniformCluster, group: UniformGroup, num_stages: int
 ) -> Timed | None:
-    """The plan with so many stages; None if it does not fit in memory, which is counted."""
+    """The plan with `num_stages` stages; None if it does not fit in memory, which is counted."""
     for recompute in RECOMPUTE_MODES[search.problem.job.recompute]:
         times = stage_times(uniform, variant, group, num_stages=num_stages, recompute=recompute)
         found = partition(times, variant.num_microbatches, stopped=lambda: search.out_of_budget)

@@ -88,9 +88,10 @@ def solve(problem: Problem, search: Search) -> Result:
 
 
 class MappingSearch:
-    """One run of the search, which believes `costs`.
+    """One run of the search.
 
-    A benchmark overrides :meth:`rank_s` and :meth:`simulated_s` to learn what ignoring contention costs.
+    A benchmark overrides :meth:`rank_s` and :meth:`simulated_s`, and passes other costs, to learn what ignoring
+    contention costs.
 
     Raises
     ------

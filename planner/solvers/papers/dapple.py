@@ -75,8 +75,7 @@ def _least_latency(search: Search, variant: Variant, uniform: UniformCluster) ->
     """The plan with the least L, among those that the program finds and that fit, and its L."""
     for candidate in sorted(Dapple(variant, uniform).candidates(search)):
         groups = [UniformGroup(replicas=number) for number in candidate.replicas]
-        plan = uniform.plan(variant, candidate.stops, groups, opens=candidate.opens)
-        if plan is not None:
+        if plan := uniform.plan(variant, candidate.stops, groups, opens=candidate.opens):
             return plan, candidate.latency_s
     return None
 

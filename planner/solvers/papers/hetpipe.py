@@ -44,7 +44,7 @@ are left out. k is every size of a share.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pulp
@@ -95,7 +95,7 @@ def solve(problem: Problem, search: Search) -> Result:
 class Worker:
     """A virtual worker: one device for each stage, in order.
 
-    Of the variant, only share and micro-batch size matter for the times.
+    Only the variant's share and micro-batch size matter for the times.
     """
 
     def __init__(self, tables: StageTables, variant: Variant, devices: Sequence[PlacedGroup]) -> None:
@@ -107,7 +107,7 @@ class Worker:
     def seconds(self, in_flight: Sequence[int]) -> Floats:
         """a[q,i,j] of every run, recomputation included; infinite if it is empty or does not fit, (k, L + 1, L + 1).
 
-        Each stage holds so many minibatches `in_flight`.
+        `in_flight` is the number of minibatches that each stage holds.
         """
         num_nodes, sequence = self.sequence.num_layers + 1, self.sequence
         start, stop = np.ogrid[:num_nodes, :num_nodes]
@@ -129,8 +129,7 @@ class Worker:
         return float(self.seconds(in_flight)[np.arange(len(stops)), starts, stops].max())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPartition:
+class WorkerPartition(NamedTuple):
     """The best cut for a number of minibatches in flight."""
 
     worker: Worker
@@ -251,7 +250,7 @@ def _best_partition(search: Search, workers: Sequence[Worker], in_flight: Sequen
 
 
 def _program(allowed: Bools, scaled: Floats, *, least: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
-    """The program over the allowed runs, their `scaled` times in its unit, and T at `least`; and their variables."""
+    """The program over the allowed runs, with their `scaled` times and a lower bound of T; and the runs' variables."""
     program = pulp.LpProblem("hetpipe", pulp.LpMinimize)
     slowest = program.add_variable("T", lowBound=least)
     stage, start, stop = np.nonzero(allowed)

@@ -75,7 +75,6 @@ def _plans(uniform: UniformCluster, variant: Variant, starts: Sequence[int]) -> 
     costs = uniform.costs
     for shape in shapes_of(costs, variant):
         num_devices = shape.num_groups * shape.placement.replicas * shape.placement.tensor_parallel
-        if num_devices == costs.cluster.num_devices and shape.num_stages <= len(starts):
-            plan = interleaved_plan(costs, shape, even_stops(shape.num_stages))
-            if plan is not None:
-                yield plan
+        possible = num_devices == costs.cluster.num_devices and shape.num_stages <= len(starts)
+        if possible and (plan := interleaved_plan(costs, shape, even_stops(shape.num_stages))):
+            yield plan

@@ -135,7 +135,7 @@ def _stages(server: "NetworkLevel", servers: "NetworkLevel") -> Iterator[Segment
     """The stages of the best pipeline in order, on devices."""
     for outer in servers.segments(0, server.best_s.shape[-1] - 1):
         if outer.num_components > 1:
-            yield replace(outer, num_components=outer.num_components * server.most, opens=True)
+            yield replace(outer, num_components=outer.num_components * (len(server.best_s) - 1), opens=True)
             continue
         for inner in server.segments(outer.start, outer.stop):
             yield replace(inner, opens=inner.start == outer.start)
@@ -154,14 +154,9 @@ class NetworkLevel:
     best_s: Floats
     """A of layers [i, j) on at most m components, shape (most + 1, starts, L + 1)."""
 
-    @property
-    def most(self) -> int:
-        """Number of components."""
-        return len(self.best_s) - 1
-
     def segments(self, start: int, stop: int) -> list[Segment]:
         """The best way to divide layers [start, stop) over all components, in order."""
-        segments, most = list[Segment](), self.most
+        segments, most = list[Segment](), len(self.best_s) - 1
         while stop > start:
             most = int(np.argmax(self.best_s[:, start, stop] == self.best_s[most, start, stop]))
             cut, number = self._last_segment(start, stop, most)

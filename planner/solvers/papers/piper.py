@@ -88,8 +88,7 @@ def _plan_that_fits(search: Search, variant: Variant, uniform: UniformCluster) -
         stages = Piper(variant, uniform, memory_bytes=part * uniform.memory_bytes).divide(search)
         if stages is None:
             return None
-        plan = uniform.plan_of(variant, stages)
-        if plan is not None:
+        if plan := uniform.plan_of(variant, stages):
             return plan, largest_load_s(stages) / (variant.micro_batch * variant.share.num_pipelines)
     return None
 
@@ -143,7 +142,7 @@ class Piper:
     def _taken(self, fewest: Ints, replicas: int, option: "GroupLoads") -> Ints | None:
         """Devices of an option and of the stages after it, which begin at each layer, shape (L + 1,).
 
-        All these stages together have so many replicas. None if there are never enough devices.
+        `replicas` counts those of all these stages. None if there are never enough devices.
         """
         before = replicas - option.group.replicas
         if before < 0 or fewest[before].min() == self._too_many:
@@ -191,7 +190,7 @@ class GroupLoads:
     def load_s(self, replicas: int) -> Floats:
         """Seconds per micro-batch of all stages, infinite where they do not fit or are empty.
 
-        A stage and those after it together have so many replicas.
+        `replicas` counts those of a stage and of all stages after it.
         """
         kept = min(math.ceil(replicas / self.group.replicas), self._variant.num_microbatches)
         if kept not in self._loads:
@@ -201,7 +200,7 @@ class GroupLoads:
         return self._loads[kept]
 
     def _compute_s(self, kept: int) -> Floats:
-        """Sum of p over the layers, each in the configuration chosen if so many micro-batches are kept."""
+        """Sum of p over the layers, each in the configuration chosen if `kept` micro-batches are kept."""
         policy = self._uniform.costs.problem.job.recompute
         first = self._recomputing if policy is Recompute.ALWAYS else self._plain
         own_s, first_bytes = self._seconds(first), _bytes(first, kept)
@@ -235,7 +234,7 @@ def _bytes(costs: StageCosts, kept: int) -> Floats:
 
 
 def swapped_s(lost_s: Floats, freed_bytes: Floats, needed_bytes: Floats) -> Floats:
-    """Seconds that each stage loses until so many bytes are free; infinite if all its layers free too few.
+    """Seconds that each stage loses until the bytes it needs are free; infinite if all its layers free too few.
 
     Layers recompute rather than keep what they saved, those that free the most per second lost first. The seconds lost
     and bytes freed are per layer, shape (L,); the bytes needed per stage, shape (L + 1, L + 1).

@@ -1,10 +1,9 @@
 """Equal layer counts on one device group after another: what people do by hand.
 
-For every variant, all stages take the fewest replicas (usually one) and the smallest degree of tensor
-parallelism with which everything fits in memory. Device groups are used in the cluster's order, and the
-layers are split evenly over them. If nothing fits, half as many groups are tried, down to a single one.
-Under `interleaved` the groups must be alike, and those of the first islands are preferred. The best
-variant by simulation is returned.
+For every variant, all stages take the fewest replicas (usually one) and the smallest degree of tensor parallelism with
+which everything fits in memory. The layers are split evenly over device groups in the cluster's order. If nothing fits,
+half as many groups are tried, down to a single one. Under `interleaved` the groups must be alike, and those of the
+first islands are preferred.
 """
 
 import itertools

@@ -83,19 +83,13 @@ class TextbookModel:
         self.scale_s = self._typical_s()
         self.program = pulp.LpProblem("textbook", pulp.LpMinimize)
         self.time = self._number("T")
-        self.layer_at = {
-            (layer, q): self._binary(f"x_{layer}_{q}")
-            for layer in range(self.num_layers)
-            for q in self.positions_of(layer)
-        }
+        layers = range(self.num_layers)
+        self.layer_at = {(j, q): self._binary(f"x_{j}_{q}") for j in layers for q in self.positions_of(j)}
         self.option_at = {(q, o): self._binary(f"z_{q}_{o}") for q in self.positions for o in range(len(self.options))}
         self.recompute = {q: self._binary(f"w_{q}") for q in self.positions}
-        self.forward = self._numbers("F")
-        self.backward = self._numbers("B")
-        self.tail = self._numbers("G")
+        self.forward, self.backward, self.tail = map(self._numbers, ("F", "B", "G"))
         self.first_tail = self._number("G1")
-        self.transfer = self._numbers("C")
-        self.crossing = self._numbers("E")
+        self.transfer, self.crossing = map(self._numbers, ("C", "E"))
         degrees = sorted({placement.tensor_parallel for placement in self.placements})
         self.working = {degree: self._numbers(f"P_{degree}") for degree in degrees}
         self.largest_saved = {degree: self._numbers(f"V_{degree}") for degree in degrees}

@@ -10,6 +10,7 @@ includes them does not bound the simulated time, but says what a training run ha
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +39,7 @@ class TiedWeights:
         return float(ring_all_reduce_s(np.array([self.gradient_bytes]), 2, link)[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TiedSum:
+class TiedSum(NamedTuple):
     """The sum of the gradients of tied weights between two stages."""
 
     seconds: float

@@ -15,7 +15,6 @@ from stagecut.planner.network.fitted_stages import fit_stages
 from stagecut.planner.solvers.heuristic.moves import Run
 from stagecut.planner.solvers.papers.autopipe_mapping.mappings import DeviceMapping, host_runs, stages_per_island
 
-STAGE_TIMES = ("forward_s", "backward_s", "tail_s", "sync_s")
 Hosts = tuple[int, int]
 """Server class and number of hosts."""
 
@@ -76,8 +75,9 @@ def _option(costs: CostModel, variant: Variant, run: Run, spans: Sequence[Span])
     ]
     if not all(stage.fits[0] for stage in stages):
         return None
-    times_s = (np.concatenate([getattr(stage, name) for stage in stages]) for name in STAGE_TIMES)
-    forward_s, backward_s, tail_s, sync_s = times_s
+    forward_s, backward_s, tail_s, sync_s = np.hstack(
+        [[stage.forward_s, stage.backward_s, stage.tail_s, stage.sync_s] for stage in stages]
+    )
     cluster, crosses = costs.cluster, crosses_hosts(run[0], costs.share)
     groups = [DeviceGroup(placement=each, hosts=tuple(range(each.num_hosts))) for each in run]
     routes = [sync_route(cluster, group, costs.share) for group in groups]

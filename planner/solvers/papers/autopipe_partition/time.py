@@ -1,28 +1,24 @@
 """The time of one iteration of a 1F1B pipeline, by the recurrences of AutoPipe's planner.
 
-Source: W. Liu et al., "AutoPipe: A Fast Pipeline Parallelism Approach with Balanced Partitioning and
-Micro-batch Slicing", CLUSTER 2022, and the planner that its authors published.
+Source: the planner that the authors of :mod:`stagecut.planner.solvers.papers.autopipe` published.
 
-Stage s = 0 .. p - 1 takes F_s forward and B_s backward, a message between s and s + 1 takes c_s, and
-there are M micro-batches. Slot 0 of a stage is its first backward, slot k >= 1 a forward and the
-backward after it; stage s has M - p + s of them. With f(s, k) and b(s, k) the starts in slot k:
+Stage s = 0 .. p - 1 takes F_s forward and B_s backward, a message between s and s + 1 takes c_s, and there are M
+micro-batches. Slot 0 of a stage is its first backward, slot k >= 1 a forward and the backward after it; stage s has
+M - p + s of them. With f(s, k) and b(s, k) the starts in slot k:
 
     b(s, 0) = sum of F + sum of c + sum over a > s of (B_a + c_{a-1})
     f(s, k) = max( f(s-1, k-1) + F_{s-1}, b(s, k-1) + B_s ) + c_{s-1}
     b(s, k) = max( b(s+1, k) + B_{s+1},   f(s, k) + F_s )   + c_s
 
-Warm-up forwards are assumed to arrive in time, and a stage waits while it receives. The *critical
-stage* is the last one that never waits for another stage in these slots. Its last forward passes
-straight through the stages after it. Then stage s has p - s backwards left, and the i-th of them
-starts at
+Warm-up forwards are assumed to arrive in time, and a stage waits while it receives. The *critical stage* is the last
+one that never waits for another stage in these slots. Its last forward passes straight through the stages after it.
+Then stage s has p - s backwards left, and the i-th of them starts at
 
     d(s, i) = max( d(s, i-1) + B_s, d(s+1, i-1) + B_{s+1} ) + c_s,   and not before d(s-1, i) after the critical stage,
 
 and the last one of the critical stage is followed by one backward on each stage before it.
 
-Added here: for M <= p the first p - M + 1 stages do all forwards before their first backward, and take at
-least the time of all of these in sequence; where every stage waits at some time, the one that waits least is
-critical; and beyond 1,024 micro-batches every further one takes as long as the critical stage needs.
+Added here: the cases M <= p, M > 1,024, and that every stage waits at some time; see docs/papers/autopipe-h.md.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The cluster as planners for identical devices see it: equal servers, every device as slow as the slowest.
 
-Most published planners assume one kind of device and one kind of server. Here they plan for a cluster of
-equal servers with the worst of every property: the slowest devices, the smallest memory, the slowest links.
-What they decide is mapped to the real servers in the cluster's order, and simulated with their real properties.
+What planners decide for :mod:`stagecut.planner.solvers.papers.uniform.equal_servers` is mapped to the real servers in
+the cluster's order, and simulated with their real properties.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -187,15 +186,14 @@ class UniformCluster:
     ) -> Iterator[Plan]:
         """The plan that fits in memory for every way to divide all devices of a pipeline into equal groups.
 
-        There are `most_stages` or fewer, of these tensor parallel degrees. `stops` tells the first layer after each
-        stage, for a number of stages.
+        Only pipelines of at most `most_stages` stages, with one of the tensor parallel `degrees`. `stops` gives the
+        first layer after each stage, for a number of stages.
         """
         for group in self.groups(variant.micro_batch):
             num_stages, rest = divmod(self.num_devices, group.num_devices)
-            if rest == 0 and num_stages <= most_stages and group.tensor_parallel in degrees:
-                plan = self.plan(variant, stops(num_stages), [group] * num_stages)
-                if plan is not None:
-                    yield plan
+            possible = rest == 0 and num_stages <= most_stages and group.tensor_parallel in degrees
+            if possible and (plan := self.plan(variant, stops(num_stages), [group] * num_stages)):
+                yield plan
 
     def _placement(self, group: UniformGroup, slot: Slot) -> Placement:
         num_hosts, rest = divmod(group.num_devices, self.devices_per_server)
@@ -211,7 +209,7 @@ class UniformCluster:
 
 
 def uniform_cluster(costs: CostModel, solver: str) -> UniformCluster:
-    """The servers of one pipeline, whose share the costs are of, seen as equal; for the planner of that name.
+    """The servers of one pipeline, seen as equal; `costs` are those of its share, `solver` is named in the message.
 
     Raises
     ------
