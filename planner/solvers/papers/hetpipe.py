@@ -163,10 +163,7 @@ def bracket(seconds: Floats) -> tuple[float, float]:
 
 
 def best_stops(search: Search, seconds: Floats, low_s: float, high_s: float) -> Ints | None:
-    """Stops of the cut whose slowest stage is the fastest, shape (k,); None if the budget runs out.
-
-    For `seconds` and the limits see :func:`bracket`.
-    """
+    """Stops (k,) of the cut whose slowest stage is fastest, given a :func:`bracket`; None if the budget runs out."""
     allowed = on_a_path(seconds <= high_s)
     scale_s = high_s or 1.0
     program, choices = _program(allowed, seconds / scale_s, least=low_s / scale_s)

@@ -82,10 +82,7 @@ def tied_weights(costs: CostModel) -> tuple[TiedWeights, ...]:
 
 
 def tied_sums(costs: CostModel, plan: Plan) -> tuple[TiedSum, ...]:
-    """The sums that a plan needs between stages, one exchange per pair of layers whatever the replicas.
-
-    `costs` are those of the plan's share.
-    """
+    """The sums between stages of a plan, with the costs of its share; one per pair of layers whatever the replicas."""
     stops = np.array([stage.stop for stage in plan.stages])
     sums = []
     for tied in tied_weights(costs):

@@ -170,10 +170,7 @@ class UniformCluster:
     def plan(
         self, variant: Variant, stops: Sequence[int], groups: Sequence[UniformGroup], *, opens: Sequence[bool] = ()
     ) -> Plan | None:
-        """The plan whose stages end before these layers; None if the real servers or their memory do not suffice.
-
-        For `opens` see :meth:`placements`.
-        """
+        """The plan with these stops and :meth:`placements`; None if the real servers or their memory do not suffice."""
         placed = self.placements(groups, opens=opens)
         return None if placed is None else assemble(self.costs, variant, arrange(placed, stops))
 
