@@ -1,10 +1,10 @@
 """Timeline: everything about one simulated iteration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.engine import graph_of, run
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind, duration_table
@@ -22,24 +22,9 @@ class MemoryCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Timeline:
-    """One iteration of a pipeline of S stages on D device groups, n tasks.
+class Timeline(IterationGraph):
+    """The tasks of one iteration, with their times and what follows from them."""
 
-    Tasks are actions by device group in the order they run, then messages, then gradient
-    all-reduces, then optimizer steps.
-    """
-
-    device: Ints
-    """Device group of each stage, shape (S,)."""
-
-    kind: Ints
-    """Values of :class:`stagecut.planner.simulator.iteration_graph.TaskKind`, shape (n,)."""
-    stage: Ints
-    """Stage that computes, sends, or reduces its gradients, shape (n,)."""
-    lo: Ints
-    """First sample, shape (n,)."""
-    hi: Ints
-    """One past the last sample, shape (n,)."""
     start_s: Floats
     """Shape (n,)."""
     end_s: Floats
@@ -55,16 +40,6 @@ class Timeline:
     """High-water mark of the devices of each stage, shape (S,)."""
     critical_path: tuple[int, ...]
     """Tasks from the start to the end of the iteration, each starting when the previous one ends."""
-
-    @property
-    def num_stages(self) -> int:
-        """S."""
-        return len(self.busy_s)
-
-    @property
-    def num_devices(self) -> int:
-        """D."""
-        return len(self.memory)
 
     @property
     def busy_share(self) -> Floats:
@@ -93,11 +68,7 @@ def simulate(costs: PlanCosts) -> Timeline:
     busy_s: Floats = np.zeros(graph.num_stages)
     np.add.at(busy_s, graph.stage[actions], durations_s[actions, 0])
     return Timeline(
-        device=graph.device,
-        kind=graph.kind,
-        stage=graph.stage,
-        lo=graph.lo,
-        hi=graph.hi,
+        **{field.name: getattr(graph, field.name) for field in fields(graph)},
         start_s=start_s,
         end_s=end_s,
         links=links,

@@ -3,16 +3,16 @@
 import difflib
 import importlib
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Unpack, cast
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import Observer, RowChoice, SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -85,10 +85,8 @@ def run(
     options: SolveOptions,
     *,
     observer: Observer | None = None,
-    cancelled: threading.Event | None = None,
     start: Plan | None = None,
-    spent_s: float = 0.0,
-    answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
+    **limits: Unpack[RunLimits],
 ) -> Result:
     """Solve a problem with the named solver.
 
@@ -99,7 +97,7 @@ def run(
     ----------
     start
         A plan to begin from; ignored if it is not in the search space.
-    observer, cancelled, spent_s, answer_s
+    observer, limits
         See :class:`stagecut.planner.solvers.search.search.Search`.
 
     Raises
@@ -109,7 +107,7 @@ def run(
         for something that this system does not have.
     """
     solve = load(solver_name)
-    search = Search(problem, options, observer=observer, cancelled=cancelled, spent_s=spent_s, answer_s=answer_s)
+    search = Search(problem, options, observer=observer, **limits)
 
     def work() -> Result:
         if start is not None:

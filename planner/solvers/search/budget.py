@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError, in_one_line
 from stagecut.planner.core.plan import Plan
@@ -74,27 +75,38 @@ class MemoryWatch:
         return self._exceeded
 
 
-class Budget:
-    """Limits of one solver run; see :class:`stagecut.planner.solvers.search.search.Search` for the parameters."""
+class RunLimits(TypedDict, total=False):
+    """Limits of one run beside its options; each may be left out."""
 
-    def __init__(
-        self,
-        options: SolveOptions,
-        *,
-        cancelled: threading.Event | None = None,
-        spent_s: float = 0.0,
-        answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
-    ) -> None:
+    cancelled: threading.Event | None
+    """Set by the caller, from any thread, to stop the search; the best plan is kept."""
+    spent_s: float
+    """Seconds of the time limit used up before the search began."""
+    answer_s: Callable[[Plan], float]
+    """How long the caller will take to report a plan; the time limit covers that too."""
+
+
+class Budget:
+    """Limits of one solver run.
+
+    Raises
+    ------
+    UnsupportedError
+        If the options limit the memory, and this system does not tell how much is in use.
+    """
+
+    def __init__(self, options: SolveOptions, **limits: Unpack[RunLimits]) -> None:
         self.options = options
         self.fault: InternalFault | None = None
-        self._cancelled = cancelled or threading.Event()
+        self._cancelled = limits.get("cancelled") or threading.Event()
         limit_bytes = options.memory_limit_bytes
         self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
         self._ran_out_of_memory = False
         self._started = time.perf_counter()
-        self._limit_s = math.inf if options.time_limit_s is None else max(0.0, options.time_limit_s - spent_s)
-        # Time that the caller needs to report a plan, and what is set aside for the best one.
-        self._answer_s, self._kept_for_answer_s = answer_s, 0.0
+        limit_s = math.inf if options.time_limit_s is None else options.time_limit_s
+        self._limit_s = max(0.0, limit_s - limits.get("spent_s", 0.0))
+        self._answer_s: Callable[[Plan], float] = limits.get("answer_s", lambda _plan: 0.0)
+        self._kept_for_answer_s = 0.0  # `answer_s` of the best plan
 
     @property
     def seconds(self) -> float:

@@ -1,10 +1,10 @@
 """The running record of a search: best plan, bound, history."""
 
 import math
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.simulator.slicing import as_stated, paying_count
-from stagecut.planner.solvers.search.budget import Budget
+from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import Observer, SolveOptions
 from stagecut.planner.solvers.search.step_clock import StepClock
@@ -33,30 +33,14 @@ class Search(Budget):
     ----------
     observer
         Called with every improvement of plan or bound.
-    cancelled
-        Set by the caller, from any thread, to stop the search; the best plan is kept.
-    spent_s
-        Seconds of the time limit used up before the search began.
-    answer_s
-        How long the caller will take to report a plan; the time limit covers that too.
-
-    Raises
-    ------
-    UnsupportedError
-        If the options limit the memory, and this system does not tell how much is in use.
+    limits
+        See :class:`stagecut.planner.solvers.search.budget.RunLimits`.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        options: SolveOptions,
-        *,
-        observer: Observer | None = None,
-        cancelled: threading.Event | None = None,
-        spent_s: float = 0.0,
-        answer_s: Callable[[Plan], float] = lambda _plan: 0.0,
+        self, problem: Problem, options: SolveOptions, *, observer: Observer | None = None, **limits: Unpack[RunLimits]
     ) -> None:
-        super().__init__(options, cancelled=cancelled, spent_s=spent_s, answer_s=answer_s)
+        super().__init__(options, **limits)
         self.problem = problem
         self.costs = CostModel(problem)
         self.best_plan: Plan | None = None
