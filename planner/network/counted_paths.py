@@ -67,19 +67,6 @@ class Criteria:
     forward_limits: Limits
     queue: Queue | None = None
 
-    @classmethod
-    def without_limits(cls, round_trip: Floats, forward: Floats) -> "Criteria":
-        """Criteria that no path is too long for."""
-        unlimited = np.full(len(round_trip), np.inf)
-        limits = Limits(unlimited, unlimited, unlimited)
-        return cls(
-            round_trip=round_trip,
-            forward=forward,
-            loop=-unlimited,
-            round_trip_limits=limits,
-            forward_limits=limits,
-        )
-
 
 class Cheapest(NamedTuple):
     """What a sweep over the network found."""

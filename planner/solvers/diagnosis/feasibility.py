@@ -3,16 +3,15 @@
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.counted_paths import CountedPaths, Criteria
+from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
+from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.search.highs import SolveOutcome, solve_integer
@@ -71,12 +70,11 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
     network = build_network(costs, variant)
     if len(network.arcs) == 0:
         return None
-    rows = replace(build_rows(network, shared_only=True), families=())
+    rows = build_rows(network, shared_only=True)
     if CountedPaths.fit(network):
-        criteria = Criteria.without_limits(rows.round_trip, rows.forward)
-        found = CountedPaths(network).cheapest(criteria, np.ones(len(network.arcs), dtype=bool))
+        found = Decision(rows).path_below(math.inf)
         return None if found is None else decode_path(network, found.path)
-    program, _ = stage_program(rows, integer=True, missing_penalty=None)
+    program, _ = stage_program(replace(rows, families=()), integer=True, missing_penalty=None)
     answer = solve_integer(
         program, time_limit_s=math.inf, stop=stop, on_solution=lambda columns: None, threads=1, seed=0, gap=math.inf
     )

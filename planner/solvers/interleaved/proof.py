@@ -31,7 +31,7 @@ MAX_BATCHES = 8
 """Batches of nodes branched in one step; 4 or 16 changed neither plan nor bound for gpt-mini on mixed-server-8."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _OpenShape:
     """A shape that may still hold plans of interest."""
 
@@ -69,7 +69,8 @@ class InterleavedProof:
         if self._search.best_s == 0 and self._shared_only:
             self.row_bound_s = 0.0
         elif self._open is None:
-            self._raise_to([self._opened(shape) for shape in shapes_of(self._costs, self.variant)])
+            bounds_s = [self._bounds(shape) for shape in shapes_of(self._costs, self.variant)]
+            self._raise_to([_OpenShape(next(of_shape), of_shape) for of_shape in bounds_s])
         elif self._open and self.bound_s < self._limit_s:
             weakest = min(self._open, key=lambda shape: shape.bound_s)
             bound_s = next(weakest.later_bounds_s, None)
@@ -93,16 +94,10 @@ class InterleavedProof:
         if self._shared_only and not self._open and self._least_rows_s < math.inf:
             self.bound_s = self.row_bound_s = self._least_rows_s
 
-    def _opened(self, shape: Shape) -> _OpenShape:
-        least_s = floor_s(self._costs, shape)
-        return _OpenShape(bound_s=least_s, later_bounds_s=self._later_bounds(shape, least_s))
-
-    def _later_bounds(self, shape: Shape, least_s: float) -> Iterator[float]:
-        """Bounds on the plans of a shape, save those simulated: from weights, then from branching until it overflows.
-
-        Costs and rows are set up for each phase anew: many shapes wait between the two, and they are large.
-        """
-        search = self._search
+    def _bounds(self, shape: Shape) -> Iterator[float]:
+        """Bounds on the plans of a shape that are not simulated yet, one for each step of the proof."""
+        search, least_s = self._search, floor_s(self._costs, shape)
+        yield least_s
         search.count("interleaved shapes relaxed")
         relaxation = relax(
             *self._chunks_and_rows(shape),
@@ -112,6 +107,7 @@ class InterleavedProof:
             stop=lambda: search.out_of_budget,
         )
         yield relaxation.bound_s
+        # Costs and rows are set up again: they are large, and many shapes wait at the line above.
         branching = Branching(*self._chunks_and_rows(shape), relaxation)
         while not branching.overfull:
             cuts = branching.advance(self._limit_s, max_batches=MAX_BATCHES, stop=lambda: search.out_of_budget)

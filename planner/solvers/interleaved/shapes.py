@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagecut.planner.core.arrays import Bools
 from stagecut.planner.core.interleaving import Interleaving
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.plan import Plan
@@ -89,38 +90,27 @@ def floor_s(costs: CostModel, shape: Shape) -> float:
 
 def interleaved_plan(costs: CostModel, shape: Shape, stops: Sequence[int]) -> Plan | None:
     """The plan that cuts the layers at the S stops; None if a device group fits in memory in no allowed way."""
-    modes = RECOMPUTE_MODES[costs.problem.job.recompute]
-    recompute = [modes[0]] * shape.num_groups
-    fits = _fits(costs, shape, stops, recompute)
-    if not all(fits) and len(modes) > 1:
-        recompute = [modes[0] if fitting else modes[1] for fitting in fits]
-        fits = _fits(costs, shape, stops, recompute)
+    fits = {mode: _fits(costs, shape, stops, mode) for mode in RECOMPUTE_MODES[costs.problem.job.recompute]}
+    modes = [next((mode for mode in fits if fits[mode][group]), None) for group in range(shape.num_groups)]
     names = name_devices(costs.cluster, shape.placed_groups)
-    if names is None or not all(fits):
+    if names is None or None in modes:
         return None
-    groups = itertools.cycle(zip(names, recompute, strict=True))
+    groups = itertools.cycle(zip(names, modes, strict=True))
     cuts = [
-        NamedStage(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=again)
-        for (start, stop), (devices, again) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
+        NamedStage(start=int(start), stop=int(stop), placement=shape.placement, devices=devices, recompute=bool(mode))
+        for (start, stop), (devices, mode) in zip(itertools.pairwise((0, *stops)), groups, strict=False)
     ]
     return plan_of(costs, shape.variant, cuts)
 
 
-def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: Sequence[bool]) -> list[bool]:
-    """Whether each device group fits in memory; checked before building a plan, which is slow for many pipelines."""
-    micro_batch, placement = shape.variant.micro_batch, shape.placement
-    stages = [
-        costs.stage(placement, micro_batch=micro_batch, recompute=again, start=int(start), stop=int(stop))
-        for (start, stop), again in zip(itertools.pairwise((0, *stops)), itertools.cycle(recompute), strict=False)
-    ]
-    needed = shared_bytes(
-        shape.order,
-        np.concatenate([stage.static_bytes for stage in stages]),
-        np.concatenate([stage.saved_bytes for stage in stages]),
-        np.concatenate([stage.working_bytes for stage in stages]),
+def _fits(costs: CostModel, shape: Shape, stops: Sequence[int], recompute: bool) -> Bools:
+    """Whether the stages of each device group fit in memory in one mode."""
+    start, stop = np.array([(0, *stops[:-1]), stops])
+    stages = costs.stages.stages(
+        shape.placement, micro_batch=shape.variant.micro_batch, recompute=recompute, start=start, stop=stop
     )
-    limit_bytes = costs.stages.device_type(placement).memory_bytes
-    return [bool(fitting) for fitting in (needed <= limit_bytes)[: shape.num_groups]]
+    needed = shared_bytes(shape.order, stages.static_bytes, stages.saved_bytes, stages.working_bytes)
+    return needed <= costs.stages.device_type(shape.placement).memory_bytes
 
 
 def _equal_groups(costs: CostModel, micro_batch: int) -> Iterator[tuple[Placement, int, int]]:

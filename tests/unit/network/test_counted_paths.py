@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network import counted_paths, pareto_paths
-from stagecut.planner.network.counted_paths import CountedPaths, Criteria, num_states
+from stagecut.planner.network.counted_paths import CountedPaths, Criteria, Limits, num_states
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
 from tests.catalogue import CATALOGUE, chain, job, kinds
@@ -28,9 +27,11 @@ def criteria(num_arcs, random=None, *, limits=()):
     """Whole numbers as lengths, so that sums are exact; no limits but those on the named lengths themselves."""
     random = random or np.random.default_rng(0)
     late = [random.integers(0, 25, num_arcs).astype(float) for _ in limits]
-    chosen = Criteria.without_limits(*(random.integers(0, 8, num_arcs).astype(float) for _ in range(2)))
-    limited = {name: getattr(chosen, name)._replace(alone=latest) for name, latest in zip(limits, late, strict=True)}
-    return replace(chosen, **limited)
+    round_trip, forward = (random.integers(0, 8, num_arcs).astype(float) for _ in range(2))
+    never = np.full(num_arcs, np.inf)
+    limited = dict.fromkeys(("round_trip_limits", "forward_limits"), Limits(never, never, never))
+    limited |= {name: Limits(latest, never, never) for name, latest in zip(limits, late, strict=True)}
+    return Criteria(round_trip=round_trip, forward=forward, loop=-never, **limited)
 
 
 def in_time(path, chosen):
