@@ -9,7 +9,7 @@ from stagecut.planner.analysis.stated_options import stated_options
 from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.io.files.plan_file import PlanFile
-from stagecut.planner.solvers.registry import choose, run
+from stagecut.planner.solvers.registry import AUTO, run, solver_for
 from stagecut.planner.solvers.search.options import Observer, SolveOptions
 
 SHORTEST_S = 1e-3
@@ -89,7 +89,7 @@ def prove_again(
 
     problem, plan = plan_file.problem, plan_file.plan
     options, _ = stated_options(plan_file.provenance)
-    solver = choose(problem, options.rows)
+    solver = solver_for(AUTO, problem, rows=options.rows)
     options = _closing_at(claim, iteration_s, options)
     started = time.perf_counter()
     while True:

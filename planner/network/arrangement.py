@@ -79,12 +79,7 @@ def plan_of(costs: CostModel, variant: Variant, stages: Sequence[NamedStage]) ->
 def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Plan | None:
     """The plan of an arrangement; None if hosts, devices or memory do not suffice.
 
-    Recomputation follows the job: with `auto`, exactly the stages that would not fit otherwise.
-
-    Parameters
-    ----------
-    costs
-        Cost model of the variant's share.
+    Under `auto` exactly the stages that would not fit otherwise recompute. `costs` are those of the variant's share.
     """
     devices = name_devices(costs.cluster, arrangement)
     if devices is None:
@@ -119,13 +114,7 @@ def recompute_choice(
 
 
 def arrangement_of(costs: CostModel, plan: Plan) -> Arrangement:
-    """The arrangement of each pipeline of a plan.
-
-    Parameters
-    ----------
-    costs
-        Cost model of the plan's share.
-    """
+    """The arrangement of each pipeline of a plan; `costs` are those of the plan's share."""
     before, stages = None, []
     for stage in plan.stages:
         group = costs.device_group(stage)

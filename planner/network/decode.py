@@ -8,15 +8,9 @@ from stagecut.planner.network.stage_network import StageNetwork
 
 
 def decode_path(network: StageNetwork, path: Iterable[int]) -> Plan | None:
-    """The plan of a path; None if it opens more hosts of a class than there are.
+    """The plan of a path, given as arcs from source to sink; None if it opens more hosts of a class than there are.
 
-    On a path of a network without positions a stage may also not fit in memory at its position:
-    there is no plan then either.
-
-    Parameters
-    ----------
-    path
-        Arcs from source to sink, in order.
+    Without positions there is also no plan if a stage does not fit in memory at the position it turns out to have.
     """
     arcs, stages, opens = network.arcs, [], False
     for arc in path:

@@ -84,13 +84,7 @@ def name_devices(cluster: Cluster, groups: Sequence[PlacedGroup]) -> list[tuple[
 def groups_host_by_host(
     cluster: Cluster, order: Iterable[int], *, replicas: int = 1, tensor_parallel: int = 1
 ) -> tuple[PlacedGroup, ...]:
-    """As many equal device groups as fit in every island, one for each stage, class after class.
-
-    Parameters
-    ----------
-    order
-        Order of the server classes.
-    """
+    """As many equal device groups as fit in every island, one for each stage, with the classes in the given order."""
     groups = list[PlacedGroup]()
     for index in order:
         server = cluster.servers[index]

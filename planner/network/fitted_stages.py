@@ -46,7 +46,7 @@ class FittedStages:
 def fit_stages(
     costs: CostModel, variant: Variant, placement: Placement, start: Ints, stop: Ints, depth: Ints
 ) -> FittedStages:
-    """Whether stages with these warm-up depths fit, and how."""
+    """Whether stages with these warm-up depths fit, and in which mode."""
     limit_bytes = costs.stages.device_type(placement).memory_bytes
     seconds = {name: np.zeros(len(start)) for name in ("forward_s", "backward_s", "tail_s", "sync_s")}
     fits, recompute = np.zeros(len(start), dtype=bool), np.zeros(len(start), dtype=bool)
@@ -78,17 +78,9 @@ def _first_parts(
 def fit_arcs(
     costs: CostModel, variant: Variant, placements: list[Placement], arcs: Arcs, *, longest_s: float
 ) -> tuple[Arcs, Bools]:
-    """The arcs with the costs that their stages have at their least depth.
+    """The arcs with the costs that their stages have at their least depth; `placements` are those of the options.
 
-    Parameters
-    ----------
-    placements
-        Placement of every option.
-
-    Returns
-    -------
-    arcs, kept
-        The same arcs, and which are transfers, or stages that fit with M (F + B) at most `longest_s`.
+    Also which arcs to keep: the transfers, and the stages that fit with M (F + B) at most `longest_s`.
     """
     names = [field.name for field in fields(FittedStages) if field.name != "fits"]
     columns = {name: getattr(arcs, name).copy() for name in names}

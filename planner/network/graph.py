@@ -29,9 +29,9 @@ class LayeredGraph:
     tail, head
         Nodes of each arc, shape (A,).
     level
-        ArcLevel of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
+        Level of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
     by_head, by_tail
-        Arcs sorted by one end, where that is known.
+        Arcs sorted by one end; sorted here if not given.
     """
 
     def __init__(
@@ -64,13 +64,7 @@ class LayeredGraph:
         return self._labels(cost, self.from_source_levels, start=0)
 
     def from_restarts(self, cost: Floats, extra: Floats, restarts: Bools, to: Floats) -> Floats:
-        """Least length to every node where `extra` counts since the last restart only; shape (N,).
-
-        Parameters
-        ----------
-        to
-            Lengths without extra, from :meth:`from_source`.
-        """
+        """Least length to every node if `extra` counts since the last restart only; `to` is without it; shape (N,)."""
         fresh = np.where(restarts, to[self.tail] + cost, np.inf)
         return self._labels(np.where(restarts, np.inf, cost + extra), self.from_source_levels, start=0, also=fresh)
 

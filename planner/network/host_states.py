@@ -69,15 +69,9 @@ class HostStates:
 
 
 def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -> HostStates:
-    """Enumerate entries, exits, options and crossings for one micro-batch size.
-
-    Parameters
-    ----------
-    cluster
-        The part of the cluster that one pipeline has.
-    """
+    """Enumerate entries, exits, options and crossings for one micro-batch size, on the cluster of one pipeline."""
     openings = [entry for entry in _first_entries(cluster) if any(_options(problem, cluster, entry, micro_batch))]
-    entries: dict[HostEntry, int] = {entry: index for index, entry in enumerate(openings)}
+    entries = {entry: index for index, entry in enumerate(openings)}
     exits: dict[Exit, int] = {}
     options: list[HostTransition] = []
     todo = list(openings)
@@ -129,16 +123,14 @@ def _options(
         else:
             placements = placements_in_host(problem, island=island, free=group.count - used, **where)
         for placement in placements:
-            yield (
-                placement,
-                Exit(
-                    server_class=server_class,
-                    num_hosts=placement.num_hosts,
-                    island=island,
-                    visited=visited | {island},
-                    used=used + placement.devices_per_host,
-                ),
+            after = Exit(
+                server_class=server_class,
+                num_hosts=placement.num_hosts,
+                island=island,
+                visited=visited | {island},
+                used=used + placement.devices_per_host,
             )
+            yield placement, after
 
 
 def _link(cluster: Cluster, after: Exit, entry: HostEntry) -> Link:

@@ -29,10 +29,7 @@ bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 def arc_prices(rows: Rows, prices: Floats) -> Floats:
     """What each arc pays for the hosts that it opens, or is paid for being a stage, shape (A,).
 
-    Parameters
-    ----------
-    prices
-        Price of a host of each class, and reward of a stage, non-negative, shape (server classes + 1,).
+    `prices` holds the price of a host of each class, then the reward of a stage; none is negative.
     """
     arcs = rows.network.arcs
     price = np.where(arcs.is_stage, -prices[-1], 0.0)
@@ -81,15 +78,10 @@ def lowest_times(rows: Rows, prices: Floats) -> Floats:
 def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, Ints]:
     """Fewest and most stages that plans below the limit may have after each node, shape (nodes,) each.
 
-    A plan below T has total <= T - X, with X the largest term of its fill rows beside the total, and
-    so at least the largest X, over the layers, that no stage covering the layer is below. With a
-    price sigma on every stage, of either sign, the way on from a node with p stages is at least the
-    priced shortest one less sigma p, which limits p from below or from above.
-
-    Parameters
-    ----------
-    rows
-        Rows of a network without positions.
+    The rows are those of a network without positions. A plan below T has total <= T - X, where X, the
+    largest term of its fill rows beside the total, is at least :func:`_bottleneck_floor`. With a price
+    sigma on every stage, of either sign, the way on from a node with p stages is at least the priced
+    shortest one less sigma p, which limits p from below or from above.
     """
     network, graph = rows.network, rows.network.graph
     length, stages = rows.round_trip + arc_prices(rows, prices), network.arcs.is_stage.astype(float)
@@ -111,7 +103,7 @@ def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, I
 
 
 def _bottleneck_floor(rows: Rows) -> float:
-    """Every plan has a stage whose fill row is at least the total and this."""
+    """Max over layers of the least fill term of a stage that covers the layer: every plan has a stage with as much."""
     arcs, num_layers = rows.network.arcs, rows.network.num_layers
     least = np.full((num_layers, num_layers + 1), np.inf)
     stages = arcs.is_stage

@@ -50,14 +50,9 @@ class Family:
     forward_total: int = 0
     """Coefficient of D_L."""
 
-    @property
-    def of_layers(self) -> bool:
-        """Whether the rows belong to layers (else to inner boundaries)."""
-        return self.ending_s is None
-
     def indices(self, num_layers: int) -> slice:
         """The layers, or the inner boundaries, that have a row."""
-        return slice(0, num_layers) if self.of_layers else slice(1, num_layers)
+        return slice(0 if self.ending_s is None else 1, num_layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +81,7 @@ class Rows:
     def arc_costs(self, multipliers: Floats) -> Floats:
         """Cost of every arc when each row is charged with its multiplier, shape (A,).
 
-        Parameters
-        ----------
-        multipliers
-            Non-negative, shape (families, L + 1), zero for rows that do not exist.
+        Multipliers are non-negative, and zero for rows that do not exist; shape (families, L + 1).
         """
         arcs = self.network.arcs
         cost = np.zeros(len(arcs))

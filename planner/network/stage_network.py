@@ -102,13 +102,10 @@ def build_network(
     """
     costs = costs.of(variant.share)
     states = build_host_states(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
-    numbering = _Numbering(
-        num_layers=costs.problem.model.num_layers, num_exits=len(states.exits), num_entries=len(states.entries)
-    )
+    numbering = _Numbering(costs.problem.model.num_layers, len(states.exits), len(states.entries))
     placements = [option.placement for option in states.options]
     intervals = {
-        placement: quick_intervals(costs, variant, placement, longest_s=longest_s)
-        for placement in dict.fromkeys(placements)
+        placement: quick_intervals(costs, variant, placement, longest_s=longest_s) for placement in set(placements)
     }
     of_options = [intervals[placement] for placement in placements]
     if ARC_BYTES * sum(len(start) for start, _ in of_options) > room_bytes:
@@ -137,13 +134,7 @@ Ranges = tuple[Ints, Ints]
 
 
 def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> tuple[StageNetwork, Ints]:
-    """The network without positions, restricted to the warm-up depths that the ranges allow.
-
-    Returns
-    -------
-    network, kept
-        The network without the stages that no longer fit, and which arcs are kept.
-    """
+    """The network without positions and without stages that fit at no depth in the ranges; which arcs are kept."""
     if len(network.arcs) == 0:
         return network, np.empty(0, dtype=np.int64)
     low, high = _arc_ranges(network, ranges)
@@ -163,13 +154,7 @@ def num_with_positions(network: StageNetwork, ranges: Ranges) -> int:
 
 
 def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longest_s: float = np.inf) -> StageNetwork:
-    """The same plans, with a copy of every node for each number of stages to come.
-
-    Parameters
-    ----------
-    ranges
-        Numbers of stages to come that are considered; all by default.
-    """
+    """The same plans, with a copy of every node for each number of stages to come in the ranges, by default all."""
     if len(network.arcs) == 0:
         return replace(network, has_positions=True)
     ranges = ranges or network.stages_to_come()
@@ -217,7 +202,7 @@ def depths_by_position(variant: Variant, max_stages: int) -> Ints:
     return np.array(depths)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Numbering:
     """Node numbers: source, then per boundary its exits and its entries, then the sink."""
 
@@ -230,16 +215,15 @@ class _Numbering:
         return self.num_exits + self.num_entries
 
     def exits(self, boundary: Ints, index: int) -> Ints:
-        """Nodes of an exit at a boundary; the sink after the last layer."""
+        # After the last layer every exit is the sink.
         sink = 1 + self.num_layers * self._width
         return np.where(boundary == self.num_layers, sink, 1 + boundary * self._width + index)
 
     def entries(self, boundary: Ints, index: int) -> Ints:
-        """Nodes of an entry at a boundary."""
         return 1 + boundary * self._width + self.num_exits + index
 
     def levels(self) -> Ints:
-        """Level of every node, source and sink included."""
+        # Source, then exits and entries of each boundary, then the sink.
         widths = [1, *[self.num_exits, self.num_entries] * self.num_layers, 1]
         return np.repeat(np.arange(len(widths)), widths)
 

@@ -85,7 +85,7 @@ def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None, *, an
 
 
 def _pair_loops(costs: PlanCosts) -> Floats:
-    """What a pair row adds to the round trip: n W + (M - 1 - a n) B_s + max(0, M - k_s - a n) F_s, shape (S - 1,)."""
+    """What a pair row adds to the round trip, shape (S - 1,)."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth[:-1]
     per_loop, loops = pair_loops(depth, costs.warmup_depth[1:], micro_batches)
     work_s = costs.forward_s + costs.backward_s

@@ -29,20 +29,20 @@ UNKNOWN = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tables:
-    """A graph as Python lists: single look-ups in them are faster than in arrays."""
+    """A graph as Python lists, in which single look-ups are faster than in arrays."""
 
     actions: list[range]
-    """By device group."""
+    """Actions of each device group, in order."""
     syncs: list[list[int]]
-    """All-reduces by device group, in their order."""
+    """All-reduces of each device group, in order."""
     need: list[int]
-    """By action: the message it waits for."""
+    """The message that each action waits for."""
     sends: list[tuple[int, ...]]
-    """By action: the messages it sends."""
+    """The messages that each action sends."""
     receiver: list[int]
-    """By task: the device group that may wait for it, which is the receiver of a message."""
+    """The device group that may wait for each task: the receiver of a message, the own one of an all-reduce."""
     previous: list[int]
-    """By task: the message before it in its flow."""
+    """The message before each message in its flow."""
 
 
 def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[bool]:
@@ -50,7 +50,7 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
 
     They are if on each shared link, in order of readiness, each task starts no earlier than the
     one before it ended, and the order of tasks that are ready at the same time does not matter.
-    `rows_s` has the end times without contention by row of the graph's order, shape (n + 1, plans).
+    `rows_s` holds the end times without contention in the rows of the level order, shape (n + 1, plans).
     """
     good = np.ones(rows_s.shape[1], dtype=bool)
     for task, action, message in _line_rows(graph, routes):
@@ -69,7 +69,7 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
 def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[list[float], list[float]]:
     """Play one plan event by event, from the durations of its tasks, shape (n,).
 
-    Returns the start time of every task that used a shared link, zero for the others; and the end time of every task.
+    Returns the start times of tasks that used a shared link, zero for the others, and the end times of all tasks.
     """
     # Plain lists, closed over by both loops below: these take nearly all of the time.
     tables, durations, lines = _tables(graph), durations_s.tolist(), _lines(graph, routes)
@@ -157,7 +157,7 @@ def _lines(graph: IterationGraph, routes: Routes) -> list[tuple[int, ...]]:
 
 @lru_cache
 def _line_rows(graph: IterationGraph, routes: Routes) -> list[tuple[Ints, Ints, Ints]]:
-    """For each shared link, the rows of its tasks, of the actions before them and of the messages before them."""
+    """For each shared link, the rows of its tasks, of the actions that make them ready, of the messages they follow."""
     row = level_order(graph).row
     lines = []
     for link in range(num_links(routes)):

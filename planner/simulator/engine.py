@@ -38,7 +38,7 @@ def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
 
 
 def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
-    """Start and end of every task.
+    """Start and end of every task in seconds, each of shape (n, plans).
 
     Parameters
     ----------
@@ -46,11 +46,6 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
         Seconds of each task for each plan, shape (n, plans).
     routes
         Names of the links that each flow of the graph uses; None if no links are shared.
-
-    Returns
-    -------
-    tuple
-        Start and end times in seconds, each of shape (n, plans).
 
     Raises
     ------

@@ -21,7 +21,7 @@ def shared_routes(names: RouteNames) -> Routes:
     """Keep the links that make a difference, numbered in order of first use.
 
     A link of a single flow makes none: messages of a flow follow one another anyway. Nor does a
-    link whose flows all share another link, since who was served there has left this line as well.
+    link whose flows all share another link too: once served there, a message is first here as well.
     """
     users: dict[str, frozenset[int]] = {}
     for flow, route in enumerate(names):

@@ -16,9 +16,9 @@ class MemoryCurve:
     """Memory of each device of one device group: a step function."""
 
     time_s: Floats
-    """Where it changes, ascending."""
+    """When the value changes, ascending."""
     memory_bytes: Floats
-    """Value from each time until the next."""
+    """Value from each of these times until the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Timeline(IterationGraph):
     busy_s: Floats
     """Forward and backward time of each stage, shape (S,)."""
     memory: tuple[MemoryCurve, ...]
-    """By device group."""
+    """The curve of each device group."""
     memory_high_water_bytes: Floats
     """High-water mark of the devices of each stage, shape (S,)."""
     critical_path: tuple[int, ...]
@@ -104,10 +104,9 @@ def _memory_curve(graph: IterationGraph, costs: PlanCosts, device: int, start_s:
 
 
 def _critical_path(graph: IterationGraph, links: RouteNames, start_s: Floats, end_s: Floats) -> tuple[int, ...]:
-    """Walk back from the last end to time zero, each time to a task that ends when the current one starts.
+    """Walk back from the last end to time zero, each time to the first task that ends when the current one starts.
 
-    Of several, the one with the smallest number is tried first. Among tasks of zero duration the walk
-    can reach a dead end, and then backtracks.
+    Among tasks of zero duration the walk can reach a dead end; it then backtracks.
     """
     path = [int(np.argmax(end_s))]
     by_end = np.argsort(end_s, kind="stable")

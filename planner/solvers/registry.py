@@ -45,24 +45,22 @@ PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-mil
 EXPLAINING = frozenset({"milp", "dp"})
 """Solvers whose proof that nothing fits is followed by a search for what is short; the rest are references."""
 AUTO = "auto"
-"""Stands for the solver that :func:`choose` picks."""
+"""Stands for the solver that :func:`solver_for` picks."""
 MOST_STATES = 100
-"""`dp` is fast up to that many vectors of opened hosts per class."""
-
-
-def choose(problem: Problem, rows: RowChoice) -> str:
-    """`dp` for the shared rows alone if it supports all schedules and has few labels; otherwise `milp`.
-
-    With all rows `milp` proves more about faster plans, whatever the size: see the table in docs/solver.md.
-    """
-    states = math.prod(server.count + 1 for server in problem.cluster.servers)
-    supported = Schedule.INTERLEAVED not in problem.job.schedules
-    return "dp" if rows is RowChoice.SHARED and supported and states <= MOST_STATES else "milp"
+"""Up to this many vectors of opened hosts per class `dp` is fast."""
 
 
 def solver_for(name: str, problem: Problem, *, rows: RowChoice = RowChoice.ALL) -> str:
-    """The name of a solver, with `auto` resolved for the problem and the rows."""
-    return choose(problem, rows) if name == AUTO else name
+    """The name of a solver, with `auto` resolved for the problem and the rows.
+
+    That is `dp` for the shared rows alone if it supports all schedules and has few labels; otherwise `milp`, which
+    with all rows proves more about faster plans, whatever the size: see the table in docs/solver.md.
+    """
+    if name != AUTO:
+        return name
+    states = math.prod(server.count + 1 for server in problem.cluster.servers)
+    supported = Schedule.INTERLEAVED not in problem.job.schedules
+    return "dp" if rows is RowChoice.SHARED and supported and states <= MOST_STATES else "milp"
 
 
 def load(solver_name: str) -> Solver:
@@ -74,7 +72,9 @@ def load(solver_name: str) -> Solver:
         If there is none of that name.
     """
     if solver_name not in SOLVERS:
-        raise BadInputError(_unknown(solver_name))
+        near = difflib.get_close_matches(solver_name, SOLVERS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BadInputError(f"unknown solver {solver_name!r}{hint} (solvers: {', '.join(SOLVERS)})")
     module, function = SOLVERS[solver_name].split(":")
     return cast(Solver, getattr(importlib.import_module(module, __package__), function))
 
@@ -131,9 +131,3 @@ def _explained(result: Result, search: Search) -> Result:
         shortages = find_shortages(search.problem, stop=search.stop_after(DIAGNOSIS_S))
         result = replace(result, shortages=shortages)
     return replace(result, seconds=search.seconds, fault=search.fault)
-
-
-def _unknown(solver_name: str) -> str:
-    near = difflib.get_close_matches(solver_name, SOLVERS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown solver {solver_name!r}{hint} (solvers: {', '.join(SOLVERS)})"

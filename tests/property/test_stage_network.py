@@ -101,7 +101,7 @@ def test_any_multipliers_give_a_bound_for_every_arc(problem):
         of_rows = random.random((len(rows.families), network.num_layers + 1))
         for weights, family in zip(of_rows, rows.families, strict=True):
             weights[-1] = 0.0
-            if not family.of_layers:
+            if family.ending_s is not None:
                 weights[0] = 0.0
             if family.target:
                 weights[:] = 0.0

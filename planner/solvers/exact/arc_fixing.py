@@ -1,7 +1,7 @@
-"""Arc fixing: leaves out the arcs that no plan with all rows at or below T uses; often none is left, a proof.
+"""Arc fixing: leaves out the arcs that no plan with all rows at or below T uses.
 
-Arcs left out make the ways through the others longer, and better prices of hosts can be found for
-what remains, so both are repeated while that pays.
+Often no arc is left, which proves that there is no such plan. Arcs left out make the paths through the others
+longer, and better prices of hosts can be found for what remains, so both are repeated while that pays.
 """
 
 import numpy as np
@@ -18,16 +18,11 @@ on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
 class ArcFixing:
-    """Remembers the prices of hosts from one question to the next.
-
-    Attributes
-    ----------
-    prices
-        The latest prices of hosts and of a stage, shape (server classes + 1,).
-    """
+    """Arc fixing that remembers the prices of hosts from one question to the next."""
 
     def __init__(self, num_classes: int, stop: StopCheck) -> None:
         self.prices: Floats = np.zeros(num_classes + 1)
+        """The latest prices of hosts and of a stage, shape (server classes + 1,)."""
         self._stop = stop
 
     def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:

@@ -28,7 +28,7 @@ from stagecut.planner.solvers.heuristic.local_search import improve
 from stagecut.planner.solvers.search.search import Search
 
 # Measured on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16: half or twice each of these (of
-# WORTH_IMPROVING, of what it has above 1), or a single tightening, changed no plan and no bound.
+# WORTH_IMPROVING, of its excess over 1) changed no plan and no bound.
 WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are at most this many times slower than the best one."""
 PRECISION, COARSE_PRECISION = 1e-4, 1e-3
@@ -37,8 +37,6 @@ FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 """The children of a stage branch are asked just above the bound of their parent first, then in growing steps."""
 MANY_ARCS = 300_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
-TIGHTENINGS = 3
-"""How often warm-up depths and arcs are narrowed down in turn."""
 
 
 class BranchAndBound:
@@ -96,7 +94,7 @@ class Node:
     floor_s
         A bottleneck that all plans reach.
     just_positioned
-        Whether the network has just got its positions.
+        Whether the network has just been given positions.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class Node:
         self._path: Ints | None = None
         self._plan: Plan | None = None
         self._search = search
-        # What is left below the upper end, and the numbers of these arcs in `rows`.
+        # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(len(rows.network.cluster.servers), self._is_over)
 
@@ -259,25 +257,19 @@ class Node:
             return decision, decision.path_below(limit_s)
 
     def _tightened(self, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
-        """Fewer warm-up depths where the limit leaves fewer positions, and fewer arcs then, in turn."""
-        for _ in range(0 if rows.network.has_positions else TIGHTENINGS):
-            if len(kept) == 0:
-                break
-            with self._search.step("network"):
-                ranges = position_ranges(rows, self._fixing.prices, limit_s)
-                network, chosen = with_depths(rows.network, ranges, longest_s=limit_s)
-            if len(chosen) == 0:
-                return rows, chosen
-            narrower = network.arcs.largest_depth < rows.network.arcs.largest_depth[chosen]
-            if not narrower.any() and len(chosen) == len(kept):
-                break
-            kept = kept[chosen]
-            rows, chosen = self._fixed(build_rows(network).with_floor(self._floor_s), limit_s)
-            kept = kept[chosen]
-        return rows, kept
+        """Fewer warm-up depths where the limit leaves fewer positions, and so fewer arcs."""
+        if rows.network.has_positions:
+            return rows, kept
+        with self._search.step("network"):
+            ranges = position_ranges(rows, self._fixing.prices, limit_s)
+            network, chosen = with_depths(rows.network, ranges, longest_s=limit_s)
+        if len(chosen) == 0:
+            return rows, chosen
+        rows, fixed = self._fixed(build_rows(network).with_floor(self._floor_s), limit_s)
+        return rows, kept[chosen[fixed]]
 
     def _stage_to_branch_on(self, stages: Ints) -> int | None:
-        """Of the stages that have alternatives, the one with the largest row of its own."""
+        """The stage with the largest row among those of the path that have alternatives."""
         arcs = self.rows.network.arcs
         for index in np.argsort(-self._largest_rows(stages), kind="stable"):
             arc = stages[index]

@@ -76,19 +76,16 @@ class Decision:
             bottleneck_s = limit_s - float(self._rows.round_trip[found.path].sum())
             if self.bottleneck_of(found.path) > bottleneck_s:
                 continue
-            if pareto or not self._exact or self._in_time(found.path, criteria):
+            forward = self._rows.forward[found.path]
+            in_time = np.cumsum(forward) - forward <= criteria.forward_limits.alone[found.path]
+            if pareto or not self._exact or in_time.all():
                 return found
             pareto = True
 
     def bottleneck_floor(self, limit_s: float, low_s: float, high_s: float) -> float:
-        """A value that the bottleneck of every plan below the limit reaches, by bisection between two others.
+        """A value that the bottleneck of every plan below the limit reaches.
 
-        Parameters
-        ----------
-        low_s
-            Such a value.
-        high_s
-            Bottleneck of a path below the limit.
+        It is found by bisection between such a value, `low_s`, and the bottleneck of a path below the limit, `high_s`.
 
         Raises
         ------
@@ -106,7 +103,7 @@ class Decision:
         return low_s
 
     def bottleneck_of(self, path: Ints) -> float:
-        """The largest term of a path's rows beside its round trip."""
+        """The largest term that a row of the path adds to the round trip."""
         return float(self._bottleneck[path].max())
 
     def _cheapest(self, criteria: Criteria, bottleneck_s: float, *, pareto: bool = False) -> Cheapest | None:
@@ -119,7 +116,7 @@ class Decision:
         return None if path is None else Cheapest(path, usable)
 
     def _criteria(self, limit_s: float) -> Criteria:
-        """Every row of an arc, with the parts before it and the way on, is at or below the limit."""
+        """Lengths and limits under which every row of an arc, with what comes before and after, meets the limit."""
         rows, costs_s, most_s = self._rows, self._rows.costs_s, limit_s * (1 + LABEL_SUM)
         arcs, micro_batches = rows.network.arcs, rows.network.variant.num_microbatches
         never = np.full(len(arcs), -np.inf)
@@ -147,10 +144,6 @@ class Decision:
             ),
             queue=_queue(rows, most_s),
         )
-
-    def _in_time(self, path: Ints, criteria: Criteria) -> bool:
-        forward_before = np.cumsum(self._rows.forward[path]) - self._rows.forward[path]
-        return bool((forward_before <= criteria.forward_limits.alone[path]).all())
 
 
 def _queue(rows: Rows, limit_s: float) -> Queue | None:

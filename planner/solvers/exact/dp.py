@@ -69,29 +69,17 @@ def promising_first(problem: Problem, search: Search) -> list[Variant]:
 
 
 class _Bisection:
-    """The search over T, for one variant after the other.
-
-    Attributes
-    ----------
-    least_s
-        Least value of the shared rows over all plans found so far.
-    """
+    """The search over T, for one variant after the other."""
 
     def __init__(self, search: Search) -> None:
-        self.least_s = math.inf
+        self.least_s = math.inf  # Least value of the shared rows over all plans found so far.
         self._low_s = 0.0  # No plan of the variant has smaller rows, except those found.
         self._search = search
         if search.best_plan is not None:
             self._note(search.best_plan)
 
     def prove(self, variant: Variant) -> float:
-        """Raise a bound to the best value found, as far as budget and memory allow.
-
-        Returns
-        -------
-        float
-            No plan of the variant has smaller rows, except those found.
-        """
+        """A bound on the rows of all plans of the variant but those found, as high as budget and memory allow."""
         self._low_s = 0.0
         self._fixing = ArcFixing(len(self._search.problem.cluster.servers), lambda: self._search.out_of_budget)
         with self._search.surviving(), suppress(TooManyLabelsError):

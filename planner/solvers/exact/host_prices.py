@@ -25,13 +25,7 @@ HIGHEST = 4.0
 
 
 def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
-    """Prices of hosts and of a stage, shape (server classes + 1,).
-
-    Parameters
-    ----------
-    start
-        Prices to begin with.
-    """
+    """Prices of hosts and of a stage, shape (server classes + 1,), from those to begin with."""
     limits = rows.network.limits
     lengths, slopes = [], []
     prices, best, best_value = start, start, -np.inf

@@ -16,16 +16,16 @@ from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
 PROBES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
-"""Cutoffs to try in turn above the bound, relative, while no plan stays below the last one."""
-SMALLEST_STEP = 1e-2
-"""Least base of a probe, relative to the time of a plan: for bounds that start near zero."""
+"""Cutoffs to try in turn above the bound, in iteration times, while no plan stays below the last one; with the last one
+alone, resnet50 on hetpipe-16 in the shared rows had a bound of 9.81 ms after 80 s in place of 10.24 ms."""
 EASY_ARCS = 1000
 """With no more arcs than this the cutoff is the limit itself; half and twice as many changed no plan and no bound on
 vgg16 and resnet50 on mixed-server-8."""
 MOST_PROGRAMS = 10
-"""After this many MIPs that found plans, none of them fast enough, give up."""
+"""After this many MIPs that found plans, none of them fast enough, labels take over; 5 and 20 changed no plan and no
+bound on vgg16 on hetpipe-16, but solved 12 and 42 MIPs in place of 22."""
 MAX_NODES = 5000
-"""Limit of the tree of one MIP."""
+"""Limit on the tree of one MIP, a safeguard: half and twice as many changed nothing on vgg16 on hetpipe-16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class Round:
     bound_s: float
     """No plan is faster, except those excluded."""
     row_bound_s: float | None = None
-    """Value of the rows of the plan found, if that is proven to be the least."""
+    """Value of the rows of the plan found, if proven to be the least."""
     stopped: bool = False
     """Whether HiGHS ended without an answer."""
     gives_up: bool = False
-    """Whether another round is not worth while."""
+    """Whether another round would not be worthwhile."""
 
 
 class MipRounds:
@@ -88,7 +88,7 @@ class MipRounds:
         if np.count_nonzero(self._through_s <= limit_s) <= EASY_ARCS and math.isfinite(most_s):
             return most_s
         step = PROBES[min(self._probe, len(PROBES) - 1)]
-        return min(most_s, bound_s + step * max(bound_s, SMALLEST_STEP * self._scale_s))
+        return min(most_s, bound_s + step * self._scale_s)
 
     def _nothing_below(self, cutoff_s: float) -> Round:
         self._probe += 1

@@ -33,7 +33,7 @@ def resident_bytes(status: Path = STATUS) -> float | None:
 
 
 def room_bytes(limit_bytes: float | None, *, status: Path = STATUS, system: Path = SYSTEM) -> float:
-    """How much may still be allocated: up to the limit, or all the system has left; infinite if neither is known."""
+    """How much may still be allocated: up to the limit, else what the system has left; infinite if neither is known."""
     if limit_bytes is not None:
         return limit_bytes - (resident_bytes(status) or 0.0)
     available = _kilobytes("MemAvailable", system)
@@ -120,7 +120,7 @@ class Budget:
 
     @property
     def _until_limit_s(self) -> float:
-        """Seconds until the search must have stopped."""
+        # `seconds_left` without the margin in which a solver asked to stop may still return.
         return self._limit_s - min(self._kept_for_answer_s, MOST_ANSWER * self._limit_s) - self.seconds
 
     def patience_s(self) -> float | None:
@@ -163,7 +163,7 @@ class Budget:
 
     @property
     def room_bytes(self) -> float:
-        """How much memory may still be allocated; see :func:`room_bytes`."""
+        """See :func:`room_bytes`."""
         return room_bytes(self.options.memory_limit_bytes)
 
     @contextmanager

@@ -26,12 +26,10 @@ class _Engine(pulp.HiGHS):  # type: ignore[misc]
 
 
 def highs(search: Search, seconds: float, *, gap: float = 0.0, presolve: str = "off") -> pulp.LpSolver:
-    """The PuLP engine for one program.
+    """The PuLP engine for one program, with the threads, seed and budget of a search.
 
     Parameters
     ----------
-    search
-        Gives the number of threads and the seed, and says when to stop.
     seconds
         Time limit; infinite for none.
     gap

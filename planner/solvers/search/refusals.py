@@ -8,13 +8,7 @@ from stagecut.planner.core.schedule import Schedule
 
 
 def require_schedules(problem: Problem, solver: str, schedules: Sequence[Schedule]) -> None:
-    """Require a job that allows one of the schedules that the planner supports.
-
-    Raises
-    ------
-    UnsupportedError
-        If the job allows none of them.
-    """
+    """Raise UnsupportedError unless the job allows one of the schedules that the planner supports."""
     if not set(schedules) & set(problem.job.schedules):
         raise UnsupportedError(
             f"solver {solver!r}: supports only {'schedule' if len(schedules) == 1 else 'schedules'} "
@@ -24,13 +18,7 @@ def require_schedules(problem: Problem, solver: str, schedules: Sequence[Schedul
 
 
 def require_single_devices(problem: Problem, solver: str) -> None:
-    """Require a job that allows stages without tensor parallelism.
-
-    Raises
-    ------
-    UnsupportedError
-        If the job does not.
-    """
+    """Raise UnsupportedError unless the job allows stages without tensor parallelism."""
     if 1 not in problem.tensor_parallel_degrees:
         degrees = ", ".join(map(str, problem.tensor_parallel_degrees))
         raise UnsupportedError(

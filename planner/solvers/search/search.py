@@ -55,12 +55,8 @@ class Search(Budget):
     def offer(self, plans: Sequence[Plan], own_objective: OwnObjective | None = None) -> list[float]:
         """Simulate plans sliced as the job says, keep the best, return their iteration times in order.
 
-        Under `auto`, a plan that no slicing can make the best one is timed without slicing.
-
-        Parameters
-        ----------
-        own_objective
-            What the planner of these plans minimises, kept with the plan.
+        Under `auto`, a plan that no slicing can make the best one is timed without slicing. What the planner of
+        the plans minimises, `own_objective`, is kept with the best plan.
         """
         plans = [as_stated(self.problem, plan) for plan in plans]
         with self.step("simulation"):
@@ -111,13 +107,7 @@ class Search(Budget):
     def offer_by_bound(
         self, plans: Sequence[Plan], own_objective: Callable[[Plan], OwnObjective] | None = None
     ) -> None:
-        """Simulate plans in the order of their lower bounds, while these are below the best time.
-
-        Parameters
-        ----------
-        own_objective
-            What the planner of these plans minimises.
-        """
+        """Simulate plans in the order of their lower bounds while these are below the best time; see :meth:`offer`."""
         bounds = [lower_bound(self.costs.plan(plan), any_slicing=True) for plan in plans]
         for index in sorted(range(len(plans)), key=bounds.__getitem__):
             if bounds[index] >= self.best_s or (self.best_plan is not None and self.out_of_budget):
@@ -164,10 +154,17 @@ class Search(Budget):
         proves
             Whether this solver gives bounds at all.
         exhausted
-            Whether the whole search space was covered, so that having no plan means there is none.
+            Whether the whole search space was covered, so that no plan found means no plan exists.
         """
         cause = self.stop_cause
-        status = self._status(proves=proves, exhausted=exhausted, cause=cause)
+        if self.best_plan is None and (exhausted or self.bound_s == math.inf):
+            status = Status.INFEASIBLE
+        elif proves and self.closed:
+            status = Status.OPTIMAL
+        elif cause is StopCause.USER:
+            status = Status.INTERRUPTED
+        else:
+            status = Status.NO_PLAN if self.best_plan is None else Status.FEASIBLE
         bound_s = min(self.bound_s, self.best_s) if proves and (self.bound_s > 0 or self.best_s == 0) else None
         return Result(
             status=status,
@@ -184,15 +181,6 @@ class Search(Budget):
             stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
             fault=self.fault,
         )
-
-    def _status(self, *, proves: bool, exhausted: bool, cause: StopCause | None) -> Status:
-        if self.best_plan is None and (exhausted or self.bound_s == math.inf):
-            return Status.INFEASIBLE
-        if proves and self.closed:
-            return Status.OPTIMAL
-        if cause is StopCause.USER:
-            return Status.INTERRUPTED
-        return Status.FEASIBLE if self.best_plan is not None else Status.NO_PLAN
 
     def _record(self) -> None:
         point = HistoryPoint(

@@ -18,7 +18,7 @@ def rows_of(problem, **choices):
 def single_rows(rows):
     """Multipliers of each row alone, with the target it belongs to."""
     for index, family in enumerate(rows.families):
-        layers = range(rows.network.num_layers) if family.of_layers else range(1, rows.network.num_layers)
+        layers = range(rows.network.num_layers) if family.ending_s is None else range(1, rows.network.num_layers)
         for row in layers:
             multipliers = np.zeros((len(rows.families), rows.network.num_layers + 1))
             multipliers[index, row] = 1.0
