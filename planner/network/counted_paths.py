@@ -141,6 +141,7 @@ class CountedPaths:
         Where the lengths of a label stem from different paths, the path found may be late for
         some arc; its length is still a lower bound.
         """
+        # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         way_on = self._ways_on(criteria, usable)
         round_trip, forward, loop = (np.full_like(way_on, np.inf) for _ in range(3))
         round_trip[0, 0], forward[0, 0], loop[0, 0] = 0.0, 0.0, -np.inf
@@ -208,6 +209,7 @@ class CountedPaths:
 
     def _states_before(self, arcs: Ints) -> States:
         """Count state before each arc for every count state after it, shape (n, H)."""
+        # Opening o hosts of class h moves the digit of h, and so adds o x stride_h to the number of the state.
         used, strides, opened = self._used(arcs)
         before = np.where(used >= opened, np.arange(self._num_states) - opened * strides, self._num_states)
         return before.astype(np.int32)

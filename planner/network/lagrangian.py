@@ -52,6 +52,7 @@ def price(rows: Rows, multipliers: Multipliers) -> Priced:
     costs_s = rows.arc_costs(multipliers.of_rows)
     opening = arcs.opened_hosts > 0
     costs_s[opening] += multipliers.of_hosts[arcs.opened_class[opening]] * arcs.opened_hosts[opening]
+    # limits ends with the fewest stages, which have no multiplier here.
     through_s = network.graph.through(costs_s) - float(multipliers.of_hosts @ network.limits[:-1])
     return Priced(multipliers=multipliers, through_s=through_s - PATH_SUM * np.abs(through_s), costs_s=costs_s)
 

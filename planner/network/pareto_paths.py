@@ -68,6 +68,7 @@ def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Int
 
 def _undominated(candidates: list[Label]) -> list[Label]:
     """Labels that no other one beats or equals in both lengths, the least round trip first."""
+    # In order of round trips a label is undominated if its forward part is below that of all before it.
     best_forward = np.inf
     found = []
     for label in sorted(candidates, key=lambda label: label[:2]):

@@ -28,7 +28,7 @@ class LargestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """How long one direction of a link is in use."""
+    """For how long one direction of a link is in use."""
 
     name: str
     busy_s: float
@@ -117,7 +117,7 @@ def _links(timeline: Timeline, takes_s: Floats) -> tuple[LinkUse, ...]:
 
 
 def _names(timeline: Timeline, task: int) -> tuple[str, ...]:
-    """The links that a task occupies; a message on no named link has a name of its own."""
+    """The links that a task occupies; a message on no named link gets a name from its stages."""
     kind = TaskKind(int(timeline.kind[task]))
     if timeline.links[task] or kind not in SENDS:
         return tuple(dict.fromkeys(timeline.links[task]))

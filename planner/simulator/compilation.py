@@ -107,7 +107,11 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
     for stage in range(actions.num_stages):
         for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
             _check_coverage(actions, stage, kind)
-        _check_forward_first(actions, stage)
+        pairs = _overlaps(actions, actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage))
+        late = pairs.consumer[pairs.producer > pairs.consumer]
+        if len(late):
+            name = actions.name(late[0])
+            raise BadInputError(f"schedule: stage {stage} lists the {name} before a forward of its samples")
     return actions
 
 
@@ -137,16 +141,6 @@ def _check_coverage(actions: _Actions, stage: int, kind: TaskKind) -> None:
         raise BadInputError(
             f"schedule: the {kind.name.lower()}s of stage {stage} must cover the samples "
             f"[0, {actions.samples}) exactly once, got {got or 'none'}"
-        )
-
-
-def _check_forward_first(actions: _Actions, stage: int) -> None:
-    forwards, backwards = actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage)
-    pairs = _overlaps(actions, forwards, backwards)
-    late = pairs.consumer[pairs.producer > pairs.consumer]
-    if len(late):
-        raise BadInputError(
-            f"schedule: stage {stage} lists the {actions.name(late[0])} before a forward of its samples"
         )
 
 
@@ -205,7 +199,8 @@ def _tail(actions: _Actions, first_sync: int) -> Ints:
     """Predecessor of each all-reduce, then of each optimizer step."""
     device, first_update = actions.device, first_sync + actions.num_stages
     last_sync = np.zeros_like(actions.last)
-    last_sync[device] = first_sync + np.arange(actions.num_stages)  # the last assignment counts
+    # Of several stages on a device group the last one counts: numpy assigns in order.
+    last_sync[device] = first_sync + np.arange(actions.num_stages)
     sync, update = _previous(device, first_sync), _previous(device, first_update)
     return np.concatenate(
         (np.where(sync == NONE, actions.last[device], sync), np.where(update == NONE, last_sync[device], update))

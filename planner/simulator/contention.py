@@ -53,6 +53,8 @@ def served_in_order(graph: IterationGraph, routes: Routes, rows_s: Floats) -> li
     `rows_s` holds the end times without contention in the rows of the level order, shape (n + 1, plans).
     """
     good = np.ones(rows_s.shape[1], dtype=bool)
+    # On one link: sorted by readiness, start_k >= end_(k-1) for all k means that nobody ever waits there. Equal ready
+    # times would be served by task number; that order is irrelevant only if swapping the two changes nothing either.
     for task, action, message in _line_rows(graph, routes):
         ready_s = rows_s[action].T
         order = np.argsort(ready_s, axis=1, kind="stable")
@@ -112,6 +114,7 @@ def serve(graph: IterationGraph, routes: Routes, durations_s: Floats) -> tuple[l
     for start_up in resume:
         start_up()
     free = [0.0] * num_links(routes)
+    # Whoever can run runs first: only then is the earliest request of all known.
     while requests or runnable:
         while runnable:
             resume[runnable.pop()]()

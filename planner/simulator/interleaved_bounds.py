@@ -33,11 +33,7 @@ from stagecut.planner.simulator.chains import Chains, chains_of
 
 
 def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]:
-    """Values of every family of rows.
-
-    Busy and sync have one value per device group; fill, drain and late per stage; link per boundary; queue per
-    shared link.
-    """
+    """Rows per device group (busy, sync), stage (fill, drain, late), boundary (link) or shared link (queue)."""
     chains, shape = chains_of(costs), (order.chunks, order.num_devices)
     forward_s, backward_s = costs.forward_s.reshape(shape), costs.backward_s.reshape(shape)
     tail_s = chains.tail_s.reshape(shape).sum(axis=0)
@@ -49,11 +45,12 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
     upto_s = _work(order.until_last_forward, forward_s, backward_s)
     return_s = chains.backward_before.reshape(shape) + backward_s
     keys_s = np.maximum(chains.total, arrive_s + before_s + return_s)
-    first_s = _running_max(keys_s.ravel()[::-1])[::-1].reshape(shape) - return_s
+    # first takes its maximum over later stages, late its own over earlier ones: running maxima in order of stages.
+    first_s = np.maximum.accumulate(keys_s.ravel()[::-1])[::-1].reshape(shape) - return_s
     until_end_s = first_s - before_s + work_s
     start_s = _latest_start(order, arrivals_s, first_s - before_s)
     reach_s = chains.forward_before.reshape(shape) + forward_s
-    last_s = reach_s + _running_max((start_s + upto_s - reach_s).ravel()).reshape(shape)
+    last_s = reach_s + np.maximum.accumulate((start_s + upto_s - reach_s).ravel()).reshape(shape)
     late_s = last_s + work_s - upto_s + np.maximum(tail_s, home_s + tail_s[0])
     return {
         "busy": arrive_s + work_s + home_s + tail_s[0],
@@ -64,11 +61,6 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
         "link": chains.total + (order.num_microbatches - 1) * costs.transfer_s + tail_s[0],
         "queue": _queues(costs, chains) + tail_s[0],
     }
-
-
-def _running_max(values: Floats) -> Floats:
-    largest: Floats = np.maximum.accumulate(values)
-    return largest
 
 
 def _less_rounds(way_s: Floats, work_s: Floats) -> Floats:
@@ -88,8 +80,7 @@ def _work(counts: tuple[Ints, Ints], forward_s: Floats, backward_s: Floats) -> F
 def _latest_start(order: Interleaving, forward_start_s: Floats, backward_start_s: Floats) -> Floats:
     """Latest known start of a device group's list, for the last forward of each stage, shape (v, D).
 
-    `forward_start_s` and `backward_start_s`, shape (v, D) each, are the starts of the list that the first forward,
-    or backward, of each stage implies for the actions that follow.
+    The first forward and the first backward of each stage imply a start of the list each, shape (v, D).
     """
     forwards, backwards = (counts.sum(axis=-1) for counts in order.until_last_forward)
     first_forward = order.num_devices * np.arange(order.chunks)[:, None]

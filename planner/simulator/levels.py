@@ -100,11 +100,12 @@ def evaluate(order: LevelOrder, rows_s: Floats) -> None:
 
 
 def _sort_keys(graph: IterationGraph) -> tuple[Ints, Ints, Ints]:
-    """Per task: level, number of the message within its action (0 for other tasks), messages of the same action."""
+    """For each task: level, number of the message within its action (else 0), messages of the same action."""
     producer = graph.predecessors[graph.num_actions : graph.first_sync, 0]
     sends = np.bincount(producer, minlength=graph.num_actions)
     first_message = np.cumsum(sends) - sends
     number = np.arange(graph.num_messages) - first_message[producer] + 1
+    # All-reduces, then optimizer steps, of stages that share a device group follow one another: a level for each turn.
     sync = graph.level.max() + 1 + graph.turn
     update = sync + graph.turn.max() + 1
     tail = np.zeros(graph.num_stages, dtype=np.int64)
@@ -132,6 +133,7 @@ def _level(predecessors: Ints, parts: list[slice]) -> ActionLevel:
     actions, *messages = parts
     first, size = actions.start, actions.stop - actions.start
     senders = messages[0].stop - messages[0].start if messages else 0
+    # Actions that send most come first, so those that send a second message are a prefix of those that send a first.
     later = [(slice(a.start, a.start + b.stop - b.start), b) for a, b in pairwise(messages)]
     return ActionLevel(
         gather=np.concatenate((predecessors[:size].T.ravel(), predecessors[size : size + senders, 1])),

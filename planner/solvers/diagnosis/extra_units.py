@@ -18,7 +18,7 @@ FASTER_LINKS = 2.0
 
 
 class Unit(StrEnum):
-    """A resource that there may be more of."""
+    """A resource of which there could be more."""
 
     SERVER = "server"
     MEMORY = "memory"
@@ -71,8 +71,12 @@ def with_one_more_server(cluster: Cluster, index: int) -> Cluster:
         name += "+"
     grown = replace(server, name=name, count=server.count + 1)
     servers = (*cluster.servers[:index], grown, *cluster.servers[index + 1 :])
-    overrides = tuple(_renamed(override, server.name, name) for override in cluster.overrides)
-    return replace(cluster, servers=servers, overrides=overrides)
+
+    def renamed(override: NetworkOverride) -> NetworkOverride:
+        first, second = (name if end == server.name else end for end in override.servers)
+        return replace(override, servers=(first, second))
+
+    return replace(cluster, servers=servers, overrides=tuple(map(renamed, cluster.overrides)))
 
 
 def with_more_memory(cluster: Cluster, factor: float = MORE_MEMORY) -> Cluster:
@@ -121,8 +125,3 @@ def _larger(cluster: Cluster) -> Iterator[tuple[Unit, str, Cluster]]:
 
 def _with_servers(cluster: Cluster, change: Callable[[Server], Server]) -> Cluster:
     return replace(cluster, servers=tuple(map(change, cluster.servers)))
-
-
-def _renamed(override: NetworkOverride, old: str, new: str) -> NetworkOverride:
-    first, second = (new if name == old else name for name in override.servers)
-    return replace(override, servers=(first, second))

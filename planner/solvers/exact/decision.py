@@ -73,6 +73,7 @@ class Decision:
             found = self._cheapest(criteria, bottleneck_s, pareto=pareto)
             if found is None:
                 return None
+            # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s = limit_s - float(self._rows.round_trip[found.path].sum())
             if self.bottleneck_of(found.path) > bottleneck_s:
                 continue

@@ -66,21 +66,14 @@ class _Batch:
 class Branching:
     """Branch and bound over the cuts of one shape; holds the nodes not yet ruled out.
 
-    Attributes
-    ----------
-    bound_s
-        No plan has smaller rows, except for the cuts already returned; infinite once no node is left.
-    overfull
-        Whether there were more nodes than can be kept, so that the bound will not rise any further.
-
-    Parameters
-    ----------
-    rows
-        Forms of the rows, shape (rows, S, costs).
+    `rows` are the forms of the rows, shape (rows, S, costs).
     """
 
     def __init__(self, chunks: ChunkCosts, rows: Floats, relaxation: Relaxation) -> None:
-        self.bound_s, self.overfull = relaxation.bound_s, False
+        self.bound_s = relaxation.bound_s
+        """No plan has smaller rows, except for the cuts already returned; infinite once no node is left."""
+        self.overfull = False
+        """Whether there were more nodes than can be kept, so that the bound will not rise any further."""
         self._chunks, self._num_stages = chunks, rows.shape[1]
         heaviest = np.argsort(-relaxation.of_rows, kind="stable")
         num_rows = max(1, MAX_VALUES // (chunks.num_layers * self._num_stages))
@@ -97,23 +90,16 @@ class Branching:
         self._size = max(1, min(BATCH, BATCH_VALUES // (chunks.num_layers * len(self._forms))))
 
     def advance(self, limit_s: float, *, max_batches: int, stop: StopCheck) -> Ints:
-        """Branch at most so many batches, stopping at the first complete cuts.
+        """Branch at most so many batches; return the first complete cuts whose rows may be below the limit.
 
-        Parameters
-        ----------
-        limit_s
-            Nodes whose bound reaches it are dropped.
-
-        Returns
-        -------
-        array
-            Complete cuts whose rows may be below the limit, shape (n, S); their nodes are dropped.
+        These have shape (n, S). Their nodes are dropped, and so are those whose bound reaches the limit.
         """
         found = np.zeros((0, self._num_stages), dtype=int)
         for _ in range(max_batches):
             if stop() or self.overfull or len(found) or not self._choose_target(limit_s):
                 break
             batch = self._open.pop()
+            # The limit may have fallen, and the target risen, since the batch was formed.
             self._defer(batch[(batch.bound_s >= self._target_s) & (batch.bound_s < limit_s)])
             batch = batch[batch.bound_s < self._target_s]
             if batch.depth == self._num_stages:
@@ -177,8 +163,8 @@ class Branching:
         parent, index = np.nonzero(stops > batch.last_stop[:, None])
         stop = stops[index]
         if first:
-            modes = np.repeat(np.arange(self._chunks.num_modes), len(parent))
-            return np.tile(parent, self._chunks.num_modes), np.tile(stop, self._chunks.num_modes), modes
+            num_modes = len(self._chunks.recompute)
+            return np.tile(parent, num_modes), np.tile(stop, num_modes), np.repeat(np.arange(num_modes), len(parent))
         return parent, stop, batch.modes[parent, stage % self._chunks.shape.num_groups].astype(int)
 
     def _so_far(self, batch: _Batch) -> Floats:
@@ -191,7 +177,8 @@ class Branching:
         chunks, stops, mode = self._chunks, batch.stops.astype(int), batch.modes[:, group].astype(int)
         limit_bytes = chunks.limit_bytes
         fits: Bools = chunks.memory_bytes(group, stops, mode) <= limit_bytes * (1 + MEMORY_ROUNDING)
-        if last and chunks.num_modes > 1:
+        # A group takes the first mode in which it fits, so the second one needs a first that does not.
+        if last and len(chunks.recompute) > 1:
             preferred_bytes = chunks.memory_bytes(group, stops, np.zeros_like(mode))
             fits &= (mode == 0) | (preferred_bytes > limit_bytes * (1 - MEMORY_ROUNDING))
         return fits

@@ -65,11 +65,6 @@ class ChunkCosts:
             self.recompute, self.prefix, self._working = self.recompute[:1], self.prefix[:1], self._working[:1]
         self.transfer_s = self._transfers(costs)
 
-    @property
-    def num_modes(self) -> int:
-        """Number of recompute modes."""
-        return len(self.recompute)
-
     def of(self, stage: int, start: Ints, stop: Ints, mode: Ints) -> Floats:
         """Costs of one stage with the layers [start, stop), shape (n, costs)."""
         of_layers = self.prefix[mode, :, stop] - self.prefix[mode, :, start] + self.offset
@@ -77,15 +72,7 @@ class ChunkCosts:
         return np.column_stack((of_layers, self.transfer_s[stage, stop]))
 
     def of_cuts(self, stops: Ints, modes: Ints) -> Floats:
-        """Costs of the first stages of cuts, shape (n, stages, costs).
-
-        Parameters
-        ----------
-        stops
-            Shape (n, stages).
-        modes
-            Mode of each device group, shape (n, D).
-        """
+        """Costs of the first stages of cuts, shape (n, stages, costs); `modes` has shape (n, D)."""
         costs = np.empty((*stops.shape, len(Cost)))
         for stage, (start, stop) in enumerate(zip(starts_of(stops).T, stops.T, strict=True)):
             costs[:, stage] = self.of(stage, start, stop, modes[:, stage % self.shape.num_groups])
@@ -97,7 +84,7 @@ class ChunkCosts:
         fits = np.ones(len(stops), dtype=bool)
         for group in range(self.shape.num_groups):
             needed = np.array(
-                [self.memory_bytes(group, stops, np.full(len(stops), mode)) for mode in range(self.num_modes)]
+                [self.memory_bytes(group, stops, np.full(len(stops), mode)) for mode in range(len(self.recompute))]
             )
             roomy = needed <= self.limit_bytes
             modes[:, group] = roomy.argmax(axis=0)
@@ -107,14 +94,8 @@ class ChunkCosts:
     def memory_bytes(self, group: int, stops: Ints, mode: Ints) -> Floats:
         """High-water mark of a device group with the stages it has so far, shape (n,).
 
-        The vectorised form of :func:`stagecut.planner.cost.plan_costs.shared_bytes`, over many cuts at once.
-
-        Parameters
-        ----------
-        stops
-            Stops of the first stages of all device groups, shape (n, stages).
-        mode
-            Mode of this device group, shape (n,).
+        This is :func:`stagecut.planner.cost.plan_costs.shared_bytes` over many cuts at once: `stops` are those of the
+        first stages of all device groups, shape (n, stages), and `mode` is that of this one, shape (n,).
         """
         held, acting = self._actions[group]
         mine = np.arange(group, stops.shape[1], self.shape.num_groups)

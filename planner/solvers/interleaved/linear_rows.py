@@ -48,6 +48,7 @@ def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
     def by_group(forms: Floats) -> Floats:
         return forms.reshape(shape.variant.chunks, size, num_stages, len(Cost)).swapaxes(0, 1)
 
+    # Families span their chunks, and the stages they sum over, by broadcasting; the last two axes are (S, costs).
     forwards, backwards = map(counted, shape.order.before_first_backward)
     arrive = by_group(_form(forward=less_rounds, transfer=before))
     home = by_group(_form(backward=less_rounds, transfer=before))

@@ -77,16 +77,9 @@ def least_values(chunks: ChunkCosts, forms: Floats) -> Floats:
 def relax(
     chunks: ChunkCosts, rows: Floats, *, scale_s: float, enough_s: float, time_limit_s: float, stop: StopCheck
 ) -> Relaxation:
-    """Good weights, by column generation from averages over the device groups.
+    """Good weights on rows of shape (rows, S, costs), by cutting planes from averages over the device groups.
 
-    Parameters
-    ----------
-    rows
-        Forms of the rows, shape (rows, S, costs).
-    scale_s
-        An iteration time near the bound, as the unit of the linear program.
-    enough_s
-        Stop once the bound reaches it.
+    The linear program has `scale_s`, an iteration time near the bound, as its unit; a bound of `enough_s` ends it all.
     """
     program = _Weights(chunks, rows, scale_s)
     candidates = program.averages
@@ -178,7 +171,10 @@ def _least_cut(chunks: ChunkCosts, form: Floats, values: Floats) -> Floats:
     for stage in range(len(form)):
         stop = np.arange(start + 1, chunks.num_layers + 1)
         options = np.array(
-            [chunks.of(stage, np.full(len(stop), start), stop, np.full(len(stop), m)) for m in range(chunks.num_modes)]
+            [
+                chunks.of(stage, np.full(len(stop), start), stop, np.full(len(stop), mode))
+                for mode in range(len(chunks.recompute))
+            ]
         )
         through = options @ form[stage] + values[stage + 1, stop]
         mode, index = np.unravel_index(int(through.argmin()), through.shape)

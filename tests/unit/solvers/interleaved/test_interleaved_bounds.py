@@ -98,7 +98,7 @@ def test_least_value_of_a_form_is_that_of_the_best_cut(problem):
     """With a single recompute mode, this holds for every row of the whole model."""
     for costs, shape, cuts, _ in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
-        if chunks.num_modes == 1:
+        if len(chunks.recompute) == 1:
             table = chunks.of_cuts(cuts, np.zeros_like(cuts))
             least = np.tensordot(table, rows, axes=((1, 2), (1, 2))).min(axis=0)
             np.testing.assert_allclose(least_values(chunks, rows)[0, 0], least, rtol=ROUNDING, atol=1e-9)
