@@ -8,13 +8,9 @@ def merge_classes(
 ) -> tuple[dict[int, int], tuple[int | str, ...]]:
     """Merge the nodes of each colour, one colour after another in the order of their first nodes.
 
-    A node without a colour has None; an edge is a pair of a node and a node that reads it.
-
-    Returns
-    -------
-    groups, apart
-        The group of every node, named by one of its nodes; and the colours whose nodes stay apart
-        because a path between them through other groups would close a cycle.
+    A node without a colour has None; an edge is a pair of a node and a node that reads it. Returns the group of every
+    node, named by one of its nodes, and the colours whose nodes stay apart because a path between them through other
+    groups would close a cycle.
     """
     group_of = {node: node for node in colours}
     members: dict[int | str, list[int]] = {}

@@ -42,12 +42,7 @@ def coarser_runs(
 ) -> list[range]:
     """At most this many runs of layers, made by merging the two neighbours that take the least time together.
 
-    Parameters
-    ----------
-    seconds
-        Time of each layer.
-    alike
-        Whether the layers on both sides of an inner boundary are alike; those that are not are merged last.
+    Neighbours that are not `alike`, asked by the boundary between them, are merged last.
     """
     stop = list(range(1, len(seconds) + 1))
     before = list(range(-1, len(seconds) - 1))

@@ -235,15 +235,7 @@ def num_states(network: StageNetwork) -> int:
 
 
 def _loops_and_late(criteria: Criteria, arcs: Ints, before: _Labels, rest: Floats) -> tuple[Floats, Bools]:
-    """The largest loop up to and including each arc, and which arcs come too late.
-
-    Parameters
-    ----------
-    before
-        Labels before the arcs.
-    rest
-        The way on from the tails of the arcs.
-    """
+    """The largest loop up to and including each arc, and which arcs come too late; `rest` is the way on from them."""
     # No way on and no loop make inf - inf = nan, which fmax passes over; such an arc is late in any case.
     with np.errstate(invalid="ignore"):
         largest_loop = np.fmax(before.loop, rest + criteria.loop[arcs])

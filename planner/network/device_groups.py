@@ -77,7 +77,10 @@ def name_devices(cluster: Cluster, groups: Sequence[PlacedGroup]) -> list[tuple[
         if hosts.stop > server.count or last > server.islands[placement.island].count:
             return None
         used[placement.island] = last
-        names.append(_names_within(cluster, placement, hosts, range(first, last)))
+        before = sum(island.count for island in server.islands[: placement.island])
+        host_names = cluster.host_names(placement.server_class)
+        devices = range(before + first, before + last)
+        names.append(tuple(f"{host_names[host]}/{device}" for host in hosts for device in devices))
     return names
 
 
@@ -96,10 +99,3 @@ def groups_host_by_host(
         host = [PlacedGroup(placement=placement, opens=number == 0) for number, placement in enumerate(placements)]
         groups.extend(host * server.count)
     return tuple(groups)
-
-
-def _names_within(cluster: Cluster, placement: Placement, hosts: range, within: range) -> tuple[str, ...]:
-    islands = cluster.servers[placement.server_class].islands
-    before = sum(group.count for group in islands[: placement.island])
-    names = cluster.host_names(placement.server_class)
-    return tuple(f"{names[host]}/{before + index}" for host in hosts for index in within)

@@ -42,14 +42,8 @@ def stage_actions(stage: int, forwards: Sequence[int], backwards: Sequence[int],
 
     Before each backward come the forwards that are still missing for it, and those that keep
     `depth` samples in flight after the backward before it. With equal sizes b and depth = k b:
-    k forwards, then backward and forward alternating, then the remaining backwards.
-
-    Parameters
-    ----------
-    forwards, backwards
-        Sizes in samples, in sample order; both sum to the number of samples.
-    depth
-        Samples forwarded before the first backward.
+    k forwards, then backward and forward alternating, then the remaining backwards. Forwards and
+    backwards are given by their sizes in samples, in sample order; both sum to the number of samples.
     """
     waiting = _actions(Op.FORWARD, stage, forwards)
     waiting.reverse()
@@ -94,14 +88,8 @@ def pipeline_actions(
 ) -> list[list[Action]]:
     """Actions of every stage of a pipeline with equal micro-batches.
 
-    Parameters
-    ----------
-    warmup_depth
-        k of each stage, first stage first; more than `num_microbatches` means all of them (GPipe).
-    micro_batch
-        Samples; an even number where micro-batches are halved.
-    num_halved
-        How many of its first micro-batches each stage forwards in two halves, none by default; backwards stay whole.
+    A warm-up depth of more than `num_microbatches` means all of them (GPipe). Each stage forwards its first
+    `num_halved` micro-batches in two halves, none by default; backwards stay whole.
     """
     require_count("schedule", "num_microbatches", num_microbatches)
     require_count("schedule", "micro_batch", micro_batch)

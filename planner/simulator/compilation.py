@@ -70,8 +70,7 @@ def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
     """Compile one action list per device group; all actions of a stage must be in one list.
 
     A message is the part of an action's samples that a single action of the next stage (for gradients:
-    of the previous stage) takes, so equal micro-batches travel as one message each. Messages of a
-    flow arrive in the order they are sent, so an action waits only for the last of those it needs.
+    of the previous stage) takes, so equal micro-batches travel as one message each.
 
     Raises
     ------
@@ -85,6 +84,7 @@ def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
     need = np.full(len(actions.kind), NONE)
+    # Messages of a flow arrive in the order they are sent, so an action waits only for the last of those it needs.
     np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
     return _assemble(actions, messages, before=before, need=need)
 

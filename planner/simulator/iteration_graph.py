@@ -76,17 +76,17 @@ class IterationGraph:
 
     @property
     def num_tasks(self) -> int:
-        """The number of tasks n."""
+        """The number n of tasks."""
         return len(self.kind)
 
     @property
     def first_sync(self) -> int:
-        """Number of the first stage's all-reduce."""
+        """The task that is the first stage's all-reduce."""
         return self.num_actions + self.num_messages
 
     @property
     def first_update(self) -> int:
-        """Number of the first stage's optimizer step."""
+        """The task that is the first stage's optimizer step."""
         return self.first_sync + self.num_stages
 
     @property

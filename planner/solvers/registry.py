@@ -95,10 +95,12 @@ def run(
 
     Parameters
     ----------
+    observer
+        Called with every improvement of plan or bound.
     start
         A plan to begin from; ignored if it is not in the search space.
-    observer, limits
-        See :class:`stagecut.planner.solvers.search.search.Search`.
+    limits
+        See :class:`stagecut.planner.solvers.search.budget.RunLimits`.
 
     Raises
     ------

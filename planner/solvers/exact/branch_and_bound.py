@@ -85,17 +85,7 @@ class BranchAndBound:
 
 
 class Node:
-    """Some of the plans: none is below `low_s`, and at the upper end of the interval labels find a path.
-
-    Parameters
-    ----------
-    step_s
-        First step above `low_s`; infinite: ask at the limit first.
-    floor_s
-        A bottleneck that all plans reach.
-    just_positioned
-        Whether the network has just been given positions.
-    """
+    """Some of the plans: none is below `low_s`, and at the upper end of the interval labels find a path."""
 
     def __init__(
         self,
@@ -110,7 +100,9 @@ class Node:
         self.low_s = low_s
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
-        self._step_s, self._floor_s, self._just_positioned = step_s, floor_s, just_positioned
+        self._step_s = step_s  # the next step above `low_s`; infinite: ask at the limit first
+        self._floor_s = floor_s  # a bottleneck that all plans reach
+        self._just_positioned = just_positioned  # whether the network was built with positions just now
         self._high_s = math.inf
         self._path: Ints | None = None
         self._plan: Plan | None = None

@@ -61,7 +61,10 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     with search.step("greedy"):
         greedy.solve(problem, search)
-    proofs = [_proof(search, variant) for variant in promising_first(problem, search)]
+    proofs = [
+        (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
+        for variant in promising_first(problem, search)
+    ]
     with search.surviving():
         _advance(search, proofs)
     search.raise_bound(min(proof.bound_s for proof in proofs))
@@ -77,7 +80,9 @@ def _advance(search: Search, proofs: list["Proof"]) -> None:
     while not search.out_of_budget:
         weakest = min(proofs, key=lambda proof: proof.bound_s)
         search.raise_bound(weakest.bound_s)
-        if weakest.stalled or _is_settled(search, weakest):
+        # In the shared rows only their optimum settles it, whatever the gap.
+        settled = weakest.row_bound_s is not None if search.options.rows is RowChoice.SHARED else search.closed
+        if weakest.stalled or weakest.bound_s == math.inf or settled:
             break
         weakest.advance()
 
@@ -87,23 +92,16 @@ Phase = Callable[[], "Phase"]
 
 
 class VariantProof:
-    """The bound of one variant.
-
-    Attributes
-    ----------
-    bound_s
-        No plan of the variant is faster, except those already simulated.
-    row_bound_s
-        Least value of the rows over all plans of the variant, once solved to optimality.
-    stalled
-        Whether the last MIP ended without an answer; another try would end the same way.
-    """
+    """The bound of one variant."""
 
     def __init__(self, search: Search, variant: Variant) -> None:
         self.variant = variant
         self.bound_s = 0.0
+        """No plan of the variant is faster, except those already simulated."""
         self.row_bound_s: float | None = None
+        """Least value of the rows over all plans of the variant, once solved to optimality."""
         self.stalled = False
+        """Whether the last MIP ended without an answer; another try would end the same way."""
         self._search = search
         self._shared = search.options.rows is RowChoice.SHARED
         self._fixing = ArcFixing(len(search.problem.cluster.servers), lambda: search.out_of_budget)
@@ -156,12 +154,9 @@ class VariantProof:
         return 0.0
 
     def _branch(self, labels: BranchAndBound, *, then: Phase | None) -> Phase:
-        """Labels: bisection until only branching on stages is left, then that too while there are many arcs.
+        """Labels: bisection until only branching on stages is left, then that too until few arcs are left.
 
-        Parameters
-        ----------
-        then
-            What comes next once few arcs are left; None: labels go on to the end.
+        `then` is what follows; with None labels go on to the end.
         """
 
         def step() -> Phase:
@@ -224,19 +219,6 @@ class VariantProof:
 
 
 Proof = VariantProof | InterleavedProof
-
-
-def _proof(search: Search, variant: Variant) -> Proof:
-    return (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
-
-
-def _is_settled(search: Search, weakest: Proof) -> bool:
-    """Whether the gap asked for is reached; in the shared rows, whether their optimum is known."""
-    if weakest.bound_s == math.inf:
-        return True
-    if search.options.rows is RowChoice.SHARED:
-        return weakest.row_bound_s is not None
-    return search.closed
 
 
 def _row_bound(proofs: list[Proof]) -> float | None:

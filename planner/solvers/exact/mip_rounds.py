@@ -45,12 +45,7 @@ class Round:
 class MipRounds:
     """The MIPs over one network.
 
-    Parameters
-    ----------
-    through_s
-        For each arc: no plan that uses it is faster; shape (A,).
-    scale_s
-        Some iteration time near the bound.
+    No plan that uses an arc is faster than `through_s`, shape (A,); `scale_s` is some iteration time near the bound.
     """
 
     def __init__(self, search: Search, rows: Rows, through_s: Floats, scale_s: float) -> None:

@@ -63,7 +63,7 @@ from stagecut.planner.solvers.search.highs import LinearProgram
 def stage_program(
     rows: Rows, *, integer: bool, missing_penalty: float | None, excluded: Sequence[Ints] = (), longest: float = np.inf
 ) -> tuple[LinearProgram, list[slice]]:
-    """The program over the arcs of the rows' network.
+    """The program, with columns as in :class:`Columns`; the constraints of each family, and last those of the hosts.
 
     Parameters
     ----------
@@ -75,13 +75,6 @@ def stage_program(
         Stage arcs of each path to leave out.
     longest
         Upper limit of T.
-
-    Returns
-    -------
-    program
-        Columns as in :class:`Columns`.
-    family_slices
-        For each family, its constraints; the last slice is that of the hosts.
     """
     columns = columns_of(rows)
     bounds = [bound_rows(rows, columns, family) for family in rows.families]

@@ -36,18 +36,6 @@ class ChunkCosts:
 
     A mode is an index into `recompute`; a device group takes the first in which it fits. Cuts are
     arrays of stops, shape (n, S), their last column L.
-
-    Attributes
-    ----------
-    recompute
-        Whether activations are recomputed, by mode.
-    prefix
-        Sums over the layers before each boundary, shape (modes, costs of layers, L + 1).
-    offset
-        Fixed cost of each stage, whatever its layers, shape (costs of layers,). The tails of a
-        measured all-reduce are not linear in the layers: sum plus offset is then a lower bound.
-    transfer_s
-        Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one.
     """
 
     def __init__(self, costs: CostModel, shape: Shape) -> None:
@@ -56,7 +44,10 @@ class ChunkCosts:
         self.recompute = RECOMPUTE_MODES[costs.problem.job.recompute]
         tables = [self._tables(costs, recompute) for recompute in self.recompute]
         self.prefix = np.array([prefix for prefix, _, _ in tables])
+        """Sums over the layers before each boundary, shape (modes, costs of layers, L + 1)."""
         self.offset = self.prefix[0, :, 0].copy()
+        """Fixed cost of each stage, whatever its layers, shape (costs of layers,). The tails of a measured all-reduce
+        are not linear in the layers: sum plus offset is then a lower bound."""
         self.prefix -= self.offset[:, None]
         self.offset[Cost.TAIL], self._tail_beyond_s = self._tails(tables[0][2])
         self._working = np.array([working for _, working, _ in tables])
@@ -64,6 +55,7 @@ class ChunkCosts:
         if self._always_fits():
             self.recompute, self.prefix, self._working = self.recompute[:1], self.prefix[:1], self._working[:1]
         self.transfer_s = self._transfers(costs)
+        """Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one."""
 
     def of(self, stage: int, start: Ints, stop: Ints, mode: Ints) -> Floats:
         """Costs of one stage with the layers [start, stop), shape (n, costs)."""

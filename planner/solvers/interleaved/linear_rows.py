@@ -27,10 +27,7 @@ def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
     - link:  total + (M - 1) c_s + g_0, by boundary
     - queue: F_0 + all messages of a shared link + B_0 + g_0, by link
 
-    Parameters
-    ----------
-    shared_only
-        Only busy, sync and fill rows.
+    With `shared_only` only busy, sync and fill rows.
     """
     size, num_stages, num_microbatches = shape.num_groups, shape.num_stages, shape.variant.num_microbatches
     stage = np.arange(num_stages)

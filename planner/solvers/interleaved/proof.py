@@ -41,24 +41,16 @@ class _OpenShape:
 
 
 class InterleavedProof:
-    """What is known about one interleaved variant.
-
-    Attributes
-    ----------
-    bound_s
-        No plan of the variant is faster, except for those already simulated.
-    row_bound_s
-        Least value of the shared rows over all plans of the variant, once known; only sought
-        where the search is for those rows.
-    stalled
-        Whether another step would prove nothing.
-    """
+    """What is known about one interleaved variant."""
 
     def __init__(self, search: Search, variant: Variant) -> None:
         self.variant = variant
         self.bound_s = 0.0
+        """No plan of the variant is faster, except those already simulated."""
         self.row_bound_s: float | None = None
+        """Least value of the shared rows over all plans of the variant, sought only in a search for those rows."""
         self.stalled = False
+        """Whether another step would prove nothing."""
         self._search, self._costs = search, search.costs.of(variant.share)
         self._shared_only = search.options.rows is RowChoice.SHARED
         self._least_rows_s = math.inf  # of the plans found so far, where the search is for the shared rows

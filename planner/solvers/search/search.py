@@ -27,15 +27,7 @@ from stagecut.planner.solvers.search.step_clock import StepClock
 
 
 class Search(Budget):
-    """Best plan and bound of one solver run, within its budget.
-
-    Parameters
-    ----------
-    observer
-        Called with every improvement of plan or bound.
-    limits
-        See :class:`stagecut.planner.solvers.search.budget.RunLimits`.
-    """
+    """Best plan and bound of one solver run within its budget; the observer is called with every improvement."""
 
     def __init__(
         self, problem: Problem, options: SolveOptions, *, observer: Observer | None = None, **limits: Unpack[RunLimits]
