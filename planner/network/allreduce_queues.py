@@ -42,6 +42,7 @@ def build_queues(network: StageNetwork) -> AllReduceQueues | None:
     queues = arcs.is_stage & (arcs.sync_s > 0) & shared[arcs.option]
     if not queues.any():
         return None
+    # The queue's first stage is served last, as its backwards end last; its optimizer step follows the whole queue.
     update_s = np.where(first[arcs.option] & (arcs.backward_s > 0), arcs.tail_s - arcs.sync_s, 0.0)
     queued_s = np.where(queues, arcs.sync_s + update_s, 0.0)
     work_s = arcs.forward_s + arcs.backward_s

@@ -160,6 +160,7 @@ class CountedPaths:
             rest = criteria.round_trip[arcs] + way_on[self._graph.head[arcs[:, 0]], :-1]
             largest_loop, late = _loops_and_late(criteria, arcs, before, rest)
             late |= ~usable[arcs]
+            # An arc is possible if in some count state it is reached in time and the sink can still be reached from it.
             possible[arcs[:, 0]] = (~late & np.isfinite(before.round_trip + rest)).any(axis=1)
             # A queue label restarts from the forward label before the arc, so it is set from `before` as well.
             if criteria.queue is not None:

@@ -194,6 +194,7 @@ def _pair(network: StageNetwork) -> Family:
     depth = network.depths[arcs.position]
     work_s = arcs.forward_s + arcs.backward_s
     per_loop, loops = pair_loops(depth, network.depths[np.maximum(arcs.position - 1, 0)], micro_batches)
+    # n loops carry a n micro-batches; of those left, one backward is part of the total.
     left = micro_batches - per_loop * loops
     as_earlier_s = loops * work_s + (left - 1) * arcs.backward_s + np.maximum(0, left - depth) * arcs.forward_s
     _, loops_before = pair_loops(network.depths[arcs.position + 1], depth, micro_batches)

@@ -103,6 +103,7 @@ def _last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
     forward_before, backward_before = chains.whole_before, chains.backward_before
     work_s = costs.forward_s + costs.backward_s
     loop_s = chains.total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
+    # max over s <= e of the loop of s: a running maximum over the stages.
     largest_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf))
     last_forward_s: Floats = forward_before + costs.forward_s + largest_s
     return last_forward_s

@@ -28,6 +28,7 @@ class ArcFixing:
     def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""
         kept = np.arange(len(rows.network.arcs))
+        # Cheap first: the latest prices, and none at all, rule out most arcs before new prices are sought.
         for prices in (self.prices, np.zeros_like(self.prices)):
             rows, kept = _leave_out(rows, kept, prices, limit_s)
         while len(kept) and not self._stop():

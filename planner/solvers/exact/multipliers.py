@@ -45,6 +45,7 @@ def _multipliers(rows: Rows, duals: Floats, slices: list[slice], scale_s: float)
 
 def _normalise(of_rows: Floats, targets: Ints) -> None:
     """Make the rows of T, with the two halves of a flush counted once, sum to one, and the halves agree."""
+    # T >= T_1 + T_2: a weight on that row needs the same weight on the rows of T_1 and on those of T_2.
     sums = np.array([of_rows[targets == target].sum() for target in range(3)])
     if sums[1] > 0 and sums[2] > 0:
         half = (sums[1] + sums[2]) / 2

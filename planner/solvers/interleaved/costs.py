@@ -116,6 +116,7 @@ class ChunkCosts:
     def _always_fits(self) -> bool:
         """Whether even all layers on one device group would fit in the first mode."""
         most_held = max(int(held.max()) for held, _ in self._actions)
+        # If so the other modes can never be needed, and are dropped.
         static, saved = (self.prefix[0, cost, -1] for cost in (Cost.STATIC, Cost.SAVED))
         return bool((static + most_held * saved + self._working[0].max()) * (1 + MEMORY_ROUNDING) <= self.limit_bytes)
 

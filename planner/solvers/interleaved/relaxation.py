@@ -65,6 +65,7 @@ def least_values(chunks: ChunkCosts, forms: Floats) -> Floats:
     values = np.full((num_stages + 1, num_layers + 1, len(forms)), np.inf)
     values[num_stages, num_layers] = 0.0
     for stage in range(num_stages - 1, -1, -1):
+        # P(j) does not depend on the stop i, so one running minimum over i serves every start j.
         behind = values[stage + 1] + np.outer(chunks.transfer_s[stage], forms[:, stage, Cost.TRANSFER])
         for prefix in chunks.prefix:
             so_far = prefix.T @ forms[:, stage, :OF_LAYERS].T
