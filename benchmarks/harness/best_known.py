@@ -21,7 +21,7 @@ from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.canonical import format_json
-from stagecut.planner.io.documents.write import write_text
+from stagecut.planner.io.documents.write import write_bytes
 from stagecut.planner.io.files.plan_file import (
     PlanFile,
     input_hashes,
@@ -103,10 +103,10 @@ def improve(spec: Spec, answers: dict[str, Measured], *, folder: Path = FOLDER) 
         return False
     if plan is None:
         plan = read_plan_file(folder / new.plan).plan
-    write_text(folder / new.plan, format_json(to_tree(_plan_file(spec, plan, new))), force=True)
+    write_bytes(folder / new.plan, format_json(to_tree(_plan_file(spec, plan, new))).encode(), force=True)
     entries[spec.name] = new
     trees = {name: {**asdict(entry), "gap": entry.gap} for name, entry in entries.items()}
-    write_text(folder / "best_known.json", format_json(trees), force=True)
+    write_bytes(folder / "best_known.json", format_json(trees).encode(), force=True)
     return True
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stagecut.planner.io.documents.canonical import format_json
-from stagecut.planner.io.documents.write import write_text
+from stagecut.planner.io.documents.write import write_bytes
 from stagecut.planner.io.files.plan_file import installed_versions
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -63,7 +63,7 @@ def keep_part(name: str, part: str, kept: Kept, *, expected: Iterable[str], fold
     there = _read(path)
     parts = {**(there["parts"] if _is_under(there, kept.stamp) else {}), part: kept.parts[part]}
     ordered = {key: parts[key] for key in expected if key in parts}
-    write_text(path, format_json({**kept.stamp.tree(), "parts": ordered}), force=True)
+    write_bytes(path, format_json({**kept.stamp.tree(), "parts": ordered}).encode(), force=True)
 
 
 def check_stamp(name: str, stamp: Stamp, *, folder: Path = RESULTS) -> None:
