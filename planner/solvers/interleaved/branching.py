@@ -31,7 +31,8 @@ smaller than this share of it."""
 MAX_VALUES = 1_000_000
 """Entries of the table of least values (memory); only as many rows as fit are used, those of the largest weights."""
 NUM_CUTS = 16
-"""Complete cuts returned at once: each improvement found among them lowers the limit for the others."""
+"""Complete cuts returned at once: each improvement found among them lowers the limit for the others. 8 and 32 changed
+no plan on gpt-mini and bert-large on mixed-server-8 and vit-large on h100-8, and bounds by 0.02 % at most."""
 MAX_NODES = 2_000_000
 """Nodes kept (memory)."""
 

@@ -27,7 +27,9 @@ from stagecut.planner.solvers.search.options import StopCheck
 MAX_ROUNDS, FEWEST_ROUNDS, ROUND_COEFFICIENTS = 24, 6, 2_000_000
 """Rounds of cutting planes; fewer where they would handle more coefficients of rows in all."""
 PRECISION = 1e-4
-"""Relative difference to the linear program's value at which the weights are good enough."""
+"""Relative difference to the linear program's value at which the weights are good enough. Half and twice this, and of
+`MOST_WEIGHT`, changed no plan on gpt-mini and bert-large on mixed-server-8 and vit-large on h100-8, and bounds by
+0.02 % at most."""
 MOST_WEIGHT = 1e3
 """Upper limit on the weight of a memory use, in units of the iteration time."""
 
