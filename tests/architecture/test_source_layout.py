@@ -20,13 +20,15 @@ Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def _undocumented(body: list[ast.stmt]) -> list[str]:
     """Names of public functions and classes without a docstring, methods of public classes included."""
     public = [node for node in body if isinstance(node, Documented) and not node.name.startswith("_")]
-    missing = [node.name for node in public if ast.get_docstring(node) is None and not _is_overload(node)]
+    missing = [node.name for node in public if ast.get_docstring(node) is None and not _is_exempt(node)]
     inner = [name for node in public if isinstance(node, ast.ClassDef) for name in _undocumented(node.body)]
     return missing + inner
 
 
-def _is_overload(node: Documented) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == "overload" for item in node.decorator_list)
+def _is_exempt(node: Documented) -> bool:
+    """Overloads, and entries that have the docstring of the dataclass that they mirror."""
+    decorators = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
+    return any(isinstance(item, ast.Name) and item.id in {"overload", "mirrors"} for item in decorators)
 
 
 def test_no_file_is_longer_than_600_lines():
