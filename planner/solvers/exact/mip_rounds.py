@@ -16,8 +16,11 @@ from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
 PROBES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
-"""Cutoffs to try in turn above the bound, in iteration times, while no plan stays below the last one; with the last one
-alone, resnet50 on hetpipe-16 in the shared rows had a bound of 9.81 ms after 80 s in place of 10.24 ms."""
+"""Cutoffs to try in turn above the bound, relative, while no plan stays below the last one; with the last one alone,
+resnet50 on hetpipe-16 in the shared rows had a bound of 9.81 ms after 80 s in place of 10.24 ms."""
+SMALLEST_STEP = 1e-2
+"""Least base of a probe, relative to the time of a plan: for bounds that start near zero. Half and twice this changed
+nothing there; with the time of a plan as the base throughout, searches for small problems did not end."""
 EASY_ARCS = 1000
 """With no more arcs than this the cutoff is the limit itself; half and twice as many changed no plan and no bound on
 vgg16 and resnet50 on mixed-server-8."""
@@ -83,7 +86,7 @@ class MipRounds:
         if np.count_nonzero(self._through_s <= limit_s) <= EASY_ARCS and math.isfinite(most_s):
             return most_s
         step = PROBES[min(self._probe, len(PROBES) - 1)]
-        return min(most_s, bound_s + step * self._scale_s)
+        return min(most_s, bound_s + step * max(bound_s, SMALLEST_STEP * self._scale_s))
 
     def _nothing_below(self, cutoff_s: float) -> Round:
         self._probe += 1
