@@ -20,19 +20,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.sublots.process_chain import ProcessChain
 
 
 def completions(chain: ProcessChain, index: int, size: int, arrived_s: Floats) -> Floats:
     """Staircases behind a process, from those before it, both of shape (labels, N)."""
     process, cuts = chain.processes[index], chain.cuts(size)
-    lengths = np.diff(cuts)
-    seconds = process.seconds[lengths]
-    ends = np.cumsum(seconds)
-    lead = np.maximum(arrived_s[:, cuts[1:] - 1], process.release_s) - (ends - seconds)
-    ended_s: Floats = ends + np.maximum.accumulate(lead, axis=1)
-    return np.repeat(ended_s, lengths, axis=1)
+    return staircases_behind(process.seconds[np.diff(cuts)], cuts, arrived_s, process.release_s)
 
 
 def remaining(chain: ProcessChain, index: int, size: int, after_s: Floats) -> Floats:
@@ -41,12 +36,37 @@ def remaining(chain: ProcessChain, index: int, size: int, after_s: Floats) -> Fl
     Both have the shape (N,); behind the last process nothing remains.
     """
     cuts = chain.cuts(size)
-    lengths = np.diff(cuts)
-    seconds = chain.processes[index].seconds[lengths]
-    to_end = np.cumsum(seconds[::-1])[::-1]
-    lead = np.maximum(after_s[cuts[:-1]] - (to_end - seconds), 0.0)
-    left_s: Floats = to_end + np.maximum.accumulate(lead[::-1])[::-1]
-    return np.repeat(left_s, lengths)
+    return ways_before(chain.processes[index].seconds[np.diff(cuts)], cuts, after_s)
+
+
+def staircases_behind(seconds: Floats, cuts: Ints, arrived_s: Floats, release_s: float | Floats = 0.0) -> Floats:
+    """Staircases of shape (..., N) behind a process with J sublots, from those before it.
+
+    Parameters
+    ----------
+    seconds
+        Of each sublot, shape (J,) or (..., J).
+    release_s
+        Earliest start; a number, or of shape (..., 1).
+    """
+    ends = np.cumsum(seconds, axis=-1)
+    lead = np.maximum(arrived_s[..., cuts[1:] - 1], release_s) - (ends - seconds)
+    ended_s: Floats = ends + np.maximum.accumulate(lead, axis=-1)
+    return np.repeat(ended_s, np.diff(cuts), axis=-1)
+
+
+def ways_before(seconds: Floats, cuts: Ints, after_s: Floats) -> Floats:
+    """Longest ways to the end from the arrivals at a process, of shape (..., N), from those at the next process.
+
+    Parameters
+    ----------
+    seconds
+        Of each of J sublots, shape (J,) or (..., J).
+    """
+    to_end = np.cumsum(seconds[..., ::-1], axis=-1)[..., ::-1]
+    lead = np.maximum(after_s[..., cuts[:-1]] - (to_end - seconds), 0.0)
+    left_s: Floats = to_end + np.maximum.accumulate(lead[..., ::-1], axis=-1)[..., ::-1]
+    return np.repeat(left_s, np.diff(cuts), axis=-1)
 
 
 def arrivals(chain: ProcessChain, *, num_labels: int = 1) -> Floats:
