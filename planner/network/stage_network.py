@@ -102,7 +102,7 @@ def build_network(
     """
     costs = costs.of(variant.share)
     states = build_host_states(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
-    numbering = _Numbering(costs.problem.model.num_layers, len(states.exits), len(states.entries))
+    numbering = NodeNumbering(costs.problem.model.num_layers, len(states.exits), len(states.entries))
     placements = [option.placement for option in states.options]
     intervals = {
         placement: quick_intervals(costs, variant, placement, longest_s=longest_s) for placement in set(placements)
@@ -203,7 +203,7 @@ def depths_by_position(variant: Variant, max_stages: int) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbering:
+class NodeNumbering:
     """Node numbers: source, then per boundary its exits and its entries, then the sink."""
 
     num_layers: int
@@ -228,7 +228,7 @@ class _Numbering:
         return np.repeat(np.arange(len(widths)), widths)
 
 
-def _stages(states: HostStates, numbering: _Numbering, intervals: list[tuple[Ints, Ints]]) -> Iterator[Arcs]:
+def _stages(states: HostStates, numbering: NodeNumbering, intervals: list[tuple[Ints, Ints]]) -> Iterator[Arcs]:
     """Per option, every stage that is short enough, without its costs and depths."""
     for index, (option, (start, stop)) in enumerate(zip(states.options, intervals, strict=True)):
         yield replace(
@@ -239,7 +239,7 @@ def _stages(states: HostStates, numbering: _Numbering, intervals: list[tuple[Int
         )
 
 
-def _transfers(costs: CostModel, variant: Variant, states: HostStates, numbering: _Numbering) -> Iterator[Arcs]:
+def _transfers(costs: CostModel, variant: Variant, states: HostStates, numbering: NodeNumbering) -> Iterator[Arcs]:
     """Per crossing, a transfer at every inner boundary; from the source, the opening of the first hosts."""
     boundary_bytes = costs.problem.model.boundary_bytes()
     may_slice = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
