@@ -7,8 +7,8 @@ import numpy as np
 
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depths
-from stagecut.planner.cost.plan_costs import Halves, PlanCosts
-from stagecut.planner.simulator.iteration_graph import IterationGraph, TaskKind
+from stagecut.planner.cost.plan_costs import Halves, PlanCosts, TaskKind
+from stagecut.planner.simulator.iteration_graph import IterationGraph
 from tests.reference_simulator import Span, simulate
 
 WORDS = {

@@ -15,7 +15,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import can_slice
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.simulator.iteration_graph import TaskKind
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.timeline import simulate
 
 PART = "start-up: "

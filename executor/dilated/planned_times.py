@@ -7,11 +7,11 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require_positive
-from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.compilation import compile_actions
 from stagecut.planner.simulator.engine import run
-from stagecut.planner.simulator.iteration_graph import IterationGraph, TaskKind
+from stagecut.planner.simulator.iteration_graph import IterationGraph
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 

@@ -70,7 +70,9 @@ class Job:
     optimizer: Optimizer
     precision: Precision = Precision.FP16
     micro_batches: tuple[int, ...] = (1, 2, 4, 8)
-    """Allowed micro-batch sizes in samples; those that do not divide the global batch are ignored."""
+    """Allowed micro-batch sizes in samples; of equal ones, those that do not divide the global batch are ignored."""
+    unequal: bool = False
+    """Whether every process may have a size of its own, under a flush (lot streaming; UMPIPE, IEEE TPDS 2025)."""
     schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
     """Allowed pipeline schedules."""
     recompute: Recompute = Recompute.AUTO

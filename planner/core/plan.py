@@ -31,12 +31,19 @@ class Stage:
     """Samples per forward, over all replicas."""
     backward_micro_batch: int
     """Samples per backward, over all replicas."""
+    forward_message: int | None = None
+    """Samples per message to the next stage; None: the part of one forward here that one forward there takes."""
+    backward_message: int | None = None
+    """Samples per message of gradients to the previous stage; None: as for `forward_message`."""
 
     def __post_init__(self) -> None:
         owner = f"stage [{self.start}, {self.stop})"
         require(0 <= self.start < self.stop, owner, "layers", "at least one, from 0", (self.start, self.stop))
         for field in ("replicas", "tensor_parallel", "warmup_depth", "forward_micro_batch", "backward_micro_batch"):
             require_count(owner, field, getattr(self, field))
+        for field in ("forward_message", "backward_message"):
+            if getattr(self, field) is not None:
+                require_count(owner, field, getattr(self, field))
         expected = self.replicas * self.tensor_parallel
         require(
             len(self.devices) == expected, owner, "devices", f"replicas x tensor_parallel = {expected}", self.devices
@@ -111,6 +118,20 @@ class Plan:
             expected = pipeline.stages[index % num_groups].devices
             rule = f"those of its device group, {expected}"
             require(stage.devices == expected, f"stage {index}", "devices", rule, stage.devices)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples that pass through each pipeline."""
+        return self.micro_batch * self.num_microbatches
+
+    @property
+    def is_unequal(self) -> bool:
+        """Whether a process has a sublot size of its own."""
+        return any(
+            (stage.forward_micro_batch, stage.backward_micro_batch) != (self.micro_batch, self.micro_batch)
+            or (stage.forward_message, stage.backward_message) != (None, None)
+            for stage in self.stages
+        )
 
     @property
     def num_groups(self) -> int:

@@ -108,6 +108,16 @@ class Problem:
         )
 
     @property
+    def unequal_variants(self) -> tuple[Variant, ...]:
+        """One for every share, with all samples in one micro-batch that every process cuts into sublots of its own."""
+        batch = self.job.global_batch
+        return tuple(
+            Variant(schedule=Schedule.GPIPE, micro_batch=batch // share.num_pipelines, num_microbatches=1, share=share)
+            for share in self.shares
+            if self.job.unequal and batch % share.num_pipelines == 0
+        )
+
+    @property
     def shares(self) -> tuple[Share, ...]:
         """Every way that the job allows to divide the cluster among identical pipelines."""
         numbers = self.job.pipelines or range(1, self.cluster.num_devices + 1)

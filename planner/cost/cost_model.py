@@ -1,7 +1,7 @@
 """Costs of stages and whole plans."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,8 +14,9 @@ from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
-from stagecut.planner.cost.plan_costs import Halves, PlanCosts
+from stagecut.planner.cost.plan_costs import Halves, PlanCosts, Sublots
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
+from stagecut.planner.cost.sublot_costs import sublot_cut, sublot_seconds
 
 
 class CostModel:
@@ -72,16 +73,41 @@ class CostModel:
             return self.of(plan.share).plan(plan)
         stages = plan.stages
         groups = [self.device_group(stage) for stage in stages]
-        costs = [
-            self.stage(
-                group.placement,
-                micro_batch=stage.forward_micro_batch,
-                recompute=stage.recompute,
-                start=stage.start,
-                stop=stage.stop,
-            )
-            for stage, group in zip(stages, groups, strict=True)
-        ]
+        costs = [self._stage_of(stage, group, plan.micro_batch) for stage, group in zip(stages, groups, strict=True)]
+        if plan.is_unequal:
+            return self._unequal(plan, groups, costs)
+        return self._plan_costs(plan, groups, costs)
+
+    def _stage_of(self, stage: Stage, group: DeviceGroup, samples: int) -> StageCosts:
+        return self.stage(
+            group.placement, micro_batch=samples, recompute=stage.recompute, start=stage.start, stop=stage.stop
+        )
+
+    def _unequal(self, plan: Plan, groups: Sequence[DeviceGroup], costs: Sequence[StageCosts]) -> PlanCosts:
+        """Costs of a plan whose processes have sublot sizes of their own."""
+        largest = [max(stage.forward_micro_batch, stage.backward_micro_batch) for stage in plan.stages]
+        working = [self._stage_of(*each).working_bytes[0] for each in zip(plan.stages, groups, largest, strict=True)]
+        cut = sublot_cut(plan)
+        links = [link_between(self.cluster, *pair) for pair in pairwise(groups)]
+        starts = [stage.start for stage in plan.stages[1:]]
+        return replace(
+            self._plan_costs(plan, groups, costs),
+            warmup_depth=-(-np.array(cut.in_flight) // plan.micro_batch),
+            working_bytes=np.array(working),
+            sublots=Sublots(
+                cut=cut,
+                seconds=sublot_seconds(
+                    cut,
+                    lambda stage, samples: self._stage_of(plan.stages[stage], groups[stage], samples),
+                    lambda boundary, samples: float(
+                        links[boundary].transfer_s(samples * self._boundary_bytes[starts[boundary]])
+                    ),
+                ),
+            ),
+        )
+
+    def _plan_costs(self, plan: Plan, groups: Sequence[DeviceGroup], costs: Sequence[StageCosts]) -> PlanCosts:
+        stages = plan.stages
         # Consecutive chunks of a single device group are on the same devices: nothing is sent.
         apart = [sender.devices != receiver.devices for sender, receiver in pairwise(stages)]
         ends = list(zip(groups, groups[1:], apart, strict=False))
@@ -107,7 +133,7 @@ class CostModel:
         self, plan: Plan, groups: Sequence[DeviceGroup], links: Sequence[Link], message_bytes: Floats
     ) -> Halves | None:
         """Half micro-batches of a plan that has them, or may have them by its job."""
-        if not (plan.num_sliced or self.problem.job.may_slice(plan.schedule, plan.micro_batch)):
+        if plan.is_unequal or not (plan.num_sliced or self.problem.job.may_slice(plan.schedule, plan.micro_batch)):
             return None
         half_s = [half_transfer_s(link, message_bytes[[index]])[0] for index, link in enumerate(links)]
         return Halves(

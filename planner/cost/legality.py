@@ -38,15 +38,15 @@ def _variant_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     choices: tuple[tuple[str, Hashable, Sequence[Hashable] | None], ...] = (
         (f"schedule {plan.schedule} is", plan.schedule, job.schedules),
         (f"{plan.chunks} chunks per device group are", plan.chunks, job.chunks if interleaved else None),
-        (f"micro-batch {plan.micro_batch} is", plan.micro_batch, job.micro_batches),
+        (f"micro-batch {plan.micro_batch} is", plan.micro_batch, None if plan.is_unequal else job.micro_batches),
         (pipelines, plan.share.num_pipelines, job.pipelines),
     )
     for words, choice, allowed in choices:
         if allowed is not None and choice not in allowed:
             yield f"{words} not allowed by the job: {_listed(allowed)}"
-    num_sliced = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
+    num_sliced = 0 if plan.is_unequal else job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
     # Under `auto` the simulator has to say which number pays: see `planner.simulator.slicing`.
-    is_open = job.slice == AUTO and job.may_slice(plan.schedule, plan.micro_batch)
+    is_open = job.slice == AUTO and not plan.is_unequal and job.may_slice(plan.schedule, plan.micro_batch)
     if plan.num_sliced != num_sliced and not is_open:
         yield f"{plan.num_sliced} halved micro-batches, where the job asks for {num_sliced}"
     if not is_share_of(costs.problem.cluster, plan.share):

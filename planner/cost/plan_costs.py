@@ -1,6 +1,8 @@
 """The costs of a plan: input of the simulator, the bounds and the memory check."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 
@@ -8,6 +10,45 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving, in_flight
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
+
+
+class TaskKind(IntEnum):
+    """What a task of an iteration does."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    SEND_FORWARD = 2
+    SEND_BACKWARD = 3
+    SYNC = 4
+    UPDATE = 5
+
+
+OwnTimes = Mapping[tuple[TaskKind, int, int], float]
+"""Seconds of actions and messages that are no whole micro-batch, by kind, stage (the sender's) and samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SublotCut:
+    """How the processes of a pipeline of S stages cut its samples, each in sublots of its own size."""
+
+    num_samples: int
+    forward: tuple[int, ...]
+    """Samples per forward of each stage."""
+    backward: tuple[int, ...]
+    """Samples per backward of each stage."""
+    forward_messages: tuple[int | None, ...]
+    """Samples per message over each of the S - 1 boundaries; None: the part of one action that one action takes."""
+    backward_messages: tuple[int | None, ...]
+    in_flight: tuple[int, ...]
+    """Samples that each stage forwards before its first backward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sublots:
+    """Sublot sizes of the processes, and the seconds of every sublot."""
+
+    cut: SublotCut
+    seconds: OwnTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +106,8 @@ class PlanCosts:
     """Memory of each device, shape (S,)."""
     halves: Halves | None = None
     """Present if the plan halves micro-batches, or its job allows it to."""
+    sublots: Sublots | None = None
+    """Present if processes have sublot sizes of their own."""
 
     @property
     def num_stages(self) -> int:
@@ -91,6 +134,18 @@ class PlanCosts:
     def num_halved(self) -> tuple[int, ...]:
         """Micro-batches that each stage forwards in halves; empty if none does."""
         return () if self.halves is None or not self.halves.num_halved.any() else tuple(self.halves.num_halved.tolist())
+
+    @property
+    def own_s(self) -> OwnTimes:
+        """Seconds of the actions and messages that are no whole micro-batch."""
+        if self.sublots is not None:
+            return self.sublots.seconds
+        if self.halves is None or not self.num_halved:
+            return {}
+        half = self.variant.micro_batch // 2
+        forwards = {(TaskKind.FORWARD, s, half): time for s, time in enumerate(self.halves.forward_s.tolist())}
+        messages = {(TaskKind.SEND_FORWARD, s, half): time for s, time in enumerate(self.halves.transfer_s.tolist())}
+        return forwards | messages
 
     def sliced(self, num_sliced: int) -> "PlanCosts":
         """The same plan with another sliced warm-up count; unchanged where nothing can be halved."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.sublot_sizes import sublot_cuts
 from stagecut.planner.network.graph import ArcLevel
 from stagecut.planner.network.sized_network import SizedNetwork
-from stagecut.planner.sublots.process_chain import sublot_cuts
 from stagecut.planner.sublots.staircases import staircases_behind, ways_before
 
 LINES = ("forward", "backward")

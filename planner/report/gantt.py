@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import lane_labels, percent_label
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 if TYPE_CHECKING:

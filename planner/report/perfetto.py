@@ -5,8 +5,8 @@ from functools import partial
 from itertools import groupby
 
 from stagecut.planner.core.units import US
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.labels import lane_labels
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 DEVICES, LINKS = 1, 2

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Result
-from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.iteration_graph import TaskKind
+from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 SCHEMA = 1

@@ -8,6 +8,7 @@ from rich.table import Table
 from stagecut.planner.core.cluster import Cluster, Server
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.result import Result, Shortage
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.labels import (
     UNKNOWN,
     bandwidth_label,
@@ -21,7 +22,6 @@ from stagecut.planner.report.labels import (
 )
 from stagecut.planner.report.text_table import add_row, text_table
 from stagecut.planner.report.verdict import time_ratio
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 

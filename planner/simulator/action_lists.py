@@ -13,8 +13,11 @@ from typing import NamedTuple
 
 from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.interleaving import Interleaving
-from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.sublot_sizes import sublot_lengths
+from stagecut.planner.cost.plan_costs import SublotCut
+from stagecut.planner.cost.sublot_costs import sublot_cut
 
 
 class Op(StrEnum):
@@ -61,26 +64,27 @@ def stage_actions(stage: int, forwards: Sequence[int], backwards: Sequence[int],
 def plan_actions(plan: Plan) -> list[list[Action]]:
     """Actions of every device group of each pipeline of a plan, in its stages' own micro-batch sizes.
 
-    Raises
-    ------
-    BadInputError
-        If a stage's micro-batch sizes do not divide the samples of a pipeline.
+    The last action is smaller where its size does not divide the samples of a pipeline.
     """
     if plan.schedule is Schedule.INTERLEAVED:
         return interleaved_actions(plan.num_groups, plan.chunks, plan.num_microbatches, plan.micro_batch)
     if plan.num_sliced > 0:
         depths = [stage.warmup_depth for stage in plan.stages]
         return pipeline_actions(depths, plan.num_microbatches, plan.micro_batch, plan.num_halved)
-    num_samples = plan.num_microbatches * plan.micro_batch
-    return [_own_sizes(index, stage, num_samples) for index, stage in enumerate(plan.stages)]
+    return sublot_actions(sublot_cut(plan))
 
 
-def _own_sizes(index: int, stage: Stage, num_samples: int) -> list[Action]:
-    sizes = (stage.forward_micro_batch, stage.backward_micro_batch)
-    for size in sizes:
-        require(num_samples % size == 0, f"stage {index}", "micro-batch", f"a divisor of {num_samples} samples", size)
-    forwards, backwards = ([size] * (num_samples // size) for size in sizes)
-    return stage_actions(index, forwards, backwards, depth=stage.warmup_depth * stage.forward_micro_batch)
+def sublot_actions(cut: SublotCut) -> list[list[Action]]:
+    """Actions of every stage of a pipeline whose stages have sublot sizes of their own."""
+    return [
+        stage_actions(
+            stage,
+            sublot_lengths(cut.num_samples, cut.forward[stage]),
+            sublot_lengths(cut.num_samples, cut.backward[stage]),
+            depth=depth,
+        )
+        for stage, depth in enumerate(cut.in_flight)
+    ]
 
 
 def pipeline_actions(

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
-from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.bounds import bound_rows
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.timeline import Timeline
 
 COMPUTE = (TaskKind.FORWARD, TaskKind.BACKWARD)

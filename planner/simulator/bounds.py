@@ -41,6 +41,7 @@ from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
+from stagecut.planner.simulator.sublot_bounds import sublot_rows
 
 
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
@@ -52,6 +53,8 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
     order = costs.interleaving
     if order is not None:
         return interleaved_rows(costs, order)
+    if costs.sublots is not None:
+        return sublot_rows(costs, costs.sublots)
     num, depth = costs.variant.num_microbatches, costs.warmup_depth
     forward_s, backward_s, transfer_s = costs.forward_s, costs.backward_s, costs.transfer_s
     chains = chains_of(costs, any_slicing=any_slicing)

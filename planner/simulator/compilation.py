@@ -1,7 +1,7 @@
 """Compilation of action lists into the graph of one iteration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,8 +9,16 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.simulator.action_lists import Action, Op, interleaved_actions, pipeline_actions
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind
+from stagecut.planner.core.sublot_sizes import sublot_cuts
+from stagecut.planner.cost.plan_costs import SublotCut, TaskKind
+from stagecut.planner.simulator.action_lists import (
+    Action,
+    Op,
+    interleaved_actions,
+    pipeline_actions,
+    sublot_actions,
+)
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, with_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +50,18 @@ class _Actions:
         return f"{word} of samples [{self.lo[task]}, {self.hi[task]})"
 
 
+class MessageSizes(NamedTuple):
+    """Samples per message over each of the S - 1 boundaries; None: the part of one action that one action takes."""
+
+    forward: tuple[int | None, ...]
+    backward: tuple[int | None, ...]
+
+
 class _Messages(NamedTuple):
     """Messages as columns, sorted by (producer, first sample)."""
 
     producer: Ints
-    consumer: Ints
+    """Action that ends last of those whose samples the message holds."""
     lo: Ints
     hi: Ints
 
@@ -57,7 +72,14 @@ def pipeline_graph(
 ) -> IterationGraph:
     """Graph of a pipeline in which every stage has its own devices; see :func:`pipeline_actions`."""
     graph = compile_actions(pipeline_actions(warmup_depth, num_microbatches, micro_batch, num_halved))
-    return replace(graph, micro_batch=micro_batch) if num_halved else graph
+    return with_parts(graph, micro_batch) if num_halved else graph
+
+
+@lru_cache(maxsize=256)
+def sublot_graph(cut: SublotCut, micro_batch: int) -> IterationGraph:
+    """Graph of a pipeline whose processes have sublot sizes of their own."""
+    messages = MessageSizes(forward=cut.forward_messages, backward=cut.backward_messages)
+    return with_parts(compile_actions(sublot_actions(cut), messages), micro_batch)
 
 
 @lru_cache
@@ -66,11 +88,13 @@ def interleaved_graph(num_devices: int, chunks: int, num_microbatches: int, micr
     return compile_actions(interleaved_actions(num_devices, chunks, num_microbatches, micro_batch))
 
 
-def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
+def compile_actions(lists: Sequence[Sequence[Action]], sizes: MessageSizes | None = None) -> IterationGraph:
     """Compile one action list per device group; all actions of a stage must be in one list.
 
     A message is the part of an action's samples that a single action of the next stage (for gradients:
-    of the previous stage) takes, so equal micro-batches travel as one message each.
+    of the previous stage) takes, so equal micro-batches travel as one message each; or, with a size of
+    its own, a part of one action or the samples of several. Messages of a flow arrive in the order they
+    are sent, so an action waits only for the last of those it needs.
 
     Raises
     ------
@@ -80,12 +104,9 @@ def compile_actions(lists: Sequence[Sequence[Action]]) -> IterationGraph:
         each other forever.
     """
     actions = _columns(lists)
-    messages = _messages(actions)
+    messages, need = _messages(actions, sizes)
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
-    need = np.full(len(actions.kind), NONE)
-    # Messages of a flow arrive in the order they are sent, so an action waits only for the last of those it needs.
-    np.maximum.at(need, messages.consumer, len(actions.kind) + np.arange(len(messages.producer)))
     return _assemble(actions, messages, before=before, need=need)
 
 
@@ -107,8 +128,10 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
     for stage in range(actions.num_stages):
         for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
             _check_coverage(actions, stage, kind)
-        pairs = _overlaps(actions, actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage))
-        late = pairs.consumer[pairs.producer > pairs.consumer]
+        forwards, backwards = actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage)
+        samples = np.union1d(actions.lo[forwards], actions.lo[backwards])
+        needed, needing = (_holding(actions, tasks, samples) for tasks in (forwards, backwards))
+        late = needing[needed > needing]
         if len(late):
             name = actions.name(late[0])
             raise BadInputError(f"schedule: stage {stage} lists the {name} before a forward of its samples")
@@ -144,26 +167,42 @@ def _check_coverage(actions: _Actions, stage: int, kind: TaskKind) -> None:
         )
 
 
-def _overlaps(actions: _Actions, producers: Ints, consumers: Ints) -> _Messages:
-    """Common parts of two partitions of the samples into actions, each sorted by first sample."""
-    producer_lo, consumer_lo = actions.lo[producers], actions.lo[consumers]
-    lo = np.union1d(producer_lo, consumer_lo)
-    return _Messages(
-        producer=producers[np.searchsorted(producer_lo, lo, side="right") - 1],
-        consumer=consumers[np.searchsorted(consumer_lo, lo, side="right") - 1],
-        lo=lo,
-        hi=np.append(lo[1:], actions.samples),
+def _holding(actions: _Actions, tasks: Ints, sample: Ints) -> Ints:
+    """Of actions sorted by first sample, those that hold the samples."""
+    return tasks[np.searchsorted(actions.lo[tasks], sample, side="right") - 1]
+
+
+def _messages(actions: _Actions, sizes: MessageSizes | None) -> tuple[_Messages, Ints]:
+    """All messages, and for every action the task number of the last message it needs, `NONE` if it needs none."""
+    num_actions, inner = len(actions.kind), actions.num_stages - 1
+    columns, needs, first = [np.zeros((3, 0), dtype=np.int64)], np.full(num_actions, NONE), 0
+    stated = sizes or MessageSizes(forward=(None,) * inner, backward=(None,) * inner)
+    flows = (
+        (kind, sender, receiver, size)
+        for s in range(inner)
+        for kind, sender, receiver, size in (
+            (TaskKind.FORWARD, s, s + 1, stated.forward[s]),
+            (TaskKind.BACKWARD, s + 1, s, stated.backward[s]),
+        )
     )
-
-
-def _messages(actions: _Actions) -> _Messages:
-    parts = [
-        _overlaps(actions, actions.of(kind, sender), actions.of(kind, receiver))
-        for s in range(actions.num_stages - 1)
-        for kind, sender, receiver in ((TaskKind.FORWARD, s, s + 1), (TaskKind.BACKWARD, s + 1, s))
-    ]
-    columns = np.concatenate([np.zeros((4, 0), dtype=np.int64), *map(np.stack, parts)], axis=1)
-    return _Messages(*columns[:, np.lexsort((columns[2], columns[0]))])
+    for kind, sender, receiver, size in flows:
+        producers, consumers = actions.of(kind, sender), actions.of(kind, receiver)
+        lo = (
+            np.union1d(actions.lo[producers], actions.lo[consumers])
+            if size is None
+            else sublot_cuts(actions.samples, size)[:-1]
+        )
+        hi = np.append(lo[1:], actions.samples)
+        columns.append(np.stack((_holding(actions, producers, hi - 1), lo, hi)))
+        needs[consumers] = first + np.searchsorted(lo, actions.hi[consumers]) - 1
+        first += len(lo)
+    table = np.concatenate(columns, axis=1)
+    order = np.lexsort((table[1], table[0]))
+    number = np.empty_like(order)
+    number[order] = num_actions + np.arange(len(order))
+    waiting = needs != NONE
+    needs[waiting] = number[needs[waiting]]
+    return _Messages(*table[:, order]), needs
 
 
 def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> IterationGraph:

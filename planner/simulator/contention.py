@@ -19,7 +19,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind
+from stagecut.planner.cost.plan_costs import TaskKind
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph
 from stagecut.planner.simulator.levels import level_order
 from stagecut.planner.simulator.routes import Routes, num_links
 

@@ -13,7 +13,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph
+from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
 from stagecut.planner.simulator.contention import serve, served_in_order
 from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
 from stagecut.planner.simulator.levels import evaluate, level_order
@@ -69,18 +69,20 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
 
 
 def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
-    """Graph of a plan's schedule, with micro-batches of so many samples, at least two where some are halved."""
+    """Graph of a plan's schedule, in micro-batches of so many samples; where some are cut, of as many as they have."""
     order = costs.interleaving
     if order is not None:
         return interleaved_graph(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
-    num_halved = costs.num_halved
-    depths, samples = tuple(costs.warmup_depth.tolist()), max(2, micro_batch) if num_halved else micro_batch
+    depths, num_halved = tuple(costs.warmup_depth.tolist()), costs.num_halved
+    if costs.sublots is not None:
+        return sublot_graph(costs.sublots.cut, costs.variant.micro_batch)
+    samples = costs.variant.micro_batch if num_halved else micro_batch
     return pipeline_graph(depths, costs.variant.num_microbatches, samples, num_halved)
 
 
 def _group_times(graph: IterationGraph, routes: Routes, costs: list[PlanCosts]) -> Floats:
     """Iteration times of plans of one structure, shape (len(costs),)."""
-    table = duration_table(costs)
+    table = duration_table(graph, costs)
     if any(routes) and len(costs) == 1:  # looking first does not pay: most plans have contention
         return np.array([_played_time(graph, routes, table[:, 0])])
     rows_s = table[level_order(graph).cell]

@@ -15,27 +15,15 @@ gradients over one boundary, or the all-reduce of one stage.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 
 NONE = -1
 """Stands for "no task" and "no flow" in the arrays of a graph."""
-
-
-class TaskKind(IntEnum):
-    """What a task does."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    SEND_FORWARD = 2
-    SEND_BACKWARD = 3
-    SYNC = 4
-    UPDATE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,8 +54,8 @@ class IterationGraph:
     are flow s, gradients over it S - 1 + s, the all-reduce of stage s is flow 2 (S - 1) + s."""
     level: Ints
     """Actions in the longest chain of actions that an action ends, shape (num_actions,)."""
-    micro_batch: int = 0
-    """Samples of a whole micro-batch where some run as halves, else 0."""
+    parts: tuple[tuple[TaskKind, int, int], ...] = ()
+    """Kind, stage and samples of actions and messages with times of their own, see :func:`with_parts`."""
 
     @property
     def turn(self) -> Ints:
@@ -93,10 +81,10 @@ class IterationGraph:
     def cell(self) -> Ints:
         """Row of :func:`duration_table` with the duration of each task, shape (n,)."""
         cell = self.kind * self.num_stages + self.stage
-        if self.micro_batch:
-            messages = self.kind == TaskKind.SEND_FORWARD
-            half = (self.hi - self.lo < self.micro_batch) & ((self.kind == TaskKind.FORWARD) | messages)
-            cell[half] = (6 + messages[half]) * self.num_stages + 1 + self.stage[half]
+        rows = {part: 6 * self.num_stages + 1 + index for index, part in enumerate(self.parts)}
+        if rows:
+            tasks = zip(self.kind.tolist(), self.stage.tolist(), (self.hi - self.lo).tolist(), strict=True)
+            cell = np.array([rows.get(task, usual) for task, usual in zip(tasks, cell.tolist(), strict=True)])
         return cell
 
     @property
@@ -105,11 +93,18 @@ class IterationGraph:
         return 3 * self.num_stages - 2
 
 
-def duration_table(costs: Sequence[PlanCosts]) -> Floats:
-    """Seconds by kind of task and stage, then zeros, shape (6 S + 1, plans).
+def with_parts(graph: IterationGraph, micro_batch: int) -> IterationGraph:
+    """The graph, in which actions and messages of other than `micro_batch` samples have times of their own."""
+    samples, first_sync = graph.hi - graph.lo, graph.first_sync
+    own = np.flatnonzero(samples[:first_sync] != micro_batch)
+    keys = set(zip(graph.kind[own].tolist(), graph.stage[own].tolist(), samples[own].tolist(), strict=True))
+    return replace(graph, parts=tuple((TaskKind(kind), stage, size) for kind, stage, size in sorted(keys)))
 
-    Where micro-batches are halved, S rows of half forwards and S - 1 of half messages follow. All plans
-    must have one structure.
+
+def duration_table(graph: IterationGraph, costs: Sequence[PlanCosts]) -> Floats:
+    """Seconds by kind of task and stage, then zeros, then those of the graph's parts, shape (6 S + 1 + parts, plans).
+
+    All plans must have the structure of the graph.
     """
 
     def rows(values: Iterable[Floats]) -> Floats:
@@ -120,7 +115,6 @@ def duration_table(costs: Sequence[PlanCosts]) -> Floats:
     table = [rows(cost.forward_s for cost in costs), rows(cost.backward_s for cost in costs)]
     table += [transfer_s, edge, edge, transfer_s]
     table += [rows(cost.sync_s for cost in costs), rows(cost.update_s for cost in costs), edge]
-    halves = [cost.halves for cost in costs if cost.halves is not None and cost.num_halved]
-    if halves:
-        table += [rows(half.forward_s for half in halves), rows(half.transfer_s for half in halves)]
+    own_s = [cost.own_s for cost in costs] if graph.parts else []
+    table += [np.array([[times[part] for times in own_s]]) for part in graph.parts]
     return np.concatenate(table)

@@ -33,12 +33,12 @@ def paying_count(costs: PlanCosts, unsliced_s: float) -> tuple[int, float]:
 def as_stated(problem: Problem, plan: Plan) -> Plan:
     """The plan with the sliced warm-up count that the job states, zero under `auto`."""
     count = problem.job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
-    return plan if plan.num_sliced == count else replace(plan, num_sliced=count)
+    return plan if plan.is_unequal or plan.num_sliced == count else replace(plan, num_sliced=count)
 
 
 def slicing_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     """A fault where the job leaves the sliced warm-up count to the planner and the plan's is not the one that pays."""
-    if costs.problem.job.slice != AUTO:
+    if costs.problem.job.slice != AUTO or plan.is_unequal:
         return
     numbers = costs.plan(as_stated(costs.problem, plan))
     count, _ = paying_count(numbers, float(iteration_times([numbers])[0]))

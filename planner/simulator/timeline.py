@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.engine import graph_of, run
-from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, TaskKind, duration_table
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, duration_table
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
 
 
@@ -58,7 +58,7 @@ def simulate(costs: PlanCosts) -> Timeline:
     """Simulate one plan and record everything."""
     graph = graph_of(costs, micro_batch=costs.variant.micro_batch)
     routes = flow_routes(costs)
-    durations_s = duration_table([costs])[graph.cell]
+    durations_s = duration_table(graph, [costs])[graph.cell]
     start_s, end_s = (times_s[:, 0] for times_s in run(graph, durations_s, routes=routes))
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
     links = tuple(by_flow[flow] for flow in graph.flow.tolist())

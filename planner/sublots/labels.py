@@ -17,8 +17,9 @@ from itertools import product
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.sublot_sizes import is_union
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.sublots.process_chain import ProcessChain, is_union
+from stagecut.planner.sublots.process_chain import ProcessChain
 from stagecut.planner.sublots.staircases import arrivals, completions, least_remaining, makespan_s, remaining
 
 MAX_LABELS = 4_000

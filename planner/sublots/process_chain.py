@@ -11,12 +11,13 @@ too, and the smaller sublot leads instead of trailing (`partial_first`).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.checks import require
+from stagecut.planner.core.sublot_sizes import sublot_cuts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,28 +68,6 @@ class ProcessChain:
         """The same line backwards in time; without release times its makespan is the same for the same sizes."""
         require(not any(process.release_s for process in self.processes), "process chain", "release_s", "zero", self)
         return replace(self, processes=self.processes[::-1], partial_first=not self.partial_first)
-
-
-@lru_cache(maxsize=4096)
-def sublot_cuts(num_samples: int, size: int, *, partial_first: bool = False) -> Ints:
-    """Boundaries 0 = c_0 < ... < c_J = N of N samples in sublots of one size, shape (J + 1,)."""
-    cuts: Ints = np.append(np.arange(0, num_samples, size), num_samples)
-    return num_samples - cuts[::-1] if partial_first else cuts
-
-
-def is_union(num_samples: int, part: int, whole: int) -> bool:
-    """Whether every sublot of the second size is made of whole sublots of the first."""
-    return whole % part == 0 or whole >= num_samples
-
-
-def powers_of_two(num_samples: int) -> tuple[int, ...]:
-    """1, 2, 4, ... up to the number of samples."""
-    return tuple(1 << power for power in range(num_samples.bit_length()))
-
-
-def divisors(num_samples: int) -> tuple[int, ...]:
-    """All divisors of the number of samples."""
-    return tuple(size for size in range(1, num_samples + 1) if num_samples % size == 0)
 
 
 def affine(name: str, setup_s: float, per_sample_s: float, num_samples: int, sizes: Iterable[int]) -> Process:

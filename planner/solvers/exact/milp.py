@@ -19,7 +19,7 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from stagecut.planner.core.problem import Problem, Variant
@@ -40,6 +40,7 @@ from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
+from stagecut.planner.solvers.sublots.proof import SublotProof
 
 FIRST_SHARES = (0.9, 0.6)
 """Shares of the limit to try to prove at the start, so that a search that ends early has a bound to show; without them
@@ -62,8 +63,11 @@ def solve(problem: Problem, search: Search) -> Result:
     with search.step("greedy"):
         greedy.solve(problem, search)
     proofs = [
-        (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
-        for variant in promising_first(problem, search)
+        *(
+            (InterleavedProof if variant.schedule is Schedule.INTERLEAVED else VariantProof)(search, variant)
+            for variant in promising_first(problem, search)
+        ),
+        *(SublotProof(search, variant) for variant in problem.unequal_variants),
     ]
     with search.surviving():
         _advance(search, proofs)
@@ -72,7 +76,7 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result("milp", proves=True, exhausted=exhausted, row_bound_s=_row_bound(proofs))
 
 
-def _advance(search: Search, proofs: list["Proof"]) -> None:
+def _advance(search: Search, proofs: Sequence["Proof"]) -> None:
     """Take the next step of the weakest proof, until the bound is good enough or the budget is spent."""
     for proof in proofs:
         if not search.out_of_budget:
@@ -218,10 +222,10 @@ class VariantProof:
         self.bound_s = max(self.bound_s, min(self._limit_s, bound_s))
 
 
-Proof = VariantProof | InterleavedProof
+Proof = VariantProof | InterleavedProof | SublotProof
 
 
-def _row_bound(proofs: list[Proof]) -> float | None:
+def _row_bound(proofs: Sequence[Proof]) -> float | None:
     """Least value of the rows over all variants, where it is known to be the least."""
     least = min((proof.row_bound_s for proof in proofs if proof.row_bound_s is not None), default=None)
     if least is None or any(proof.row_bound_s is None and proof.bound_s < least for proof in proofs):

@@ -5,10 +5,10 @@ import pytest
 
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.action_lists import stage_actions
 from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph
 from stagecut.planner.simulator.engine import iteration_times, run
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from tests.pipelines import pipeline_costs
 
 

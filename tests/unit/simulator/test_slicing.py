@@ -9,11 +9,10 @@ from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.plan_costs import Halves
+from stagecut.planner.cost.plan_costs import Halves, TaskKind
 from stagecut.planner.simulator.action_lists import plan_actions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.iteration_graph import TaskKind
 from stagecut.planner.simulator.slicing import paying_count, slicing_faults
 from stagecut.planner.simulator.timeline import simulate
 from stagecut.planner.solvers.reference.brute_force import all_plans

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.simulator.iteration_graph import TaskKind
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.timeline import simulate
 from tests.pipelines import pipeline_costs
 
