@@ -12,6 +12,7 @@ from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import is_share_of
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.sublot_legality import least_sizes, sublot_faults
 
 
 def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
@@ -87,6 +88,8 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     depths = _scheduled_depths(plan)
     if depths is None:
         yield f"{plan.num_microbatches} micro-batches are not a multiple of the {plan.num_groups} device groups"
+    if plan.is_unequal:
+        yield from sublot_faults(costs.problem.job, plan)
     groups: list[DeviceGroup] = []
     for index, stage in enumerate(plan.stages):
         depth = stage.warmup_depth if depths is None else depths[index]
@@ -101,13 +104,15 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     if plan.schedule is Schedule.INTERLEAVED:
         yield from _filling_faults(costs, groups[: plan.num_groups])
     if depths is not None and plan.stages[-1].stop <= costs.problem.model.num_layers:
-        yield from _memory_faults(costs, plan, depths)
+        yield from _memory_faults(costs, plan)
 
 
 def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
     """Warm-up depths of the schedule; None if it cannot run these micro-batches."""
     if plan.schedule is Schedule.INTERLEAVED and plan.num_microbatches % plan.num_groups:
         return None
+    if plan.is_unequal and plan.schedule is Schedule.GPIPE:
+        return tuple(-(-plan.num_samples // stage.forward_micro_batch) for stage in plan.stages)
     return warmup_depths(plan.schedule, len(plan.stages), plan.num_microbatches, chunks=plan.chunks)
 
 
@@ -120,17 +125,16 @@ def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Ite
         yield f"{stage.replicas} replicas do not divide the micro-batch {plan.micro_batch}"
     elif not costs.problem.job.allows_replicas(stage.replicas, plan.micro_batch):
         yield f"{stage.replicas} replicas are not allowed by the job: {_listed(costs.problem.job.replicas or ())}"
-    for size in {stage.forward_micro_batch, stage.backward_micro_batch} - {plan.micro_batch}:
-        yield f"a micro-batch of {size} where the plan has {plan.micro_batch}"
     if stage.warmup_depth != depth:
         yield f"warm-up depth {stage.warmup_depth}, where {plan.schedule} has {depth}"
 
 
-def _memory_faults(costs: CostModel, plan: Plan, depths: Sequence[int]) -> Iterator[str]:
+def _memory_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     """Every stage fits, and recomputes as the job says; with `auto`, where it would not fit otherwise."""
     policy, limits_bytes = costs.problem.job.recompute, costs.plan(plan).limit_bytes
-    needs_bytes = _memory_bytes(costs, plan, depths, lambda stage: stage.recompute)
-    plain_bytes = _memory_bytes(costs, plan, depths, lambda _: False)
+    needs_bytes = _memory_bytes(costs, plan, lambda stage: stage.recompute)
+    least = least_sizes(costs.problem.job, plan) if plan.is_unequal else plan
+    plain_bytes = _memory_bytes(costs, least, lambda _: False)
     for index, stage in enumerate(plan.stages):
         first = index % plan.num_groups
         if stage.recompute != plan.stages[first].recompute:
@@ -144,11 +148,11 @@ def _memory_faults(costs: CostModel, plan: Plan, depths: Sequence[int]) -> Itera
             yield f"stage {index}: needs {sizes}"
 
 
-def _memory_bytes(costs: CostModel, plan: Plan, depths: Sequence[int], recomputes: Callable[[Stage], bool]) -> Floats:
+def _memory_bytes(costs: CostModel, plan: Plan, recomputes: Callable[[Stage], bool]) -> Floats:
     """High-water mark of the devices of every stage under the schedule's warm-up depths, shape (S,)."""
     stages = tuple(
-        replace(stage, warmup_depth=depth, recompute=recomputes(stage), forward_micro_batch=plan.micro_batch)
-        for stage, depth in zip(plan.stages, depths, strict=True)
+        replace(stage, warmup_depth=depth, recompute=recomputes(stage))
+        for stage, depth in zip(plan.stages, _scheduled_depths(plan) or (), strict=True)
     )
     return costs.plan(replace(plan, pipelines=(Pipeline(stages=stages), *plan.pipelines[1:]))).memory_bytes
 

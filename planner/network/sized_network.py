@@ -108,10 +108,31 @@ def build_sized_network(costs: CostModel, sizing: Sizing, *, longest_s: float) -
     num_layers = costs.problem.model.num_layers
     numbering = NodeNumbering(num_layers, len(states.exits), len(states.entries))
     transfers = (_transfers(costs, sizing, states, numbering, crossing) for crossing in states.crossings)
-    arcs = _joined([*_stages(costs, sizing, states, numbering, longest_s=longest_s), *transfers])
+    none = _arcs_over(sizing, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    arcs = _joined([none, *_stages(costs, sizing, states, numbering, longest_s=longest_s), *transfers])
     graph = LayeredGraph(tail=arcs.tail, head=arcs.head, level=numbering.levels())
     network = SizedNetwork(costs=costs, sizing=sizing, host_states=states, arcs=arcs, graph=graph)
     return network.restricted(np.ones(len(arcs), dtype=bool))
+
+
+def _arcs_over(sizing: Sizing, start: Ints, stop: Ints) -> SizedArcs:
+    """Transfers of any size that take no time, as far as only their layers are known."""
+    size, none = len(start), np.zeros(len(start), dtype=np.int64)
+    nothing = np.zeros((size, len(sizing.lengths)))
+    return SizedArcs(
+        tail=none,
+        head=none,
+        start=start,
+        stop=stop,
+        option=none - 1,
+        opened_class=none - 1,
+        opened_hosts=none,
+        recompute=none > 0,
+        allowed=np.ones((size, len(sizing.sizes)), dtype=bool),
+        forward_s=nothing,
+        backward_s=nothing,
+        tail_s=np.zeros(size),
+    )
 
 
 def _joined(parts: list[SizedArcs]) -> SizedArcs:
@@ -171,15 +192,8 @@ def _fitted(costs: CostModel, sizing: Sizing, placement: Placement, *, longest_s
             if length in sizing.sizes and length % placement.replicas == 0:
                 needed = stage.static_bytes + sizing.num_samples / length * stage.saved_bytes + stage.working_bytes
                 allowed[unfit, sizing.sizes.index(length)] = needed <= limit_bytes
-    none = np.zeros(len(start), dtype=np.int64)
-    arcs = SizedArcs(
-        tail=none,
-        head=none,
-        start=start,
-        stop=stop,
-        option=none,
-        opened_class=none - 1,
-        opened_hosts=none,
+    arcs = replace(
+        _arcs_over(sizing, start, stop),
         recompute=recompute,
         allowed=allowed,
         forward_s=forward_s,
@@ -202,19 +216,14 @@ def _transfers(
         tail = numbering.exits(at, crossing.exit)
         message_bytes: Floats = costs.problem.model.boundary_bytes()[at, None] * sizing.lengths
         seconds = np.reshape(crossing.link.transfer_s(message_bytes.ravel()), message_bytes.shape)
-    return SizedArcs(
+    return replace(
+        _arcs_over(sizing, at, at),
         tail=tail,
         head=numbering.entries(at, crossing.entry),
-        start=at,
-        stop=at,
-        option=np.full(len(at), -1),
         opened_class=np.full(len(at), entry.server_class if entry.opened_hosts else -1),
         opened_hosts=np.full(len(at), entry.opened_hosts),
-        recompute=np.zeros(len(at), dtype=bool),
-        allowed=np.ones((len(at), len(sizing.sizes)), dtype=bool),
         forward_s=seconds,
         backward_s=seconds,
-        tail_s=np.zeros(len(at)),
     )
 
 

@@ -102,7 +102,7 @@ def _interleaved(costs: CostModel, variant: Variant, groups: Groups, stops: Sequ
 def _placements(costs: CostModel) -> Iterator[tuple[Variant, Groups]]:
     """Every variant with every sequence of device groups for its pipeline."""
     for variant in costs.problem.variants:
-        walk = _Walk(problem=costs.problem, cluster=costs.of(variant.share).cluster, micro_batch=variant.micro_batch)
+        walk = Walk(problem=costs.problem, cluster=costs.of(variant.share).cluster, micro_batch=variant.micro_batch)
         if variant.schedule is not Schedule.INTERLEAVED:
             unopened = tuple(server.count for server in walk.cluster.servers)
             yield from ((variant, groups) for groups in walk.extensions((), unopened, None))
@@ -125,7 +125,7 @@ class _OpenHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Walk:
+class Walk:
     """All ways to place the device groups of one pipeline one after another, first layer first."""
 
     problem: Problem

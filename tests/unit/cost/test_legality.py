@@ -153,7 +153,7 @@ def test_replicas_divide_the_micro_batch():
 
 def test_stages_have_no_sizes_of_their_own():
     (fault,) = found(problem(), stage(0, 4, "pair/0", depth=1, backward_micro_batch=4))
-    assert fault == "stage 0: a micro-batch of 4 where the plan has 2"
+    assert fault == "unequal micro-batches are not allowed by the job"
 
 
 @pytest.mark.parametrize(("degrees", "words"), [(None, "1"), ((1, 4), "1, 4")])
