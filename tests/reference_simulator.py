@@ -61,9 +61,14 @@ class Pipeline:
     """Heap of (ready time, rank, request): who waits for a shared link."""
 
 
-def simulate(actions: Actions, seconds: Callable[[Key], float], links: Callable[[Key], tuple[str, ...]]) -> dict:
-    """Start and end of every task of one iteration."""
-    sends, needs = _messages(actions)
+def simulate(
+    actions: Actions,
+    seconds: Callable[[Key], float],
+    links: Callable[[Key], tuple[str, ...]],
+    sizes: dict[tuple[str, int], int] | None = None,
+) -> dict:
+    """Start and end of every task of one iteration; `sizes` has the samples per message of (op, sending stage)."""
+    sends, needs = _messages(actions, sizes or {})
     shared = _shared_links(1 + max(stage for own in actions for _, stage, _, _ in own), links)
     stages = [sorted({stage for _, stage, _, _ in own}) for own in actions]
     pipeline = Pipeline(actions=actions, stages=stages, sends=sends, needs=needs, seconds=seconds, shared_links=shared)
@@ -145,8 +150,13 @@ def _record(pipeline: Pipeline, key: Key, start: float) -> float:
     return end
 
 
-def _messages(actions: Actions) -> tuple[dict[Key, list[Request]], dict[Key, list[Key]]]:
-    """A message is what an action has in common with one action of the stage it sends to."""
+def _messages(
+    actions: Actions, sizes: dict[tuple[str, int], int]
+) -> tuple[dict[Key, list[Request]], dict[Key, list[Key]]]:
+    """A message is what an action has in common with one action of the stage it sends to, unless it has a size.
+
+    One with a size belongs to the action with its last sample, and whoever takes any of its samples waits for it.
+    """
     sends, needs = defaultdict(list), defaultdict(list)
     tiles = defaultdict(list)
     for device, own in enumerate(actions):
@@ -158,6 +168,18 @@ def _messages(actions: Actions) -> tuple[dict[Key, list[Request]], dict[Key, lis
         for position, action in enumerate(own):
             op, stage, lo, hi = action
             step = {"F": 1, "B": -1}[op]
+            size = sizes.get((op, stage))
+            if size is not None:
+                last = max(tile[1] for tile in tiles[op, stage])
+                for start in range(0, last, size):
+                    stop = min(start + size, last)
+                    if lo < stop <= hi:
+                        key = (f"send {op}", stage, start, stop)
+                        takers = _overlapping(tiles[op, stage + step], start, stop)
+                        sends[action].append(Request(key=key, rank=(0, device, position, start), receiver=takers[0][2]))
+                        for taker in takers:
+                            needs[op, stage + step, taker[0], taker[1]].append(key)
+                continue
             for first, last, receiver in _overlapping(tiles[op, stage + step], lo, hi):
                 key = (f"send {op}", stage, max(lo, first), min(hi, last))
                 sends[action].append(Request(key=key, rank=(0, device, position, key[2]), receiver=receiver))
