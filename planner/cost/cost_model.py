@@ -126,6 +126,7 @@ class CostModel:
             sync_links=tuple(sync_route(self.cluster, group, self.share) for group in groups),
             limit_bytes=np.array([self.stages.device_type(group.placement).memory_bytes for group in groups]),
             halves=self._halves(plan, groups, links, message_bytes),
+            sublots=None,
             **columns,
         )
 
