@@ -58,8 +58,9 @@ class Problem:
         require(precision is self.job.precision, owner, "precision", rule, str(precision))
         batch = self.job.global_batch
         rule = f"such that equal shares of the cluster and a micro-batch size divide the global batch {batch}"
-        require(len(self.variants) > 0, "job", "pipelines", rule, self.job.pipelines)
-        most = max(variant.num_microbatches for variant in self.variants)
+        variants = self.variants + self.unequal_variants
+        require(len(variants) > 0, "job", "pipelines", rule, self.job.pipelines)
+        most = max(variant.num_microbatches for variant in variants)
         require(most <= MAX_MICROBATCHES, "job", "global_batch", LARGE_BATCH_RULE, self.job.global_batch)
         used = {island.device_type for server in self.cluster.servers for island in server.islands}
         complaints = [fault for name in sorted(used) if (fault := self._missing_times(name))]

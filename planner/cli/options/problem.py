@@ -9,7 +9,15 @@ import click
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import COUNT, counts, counts_or_auto, slices, words_of
+from stagecut.planner.cli.parameters.types import (
+    COUNT,
+    MicroBatches,
+    counts,
+    counts_or_auto,
+    micro_batches,
+    slices,
+    words_of,
+)
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
@@ -20,7 +28,7 @@ from stagecut.planner.io.files.job import read_job
 OPTIMIZERS = ("adamw", "sgd")
 MAX_SECONDS = 1e6
 OF_THE_JOB = (
-    *("global_batch", "micro_batches", "schedules", "recompute", "replicas", "tensor_parallel", "pipelines"),
+    *("global_batch", "schedules", "recompute", "replicas", "tensor_parallel", "pipelines"),
     *("zero1", "chunks", "slice", "action_overhead_s"),
 )
 """Options that are fields of a job."""
@@ -44,8 +52,12 @@ class ProblemChoices:
     job: Path | None = option(
         "--job", type=InputFile(), metavar="FILE", help="Job file; the options below override it."
     )
-    micro_batches: tuple[int, ...] | None = option(
-        "--micro-batch", type=counts, metavar="1,2,4", help="Allowed micro-batch sizes in samples.  [default: 1,2,4,8]"
+    micro_batches: MicroBatches | None = option(
+        "--micro-batch",
+        type=micro_batches,
+        metavar="1,2,4|unequal[:SIZES]",
+        help="Allowed micro-batch sizes in samples; unequal: every process has its own, of SIZES (1,2,4, divisors, "
+        "all; otherwise the powers of two).  [default: 1,2,4,8]",
     )
     schedules: tuple[Schedule, ...] | None = option(
         "--schedule",
@@ -130,6 +142,9 @@ class ProblemChoices:
         precision = self.precision or stated.precision
         given = {name: value for name in OF_THE_JOB if (value := getattr(self, name)) is not None}
         overrides: dict[str, Any] = {name: None if value == () else value for name, value in given.items()}
+        if self.micro_batches is not None:
+            overrides["micro_batches"] = self.micro_batches.of(self.global_batch or stated.global_batch)
+            overrides["unequal"] = self.micro_batches.unequal
         return replace(stated, precision=precision, optimizer=self._optimizer(stated, precision), **overrides)
 
     def _stated_job(self, default_precision: Precision) -> Job:

@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import click
 
 from stagecut.planner.core.job import AUTO, SliceChoice
+from stagecut.planner.core.sublot_sizes import divisors, powers_of_two
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_COUNT, MAX_NUMBER, is_name
 
@@ -34,6 +36,38 @@ def counts(text: str) -> tuple[int, ...]:
 def counts_or_auto(text: str) -> tuple[int, ...]:
     """Like :func:`counts`; empty for the word `auto`."""
     return () if text.strip() == "auto" else counts(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatches:
+    """Allowed micro-batch sizes, and whether every process may choose its own."""
+
+    sizes: tuple[int, ...] = ()
+    """In samples; empty where they depend on the global batch."""
+    unequal: bool = False
+    word: str = "powers"
+    """Which sizes there are without a list: powers (of two), divisors or all."""
+
+    def of(self, global_batch: int) -> tuple[int, ...]:
+        """The sizes for a global batch."""
+        return self.sizes or _SIZES[self.word](global_batch)
+
+
+_SIZES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "powers": powers_of_two,
+    "divisors": divisors,
+    "all": lambda num_samples: tuple(range(1, num_samples + 1)),
+}
+
+
+def micro_batches(text: str) -> MicroBatches:
+    """Sizes like :func:`counts`; or `unequal`, `unequal:1,2,4`, `unequal:divisors`, `unequal:all`."""
+    word, _, sizes = text.strip().partition(":")
+    if word != "unequal":
+        return MicroBatches(sizes=counts(text))
+    if not sizes or sizes in _SIZES:
+        return MicroBatches(unequal=True, word=sizes or "powers")
+    return MicroBatches(unequal=True, sizes=counts(sizes))
 
 
 def slices(text: str) -> SliceChoice:

@@ -71,7 +71,8 @@ def check_job(root: Node, complaints: Complaints) -> None:
         return
     sizes = JobFile.model_fields["micro_batches"].default if listed is None else [node.value for node in listed.items()]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
-    if counts and all(batch.value % size for size in counts):
+    unequal = root.at("unequal")
+    if counts and all(batch.value % size for size in counts) and (unequal is None or unequal.value is not True):
         place = batch if listed is None else listed
         shown = ", ".join(map(str, counts[:20]))
         complaints.add(
@@ -99,7 +100,9 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
 def to_tree(job: Job) -> Tree:
     """A job as a file holds it, with all defaults spelled out."""
     tree = {"schema": 1, **tree_of(job, omit_empty=True), "slice": job.slice or "never"}
+    # Older files do not have these keys, and their hashes must not change.
     if job.slice == 0 and job.action_overhead_s == ACTION_OVERHEAD_S:
-        # Older files do not have these keys, and their hashes must not change.
         del tree["slice"], tree["action_overhead_s"]
+    if not job.unequal:
+        del tree["unequal"]
     return tree

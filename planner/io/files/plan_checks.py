@@ -9,6 +9,7 @@ from stagecut.planner.core.placement import device_group_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
 from stagecut.planner.core.share import Share, cluster_share, device_names, shares_of
+from stagecut.planner.core.sublot_sizes import is_union
 from stagecut.planner.io.documents.complaints import PathStep, nearest, shorten
 from stagecut.planner.io.documents.tree import Document
 from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
@@ -116,6 +117,10 @@ class _PlanChecks:
             if self._plan.schedule is Schedule.INTERLEAVED:
                 if fixed and depth != fixed[index]:
                     yield _in_stage(index, "warmup_depth"), f"must be {fixed[index]}, got {depth}"
+            elif self._is_flush:
+                forwards = -(-self._plan.micro_batch // stage.forward_micro_batch)
+                if depth != forwards:
+                    yield _in_stage(index, "warmup_depth"), f"must be {forwards}, the number of forwards, got {depth}"
             elif depth > most:
                 yield _in_stage(index, "warmup_depth"), f"must be at most {most}, {what}, got {depth}"
             else:
@@ -144,15 +149,42 @@ class _PlanChecks:
                     taken.add(name)
 
     def _size_faults(self) -> Iterator[LocatedFault]:
-        """Micro-batch sizes are those that this version can simulate."""
+        """Stages have the plan's micro-batch size, or sublot sizes of their own under a flush."""
         expected = self._plan.micro_batch
         for index, stage in enumerate(self._stages):
+            if self._is_flush:
+                yield from self._sublot_faults(index, stage)
+                continue
             for key in ("forward_micro_batch", "backward_micro_batch"):
                 if (size := getattr(stage, key)) != expected:
-                    rule = f"must be the micro-batch size {expected}, since sizes per stage are not supported yet"
+                    rule = (
+                        f"must be the micro-batch size {expected} (other sizes need schedule gpipe and 1 micro-batch)"
+                    )
                     yield _in_stage(index, key), f"{rule}, got {size}"
+            for key in ("forward_message", "backward_message"):
+                if getattr(stage, key) is not None:
+                    rule = "must be left out (messages of their own size need schedule gpipe and 1 micro-batch)"
+                    yield _in_stage(index, key), f"{rule}, got {getattr(stage, key)}"
             if expected % stage.replicas:
                 yield _in_stage(index, "replicas"), f"must divide the micro-batch {expected}, got {stage.replicas}"
+
+    @property
+    def _is_flush(self) -> bool:
+        """Whether one micro-batch holds all samples, so that every process may cut it in its own way."""
+        return self._plan.schedule is Schedule.GPIPE and self._plan.num_microbatches == 1
+
+    def _sublot_faults(self, index: int, stage: StageEntry) -> Iterator[LocatedFault]:
+        num_samples, forward, backward = self._plan.micro_batch, stage.forward_micro_batch, stage.backward_micro_batch
+        for key in ("forward_micro_batch", "backward_micro_batch", "forward_message", "backward_message"):
+            size = getattr(stage, key)
+            if size is not None and size > num_samples:
+                yield _in_stage(index, key), f"must be at most {num_samples}, the samples of a pipeline, got {size}"
+        for key, size in (("forward_micro_batch", forward), ("backward_micro_batch", backward)):
+            if size % stage.replicas:
+                yield _in_stage(index, key), f"must be a multiple of the {stage.replicas} replicas, got {size}"
+        if not is_union(num_samples, forward, backward):
+            rule = f"must be a multiple of forward_micro_batch, {forward}, or all {num_samples} samples"
+            yield _in_stage(index, "backward_micro_batch"), f"{rule}: a backward cannot cut a forward; got {backward}"
 
     def _share_faults(self) -> Iterator[LocatedFault]:
         """Pipelines have equal shares of the cluster, and the same stages on them."""

@@ -50,6 +50,10 @@ class StageEntry(Entry):
     tensor_parallel: Count
     recompute: bool
     warmup_depth: Count
+    forward_micro_batch: Count
+    backward_micro_batch: Count
+    forward_message: Count | None = None
+    backward_message: Count | None = None
 
 
 class PipelineEntry(Entry):
