@@ -215,15 +215,16 @@ class NodeNumbering:
         return self.num_exits + self.num_entries
 
     def exits(self, boundary: Ints, index: int) -> Ints:
-        # After the last layer every exit is the sink.
+        """Nodes of an exit at each boundary; after the last layer every exit is the sink."""
         sink = 1 + self.num_layers * self._width
         return np.where(boundary == self.num_layers, sink, 1 + boundary * self._width + index)
 
     def entries(self, boundary: Ints, index: int) -> Ints:
+        """Nodes of an entry at each boundary."""
         return 1 + boundary * self._width + self.num_exits + index
 
     def levels(self) -> Ints:
-        # Source, then exits and entries of each boundary, then the sink.
+        """Levels of all nodes: source, then exits and entries of each boundary, then the sink."""
         widths = [1, *[self.num_exits, self.num_entries] * self.num_layers, 1]
         return np.repeat(np.arange(len(widths)), widths)
 
