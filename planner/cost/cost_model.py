@@ -16,7 +16,7 @@ from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_name
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
 from stagecut.planner.cost.plan_costs import Halves, PlanCosts, Sublots
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
-from stagecut.planner.cost.sublot_costs import sublot_cut, sublot_seconds
+from stagecut.planner.cost.sublot_costs import sublot_cut, sublot_seconds, whole_seconds
 
 
 class CostModel:
@@ -90,20 +90,19 @@ class CostModel:
         cut = sublot_cut(plan)
         links = [link_between(self.cluster, *pair) for pair in pairwise(groups)]
         starts = [stage.start for stage in plan.stages[1:]]
+        seconds = sublot_seconds(
+            cut,
+            lambda stage, samples: self._stage_of(plan.stages[stage], groups[stage], samples),
+            lambda boundary, samples: float(
+                links[boundary].transfer_s(samples * self._boundary_bytes[starts[boundary]])
+            ),
+        )
         return replace(
             self._plan_costs(plan, groups, costs),
+            **whole_seconds(seconds, len(groups)),
             warmup_depth=-(-np.array(cut.in_flight) // plan.micro_batch),
             working_bytes=np.array(working),
-            sublots=Sublots(
-                cut=cut,
-                seconds=sublot_seconds(
-                    cut,
-                    lambda stage, samples: self._stage_of(plan.stages[stage], groups[stage], samples),
-                    lambda boundary, samples: float(
-                        links[boundary].transfer_s(samples * self._boundary_bytes[starts[boundary]])
-                    ),
-                ),
-            ),
+            sublots=Sublots(cut=cut, seconds=seconds),
         )
 
     def _plan_costs(self, plan: Plan, groups: Sequence[DeviceGroup], costs: Sequence[StageCosts]) -> PlanCosts:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,16 @@ def sublot_seconds(
         for length in message_lengths(cut.num_samples, sizes[1], cut.backward[ends]):
             seconds[TaskKind.SEND_BACKWARD, boundary + 1, length] = transfer_s(boundary, length)
     return seconds
+
+
+def whole_seconds(seconds: OwnTimes, num_stages: int) -> dict[str, Any]:
+    """Seconds of a whole forward, backward and message to the next stage, by column of the costs."""
+    columns = {"forward_s": TaskKind.FORWARD, "backward_s": TaskKind.BACKWARD, "transfer_s": TaskKind.SEND_FORWARD}
+    whole = {key[:2]: seconds[key] for key in sorted(seconds)}  # the longest comes last
+    return {
+        name: np.array([whole[kind, stage] for stage in range(num_stages) if (kind, stage) in whole])
+        for name, kind in columns.items()
+    }
 
 
 def message_lengths(num_samples: int, size: int | None, ends: Sequence[int]) -> tuple[int, ...]:

@@ -76,10 +76,10 @@ def pipeline_graph(
 
 
 @lru_cache(maxsize=256)
-def sublot_graph(cut: SublotCut, micro_batch: int) -> IterationGraph:
+def sublot_graph(cut: SublotCut) -> IterationGraph:
     """Graph of a pipeline whose processes have sublot sizes of their own."""
     messages = MessageSizes(forward=cut.forward_messages, backward=cut.backward_messages)
-    return with_parts(compile_actions(sublot_actions(cut), messages), micro_batch)
+    return with_parts(compile_actions(sublot_actions(cut), messages))
 
 
 @lru_cache
@@ -129,9 +129,8 @@ def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
         for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
             _check_coverage(actions, stage, kind)
         forwards, backwards = actions.of(TaskKind.FORWARD, stage), actions.of(TaskKind.BACKWARD, stage)
-        samples = np.union1d(actions.lo[forwards], actions.lo[backwards])
-        needed, needing = (_holding(actions, tasks, samples) for tasks in (forwards, backwards))
-        late = needing[needed > needing]
+        needed, needing = _overlaps(actions.lo[forwards], actions.lo[backwards])
+        late = backwards[needing][forwards[needed] > backwards[needing]]
         if len(late):
             name = actions.name(late[0])
             raise BadInputError(f"schedule: stage {stage} lists the {name} before a forward of its samples")
@@ -167,42 +166,38 @@ def _check_coverage(actions: _Actions, stage: int, kind: TaskKind) -> None:
         )
 
 
-def _holding(actions: _Actions, tasks: Ints, sample: Ints) -> Ints:
-    """Of actions sorted by first sample, those that hold the samples."""
-    return tasks[np.searchsorted(actions.lo[tasks], sample, side="right") - 1]
+def _overlaps(first_lo: Ints, second_lo: Ints) -> tuple[Ints, Ints]:
+    """Indices of all overlapping pairs of parts of two partitions of the samples, each given by its first samples."""
+    lo = np.union1d(first_lo, second_lo)
+    first, second = (np.searchsorted(own_lo, lo, side="right") - 1 for own_lo in (first_lo, second_lo))
+    return first, second
 
 
 def _messages(actions: _Actions, sizes: MessageSizes | None) -> tuple[_Messages, Ints]:
     """All messages, and for every action the task number of the last message it needs, `NONE` if it needs none."""
-    num_actions, inner = len(actions.kind), actions.num_stages - 1
-    columns, needs, first = [np.zeros((3, 0), dtype=np.int64)], np.full(num_actions, NONE), 0
-    stated = sizes or MessageSizes(forward=(None,) * inner, backward=(None,) * inner)
-    flows = (
-        (kind, sender, receiver, size)
-        for s in range(inner)
-        for kind, sender, receiver, size in (
-            (TaskKind.FORWARD, s, s + 1, stated.forward[s]),
-            (TaskKind.BACKWARD, s + 1, s, stated.backward[s]),
-        )
-    )
+    inner, num_actions = range(actions.num_stages - 1), len(actions.kind)
+    stated = sizes or MessageSizes(forward=(None,) * len(inner), backward=(None,) * len(inner))
+    columns, needs, first = [np.zeros((3, 0), dtype=np.int64)], [np.zeros((2, 0), dtype=np.int64)], 0
+    flows = [(TaskKind.FORWARD, s, s + 1, stated.forward[s]) for s in inner]
+    flows += [(TaskKind.BACKWARD, s + 1, s, stated.backward[s]) for s in inner]
     for kind, sender, receiver, size in flows:
         producers, consumers = actions.of(kind, sender), actions.of(kind, receiver)
-        lo = (
-            np.union1d(actions.lo[producers], actions.lo[consumers])
-            if size is None
-            else sublot_cuts(actions.samples, size)[:-1]
-        )
-        hi = np.append(lo[1:], actions.samples)
-        columns.append(np.stack((_holding(actions, producers, hi - 1), lo, hi)))
-        needs[consumers] = first + np.searchsorted(lo, actions.hi[consumers]) - 1
+        made_lo, taken_lo = actions.lo[producers], actions.lo[consumers]
+        lo = np.union1d(made_lo, taken_lo) if size is None else sublot_cuts(actions.samples, size)[:-1]
+        producer = np.zeros_like(lo)
+        message, maker = _overlaps(lo, made_lo)
+        np.maximum.at(producer, message, producers[maker])
+        columns.append(np.stack((producer, lo, np.append(lo[1:], actions.samples))))
+        message, taker = _overlaps(lo, taken_lo)
+        needs.append(np.stack((first + message, consumers[taker])))
         first += len(lo)
-    table = np.concatenate(columns, axis=1)
+    table, (message, consumer) = np.concatenate(columns, axis=1), np.concatenate(needs, axis=1)
     order = np.lexsort((table[1], table[0]))
-    number = np.empty_like(order)
+    number, need = np.empty_like(order), np.full(num_actions, NONE)
     number[order] = num_actions + np.arange(len(order))
-    waiting = needs != NONE
-    needs[waiting] = number[needs[waiting]]
-    return _Messages(*table[:, order]), needs
+    # Messages of a flow arrive in the order they are sent, so an action waits only for the last of those it needs.
+    np.maximum.at(need, consumer, number[message])
+    return _Messages(*table[:, order]), need
 
 
 def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Ints) -> IterationGraph:

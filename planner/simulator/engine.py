@@ -75,7 +75,7 @@ def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
         return interleaved_graph(order.num_devices, order.chunks, order.num_microbatches, micro_batch)
     depths, num_halved = tuple(costs.warmup_depth.tolist()), costs.num_halved
     if costs.sublots is not None:
-        return sublot_graph(costs.sublots.cut, costs.variant.micro_batch)
+        return sublot_graph(costs.sublots.cut)
     samples = costs.variant.micro_batch if num_halved else micro_batch
     return pipeline_graph(depths, costs.variant.num_microbatches, samples, num_halved)
 

@@ -93,7 +93,7 @@ class IterationGraph:
         return 3 * self.num_stages - 2
 
 
-def with_parts(graph: IterationGraph, micro_batch: int) -> IterationGraph:
+def with_parts(graph: IterationGraph, micro_batch: int = 0) -> IterationGraph:
     """The graph, in which actions and messages of other than `micro_batch` samples have times of their own."""
     samples, first_sync = graph.hi - graph.lo, graph.first_sync
     own = np.flatnonzero(samples[:first_sync] != micro_batch)

@@ -157,9 +157,7 @@ class _PlanChecks:
                 continue
             for key in ("forward_micro_batch", "backward_micro_batch"):
                 if (size := getattr(stage, key)) != expected:
-                    rule = (
-                        f"must be the micro-batch size {expected} (other sizes need schedule gpipe and 1 micro-batch)"
-                    )
+                    rule = f"must be {expected}, the micro-batch size (others need schedule gpipe and 1 micro-batch)"
                     yield _in_stage(index, key), f"{rule}, got {size}"
             for key in ("forward_message", "backward_message"):
                 if getattr(stage, key) is not None:

@@ -87,7 +87,7 @@ STAGE = ("plan", "pipelines", 0, "stages")
         (
             (*STAGE, 0, "forward_micro_batch"),
             2,
-            "must be the micro-batch size 4, since sizes per stage are not supported yet",
+            "must be 4, the micro-batch size (others need schedule gpipe and 1 micro-batch)",
         ),
         (("plan", "num_microbatches"), 7, "micro_batch x num_microbatches must be the global batch 32, got 4 x 7"),
         (("plan", "num_sliced"), 9, "must be at most 8, the number of micro-batches, got 9"),
