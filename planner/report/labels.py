@@ -53,12 +53,13 @@ def lane_labels(timeline: Timeline, labels: Sequence[str] = ()) -> list[str]:
 def plan_label(plan: Plan, *, zero1: bool = False) -> str:
     """The choices that hold for a whole plan, in one line."""
     each = " each" if len(plan.pipelines) > 1 else ""
-    batches = f"{plan.num_microbatches} micro-batch{'es' if plan.num_microbatches != 1 else ''}"
+    samples = counted_label(plan.micro_batch, "sample")
+    batches = f"{plan.num_microbatches} micro-batch{'es' if plan.num_microbatches != 1 else ''} of {samples}"
     parts = [
         str(plan.schedule),
         *([share_label(plan.share)] if each else []),
         counted_label(len(plan.stages), "stage") + (f" in {plan.chunks} chunks" if plan.chunks > 1 else "") + each,
-        f"{batches} of {counted_label(plan.micro_batch, 'sample')}{each}",
+        (f"{samples} in unequal micro-batches" if plan.is_unequal else batches) + each,
         *([f"{plan.num_sliced} of them halved during warm-up"] if plan.num_sliced else []),
         *(["ZeRO-1"] if zero1 else []),
     ]

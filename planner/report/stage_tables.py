@@ -18,14 +18,17 @@ from stagecut.planner.simulator.timeline import Timeline
 
 SHARED = frozenset({"tensor parallel", "tp"})
 """Columns about tensor parallelism, left out where no stage uses it."""
+SIZED = ("samples", "sent")
+"""Samples of a forward and of a backward; of a message to the next stage and of one to the previous stage. Left out
+where every process has the plan's micro-batch."""
 TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", *SHARED, "recompute"})
 """Columns aligned to the left; the others are numbers."""
 WIDE = (
     *("stage", "layers", "device type", "devices", "replicas", "tensor parallel", "recompute"),
-    *("F", "B", "transfer", "memory used", "limit", "busy"),
+    *(*SIZED, "F", "B", "transfer", "memory used", "limit", "busy"),
 )
-MEDIUM = ("stage", "layers", "devices", "r", "tp", "recompute", "F", "B", "transfer", "memory / limit", "busy")
-NARROW = ("layers", "devices", "r", "tp", "recompute", "F", "B", "memory / limit", "busy")
+MEDIUM = ("stage", "layers", "devices", "r", "tp", "recompute", *SIZED, "F", "B", "transfer", "memory / limit", "busy")
+NARROW = ("layers", "devices", "r", "tp", "recompute", *SIZED, "F", "B", "memory / limit", "busy")
 
 
 def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> tuple[Table, ...]:
@@ -49,6 +52,8 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
             "r": str(stage.replicas),
             **dict.fromkeys(SHARED, str(stage.tensor_parallel)),
             "recompute": "yes" if stage.recompute else "no",
+            "samples": f"{stage.forward_micro_batch} / {stage.backward_micro_batch}",
+            "sent": f"{stage.forward_message or '-'} / {stage.backward_message or '-'}",
             "F": seconds_label(float(costs.forward_s[index])),
             "B": seconds_label(float(costs.backward_s[index])),
             "transfer": seconds_label(float(costs.transfer_s[index]) if index + 1 < len(plan.stages) else None),
@@ -63,6 +68,7 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
         row | {"layers": run_label(stage.start, stage.stop)} for row, stage in zip(rows, plan.stages, strict=True)
     ]
     alone = SHARED if all(stage.tensor_parallel == 1 for stage in plan.stages) else frozenset()
+    alone = alone if plan.is_unequal else alone | set(SIZED)
     unused = alone if any(stage.recompute for stage in plan.stages) else alone | {"recompute"}
     versions = ((rows, WIDE, alone), (rows, MEDIUM, unused), (numbered, MEDIUM, unused), (numbered, NARROW, unused))
     return tuple(

@@ -15,6 +15,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import Observer, RowChoice, SolveOptions
+from stagecut.planner.solvers.search.refusals import require_equal_sizes
 from stagecut.planner.solvers.search.search import Search
 
 Solver = Callable[[Problem, Search], Result]
@@ -109,6 +110,8 @@ def run(
         for something that this system does not have.
     """
     solve = load(solver_name)
+    if solver_name in PROVING and (solver_name != "milp" or options.rows is RowChoice.SHARED):
+        require_equal_sizes(problem, solver_name)
     search = Search(problem, options, observer=observer, **limits)
 
     def work() -> Result:

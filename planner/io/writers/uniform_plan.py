@@ -79,9 +79,8 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
         yield f"it supports the schedules {', '.join(schedules)}, not {plan.schedule}; solve with --schedule"
     if plan.num_sliced > 0:
         yield f"{plan.num_sliced} warm-up micro-batches are halved; solve with --slice 0"
-    sizes = {size for stage in plan.stages for size in (stage.forward_micro_batch, stage.backward_micro_batch)}
-    if sizes != {plan.micro_batch}:
-        yield f"stages have different micro-batch sizes: {_listed(sizes)} samples"
+    if plan.is_unequal:
+        yield "micro-batches are unequal; solve with equal sizes such as --micro-batch 1,2,4"
     for field, advice in ADVICE.items():
         found = {getattr(stage, field) for stage in plan.stages}
         if len(found) > 1:

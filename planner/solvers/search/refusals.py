@@ -17,6 +17,14 @@ def require_schedules(problem: Problem, solver: str, schedules: Sequence[Schedul
         )
 
 
+def require_equal_sizes(problem: Problem, solver: str) -> None:
+    """Raise UnsupportedError if the job allows unequal micro-batches: the bound would not hold for them."""
+    if problem.job.unequal:
+        raise UnsupportedError(
+            f"solver {solver!r}: does not support unequal micro-batches; use 'milp' with all rows, or list equal sizes"
+        )
+
+
 def require_single_devices(problem: Problem, solver: str) -> None:
     """Raise UnsupportedError unless the job allows stages without tensor parallelism."""
     if 1 not in problem.tensor_parallel_degrees:

@@ -22,7 +22,7 @@ from stagecut.planner.solvers.sublots.path_labels import label_paths
 
 FIRST_LABELS = 8
 """Labels kept at a node in the first round; four times as many in each further one."""
-MOST_PATHS = 8
+MOST_PATHS = 32
 """Paths of each round that are simulated."""
 KEPT_SHARE = 0.9
 """Arc fixing is repeated while it leaves no more than this share of the arcs."""
