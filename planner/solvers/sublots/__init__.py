@@ -1,0 +1,1 @@
+"""Sublot sizes by linear and mixed-integer programs, which state the problem a second time."""
