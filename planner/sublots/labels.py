@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.checks import require
 from stagecut.planner.core.sublot_sizes import is_union
 from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.sublots.process_chain import ProcessChain
@@ -74,11 +75,18 @@ class SublotProblem:
 
         At the processes named, computations of stages, every sublot of the backward is a union of sublots of the
         forward: only then can its gradients be computed from what these forwards have kept.
+
+        Raises
+        ------
+        BadInputError
+            If no two sizes of such a process go together.
         """
         moves: list[Move] = []
         for index, (there, back) in enumerate(zip(forward.processes, backward.processes, strict=True)):
             if index in computations:
                 unions = [pair for pair in product(there.sizes, back.sizes) if is_union(forward.num_samples, *pair)]
+                rule = "such that some backward is a union of its forwards"
+                require(len(unions) > 0, back.name, "sizes", rule, (there.sizes, back.sizes))
                 moves.append(Move(lines=(0, 1), options=tuple(unions)))
             else:
                 moves.append(Move(lines=(0,), options=tuple((size,) for size in there.sizes)))
