@@ -108,12 +108,16 @@ def test_sizes_that_divide_one_another_nest_at_both_ends(chain):
     assert best_s == same(best_apart(chain).makespan_s)
 
 
-@settings(max_examples=60)
-@given(affine_lines(processes=st.integers(2, 3), max_samples=7))
-def test_with_all_sizes_no_line_was_found_whose_ends_do_not_nest(chain):
-    """Not proven: a failure here would be a discovery."""
-    best_s = least_s(chain, lambda sizes: nests(chain, sizes))
-    assert best_s == same(best_apart(chain).makespan_s)
+def test_ends_need_not_nest_even_where_all_sizes_are_allowed():
+    """Ten samples, T = 2 + 4 x, 1 + 2 x, 3 + 2 x; with sizes 3, 2 and 2:
+
+    the first process ends at 14, 28, 42 and 48, the second one at 14 + 5, 28 + 5, + 5, 42 + 5 and 48 + 5, the third
+    at 19 + 7, 33 + 7, + 7, + 7 and + 7. Brute force gives 62 for all sizes that nest.
+    """
+    chain = affine_chain([2, 1, 3], [4, 2, 2], 10)
+    assert makespan_s(chain, (3, 2, 2)) == 33 + 4 * 7
+    assert best_apart(chain).makespan_s == 61
+    assert least_s(chain, lambda sizes: is_union(10, sizes[1], sizes[0])) == 62
 
 
 def test_ends_need_not_nest_where_few_sizes_are_allowed():
