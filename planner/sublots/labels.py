@@ -26,6 +26,9 @@ from stagecut.planner.sublots.staircases import arrivals, completions, least_rem
 MAX_LABELS = 4_000
 """Labels kept behind a move by default: the hardest of 200 random chains of 31 processes needed some 2,000."""
 
+PROBES = 16
+"""Columns of labels that are compared first."""
+
 Sizes = tuple[tuple[int, ...], ...]
 """The sublot size of every process, line by line."""
 
@@ -261,21 +264,20 @@ def undominated(labels: Floats, bounds_s: Floats, most: int) -> Ints:
     Ends at `most` of them. Of equal labels one is kept.
     """
     order = np.lexsort((labels.sum(axis=1), bounds_s))
-    kept = np.empty((min(most, len(order)), labels.shape[1]))
-    found: list[int] = []
+    probed = np.ascontiguousarray(labels[:, :: max(1, labels.shape[1] // PROBES)].T)
+    kept_probes = np.empty((len(probed), min(most, len(order))))
+    found = np.empty(kept_probes.shape[1], dtype=np.int64)
+    count = 0
     for index in order.tolist():
-        count = len(found)
         if count == most:
             break
-        # The nearest bounds are the likeliest to dominate, so most labels are settled by a few comparisons.
-        if not _dominated(kept[:count], labels[index]):
-            kept[count] = labels[index]
-            found.append(index)
-    return np.array(found, dtype=np.int64)
-
-
-def _dominated(kept: Floats, label: Floats) -> bool:
-    return bool(np.any(np.all(kept <= label, axis=1)))
+        # A few columns settle most comparisons, and all of them only those that are left.
+        maybe = found[:count][(kept_probes[:, :count] <= probed[:, index, None]).all(axis=0)]
+        if not (labels[maybe] <= labels[index]).all(axis=1).any():
+            kept_probes[:, count] = probed[:, index]
+            found[count] = index
+            count += 1
+    return found[:count]
 
 
 def _traced(problem: SublotProblem, history: Sequence[tuple[Ints, Ints]], label: int) -> list[tuple[int, ...]]:

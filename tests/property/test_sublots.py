@@ -40,14 +40,14 @@ def check_sizes(problem, choice, best_s):
     assert played == same(choice.makespan_s)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(lines())
 def test_labels_find_the_optimum_of_brute_force(chain):
     problem = SublotProblem.apart(chain)
     check_sizes(problem, solve_sublots(problem), optimum_s(chain))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(coupled_lines())
 def test_coupled_labels_find_the_optimum_of_brute_force(problem):
     forward, backward, computations = problem
@@ -57,7 +57,7 @@ def test_coupled_labels_find_the_optimum_of_brute_force(problem):
     assert are_unions(forward, choice.sizes[0], backward, choice.sizes[1], computations)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(lines(max_samples=6))
 def test_the_program_finds_the_optimum_of_brute_force(chain):
     found = solve_program(SublotSizes(lines=(chain,)), time_limit_s=60.0)
@@ -66,7 +66,7 @@ def test_the_program_finds_the_optimum_of_brute_force(chain):
     assert found.bound_s == same(best_s, BY_HIGHS)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(coupled_lines(max_samples=5))
 def test_the_coupled_program_finds_the_optimum_of_brute_force(problem):
     forward, backward, computations = problem
@@ -77,7 +77,7 @@ def test_the_coupled_program_finds_the_optimum_of_brute_force(problem):
     assert are_unions(forward, found.sizes[0], backward, found.sizes[1], computations)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(lines(), st.integers(1, 3), st.sampled_from((0.0, 0.05, 0.5)))
 def test_labels_that_were_capped_still_give_a_bound(chain, max_labels, gap):
     best_s, choice = optimum_s(chain), solve_sublots(SublotProblem.apart(chain), max_labels=max_labels, gap=gap)

@@ -105,7 +105,9 @@ class SublotSizes:
         cuts = self.lines[place[0]].cuts(size)
         number = int(np.searchsorted(cuts, sample, side="right")) - 1
         first, stop = int(cuts[number]), int(cuts[number + 1])
-        return Sublot(first=first, last=stop - 1, duration=self.process(place).seconds[stop - first] / self.horizon_s)
+        # No choice has a sublot of more than H; twice H keeps it out, and the entries within the reach of HiGHS.
+        seconds = min(float(self.process(place).seconds[stop - first]), 2 * self.horizon_s)
+        return Sublot(first=first, last=stop - 1, duration=seconds / self.horizon_s)
 
     @cached_property
     def pairs(self) -> Mapping[int, tuple[tuple[int, int], ...]]:

@@ -1,5 +1,6 @@
 """The mixed-integer program over sublot sizes, family by family."""
 
+import numpy as np
 import pytest
 
 from stagecut.planner.solvers.sublots.program import (
@@ -12,6 +13,7 @@ from stagecut.planner.solvers.sublots.program import (
     sublot_program,
     unions,
 )
+from stagecut.planner.sublots.process_chain import Process, ProcessChain
 from tests.sublot_lines import affine_chain
 
 CHAIN = affine_chain([1, 0], [1, 1], 3, (1, 3))
@@ -64,6 +66,13 @@ def test_a_program_finds_and_proves_the_optimum():
     found = solve_program(SublotSizes(lines=(affine_chain([3, 0, 0], [1, 1, 1], 6, (2, 5)),)), time_limit_s=60.0)
     assert (found.sizes, found.makespan_s) == (((5, 2, 2),), 16)
     assert found.bound_s == pytest.approx(16, rel=1e-6)
+
+
+def test_sublots_beyond_the_horizon_are_never_chosen():
+    """A single sample takes 1 s where both together take next to nothing."""
+    process = Process(name="p", seconds=np.array([0, 1, 1e-191]), sizes=(1, 2))
+    found = solve_program(SublotSizes(lines=(ProcessChain(processes=(process,)),)), time_limit_s=60.0)
+    assert (found.sizes, found.makespan_s) == (((2,),), 1e-191)
 
 
 def test_no_time_gives_no_sizes():
