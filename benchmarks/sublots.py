@@ -142,7 +142,9 @@ def pictures(parts: Parts) -> "Mapping[str, Figure]":
     axes.spines[["top", "right"]].set_visible(False)
     for kind, of_kind in points(parts).items():
         shares, gains = [100 * each["share"] for each in of_kind], [100 * gain(each) for each in of_kind]
-        axes.scatter(shares, gains, s=18, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.6, label=KINDS[kind])
+        axes.scatter(
+            shares, gains, s=18, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.6, label=f"{kind}: {KINDS[kind]}"
+        )
     axes.set_xlabel("share of setups in the work of the best equal sizes, %")
     axes.set_ylabel("gain of the best unequal sizes, %")
     axes.set_ylim(bottom=-0.5)
