@@ -105,7 +105,7 @@ class SublotSizes:
         cuts = self.lines[place[0]].cuts(size)
         number = int(np.searchsorted(cuts, sample, side="right")) - 1
         first, stop = int(cuts[number]), int(cuts[number + 1])
-        # No choice has a sublot of more than H; twice H keeps it out, and the entries within the reach of HiGHS.
+        # A sublot of more than H is in no choice worth finding; twice H keeps it out, and entries in reach of HiGHS.
         seconds = min(float(self.process(place).seconds[stop - first]), 2 * self.horizon_s)
         return Sublot(first=first, last=stop - 1, duration=seconds / self.horizon_s)
 
