@@ -2,9 +2,9 @@
 
     python -m benchmarks.sublots
 
-with the options of `benchmarks/driver.py`; `--docs` puts table and picture into docs/sublots.md. Pipelines are drawn
-at random, and solved exactly: one size for all processes, a size for each with backwards as unions of forwards, and a
-size for each in both directions.
+with the options of `benchmarks/driver.py`; `--docs` puts table and picture into docs/sublots.md. Random
+pipelines are solved exactly: with one size for all processes, with a size for each and backwards that are unions of
+forwards, and with a size for each in both directions.
 """
 
 import itertools
