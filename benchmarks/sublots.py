@@ -2,7 +2,7 @@
 
     python -m benchmarks.sublots
 
-with the options of `benchmarks/driver.py`; `--docs` puts table and picture into docs/sublots.md. Random
+with the options of `benchmarks/harness/driver.py`; `--docs` puts table and picture into docs/sublots.md. Random
 pipelines are solved exactly: with one size for all processes, with a size for each and backwards that are unions of
 forwards, and with a size for each in both directions.
 """
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Tree
 from benchmarks.report.pages import ROOT, markdown
 from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.sublot_sizes import powers_of_two
 from stagecut.planner.sublots.labels import SublotProblem, solve_sublots
-from stagecut.planner.sublots.process_chain import Process, ProcessChain, powers_of_two
+from stagecut.planner.sublots.process_chain import Process, ProcessChain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.core.sublot_sizes import is_union, powers_of_two
 from stagecut.planner.solvers.reference.sublot_brute_force import all_makespans, best_apart
 from stagecut.planner.solvers.sublots.consistent import consistent_sublots
-from stagecut.planner.sublots.process_chain import Process, ProcessChain, is_union, powers_of_two
+from stagecut.planner.sublots.process_chain import Process, ProcessChain
 from stagecut.planner.sublots.staircases import makespan_s
 from tests.sublot_lines import affine_chain, lines
 

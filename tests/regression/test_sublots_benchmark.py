@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sublots
-from benchmarks.driver import Request
+from benchmarks.harness.driver import Request
 from benchmarks.report import pages, results
 
 ROOT = Path(__file__).parents[2]

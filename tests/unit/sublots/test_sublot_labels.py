@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.sublot_sizes import powers_of_two
 from stagecut.planner.sublots.labels import SublotProblem, descend, near_equal, solve_sublots, undominated
-from stagecut.planner.sublots.process_chain import powers_of_two
 from stagecut.planner.sublots.staircases import makespan_s
 from tests.sublot_lines import affine_chain
 
