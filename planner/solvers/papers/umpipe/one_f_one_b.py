@@ -4,6 +4,7 @@ Forwards and backwards take turns, so it is no choice of sizes of the searches' 
 the forwards, and may end before the best of them. Release times are not asked for.
 """
 
+from stagecut.planner.core.checks import require
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from stagecut.planner.sublots.process_chain import ProcessChain
 
@@ -12,8 +13,15 @@ def one_f_one_b(forward: ProcessChain, backward: ProcessChain) -> tuple[float, i
     """Least time of an iteration with one of the sizes that all processes have, and that size.
 
     Both lines in the order of time, computations of stages and messages in turn.
+
+    Raises
+    ------
+    BadInputError
+        If no size is common to all.
     """
-    common = set[int].intersection(*(set(process.sizes) for line in (forward, backward) for process in line.processes))
+    own = [process.sizes for line in (forward, backward) for process in line.processes]
+    common = set(own[0]).intersection(*own[1:])
+    require(len(common) > 0, "1F1B", "sizes", "one at least that all processes have", own)
     return min((iteration_s(forward, backward, size), size) for size in sorted(common))
 
 

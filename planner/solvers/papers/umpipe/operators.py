@@ -15,9 +15,6 @@ from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.solvers.papers.umpipe.equal_sizes import equal_genes
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines, sizes_of
 
-MOST_CHROMOSOMES = 2048
-"""So many lines of up to 2^51 ticks fit one after another into integers of 64 bits."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breeding:
@@ -39,12 +36,12 @@ class Breeding:
     def __post_init__(self) -> None:
         for field in ("population", "generations", "tournament", "elite"):
             require_count("breeding", field, getattr(self, field))
-        rule = f"from an elite of {self.elite} to {MOST_CHROMOSOMES}"
-        require(self.elite <= self.population <= MOST_CHROMOSOMES, "breeding", "population", rule, self.population)
+        rule = f"at least the elite of {self.elite}"
+        require(self.population >= self.elite, "breeding", "population", rule, self.population)
 
 
 Evaluate = Callable[[Ints], Floats]
-"""Fitness, the less the better, shape (P,), of P chromosomes, shape (P, processes)."""
+"""Makespans, shape (P,), of P chromosomes, shape (P, processes): the shorter, the fitter."""
 
 
 def bred(lines: Lines, evaluate: Evaluate, random: np.random.Generator, breeding: Breeding) -> Found:
@@ -65,7 +62,7 @@ def bred(lines: Lines, evaluate: Evaluate, random: np.random.Generator, breeding
 
 
 def by_fitness(population: Ints, evaluate: Evaluate) -> Ints:
-    """The chromosomes by falling fitness; equally fit ones as they were."""
+    """The fittest first; equally fit ones as they were."""
     ranked: Ints = population[np.argsort(evaluate(population), kind="stable")]
     return ranked
 
@@ -79,7 +76,7 @@ def crossed(ranked: Ints, random: np.random.Generator, breeding: Breeding) -> In
 
 
 def selected(ranked: Ints, count: int, random: np.random.Generator, breeding: Breeding) -> Ints:
-    """Winners of tournaments: the fittest of a few chromosomes drawn, given all by falling fitness."""
+    """Winners of tournaments: each the fittest of a few chromosomes drawn from all, the fittest of which come first."""
     winners: Ints = ranked[random.integers(len(ranked), size=(breeding.tournament, count)).min(axis=0)]
     return winners
 
@@ -96,7 +93,7 @@ def mutated(children: Ints, num_options: Ints, random: np.random.Generator, bree
 
 def in_run(count: int, num_genes: int, random: np.random.Generator) -> Bools:
     """Which genes are between two places drawn at random, for each of so many chromosomes."""
-    begin, end = np.sort(random.integers(num_genes + 1, size=(2, count, 1)), axis=0)
+    one, other = random.integers(num_genes + 1, size=(2, count, 1))
     place = np.arange(num_genes)
-    inside: Bools = (begin <= place) & (place < end)
+    inside: Bools = (one <= place) ^ (other <= place)
     return inside

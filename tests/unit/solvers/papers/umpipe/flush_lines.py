@@ -11,11 +11,13 @@ TOY = ProcessChain(processes=tuple(affine(f"p{i}", *times, 16, (1, 2, 4, 8, 16))
 
 
 def random_line(random, *, num_samples, num_processes, partial_first=False):
-    """Processes of any times, with some sizes each."""
+    """Processes of any times, with some sizes each; times of sublots that do not occur are not known."""
 
     def process(index):
         sizes = random.choice(num_samples, size=random.integers(1, min(5, num_samples) + 1), replace=False) + 1
         seconds = random.uniform(0, 3) + np.cumsum(random.uniform(0, 1, num_samples + 1))
+        occurring = [part for size in sizes for part in (size, num_samples % size or size)]
+        seconds[np.setdiff1d(np.arange(num_samples + 1), occurring)] = np.nan
         return Process(name=f"p{index}", seconds=seconds, sizes=tuple(sorted(sizes.tolist())))
 
     return ProcessChain(processes=tuple(map(process, range(num_processes))), partial_first=partial_first)

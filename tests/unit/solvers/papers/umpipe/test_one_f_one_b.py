@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.timeline import simulate
 from stagecut.planner.solvers.papers.umpipe.one_f_one_b import iteration_s, one_f_one_b
 from stagecut.planner.sublots.process_chain import ProcessChain, affine
@@ -38,3 +39,10 @@ def test_the_best_size_is_taken_and_the_last_micro_batch_may_be_smaller():
     line = ProcessChain(processes=(affine("p", 1.0, 1.0, 5, (3, 5)),))
     assert one_f_one_b(line, line) == (12.0, 5)
     assert iteration_s(line, line, 3) == 14.0
+
+
+def test_processes_without_a_common_size_are_refused():
+    """Forwards of 1 or 2, backwards of 4."""
+    forward, backward = (ProcessChain(processes=(affine("p", 1.0, 1.0, 4, sizes),)) for sizes in ((1, 2), (4,)))
+    with pytest.raises(BadInputError, match="one at least that all processes have"):
+        one_f_one_b(forward, backward)

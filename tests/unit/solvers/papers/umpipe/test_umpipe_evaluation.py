@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.solvers.papers.umpipe.dual_genetic import one_by_one
 from stagecut.planner.solvers.papers.umpipe.found import sizes_of
-from stagecut.planner.solvers.papers.umpipe.matrix_genetic import all_at_once
-from stagecut.planner.solvers.papers.umpipe.operators import MOST_CHROMOSOMES
+from stagecut.planner.solvers.papers.umpipe.matrix_genetic import IN_A_ROW, all_at_once
 from stagecut.planner.solvers.papers.umpipe.ticks import HORIZON, in_ticks
 from stagecut.planner.sublots.process_chain import ProcessChain
 from stagecut.planner.sublots.staircases import makespan_s
@@ -48,10 +47,11 @@ def test_both_evaluations_give_the_same_bits(line, seed, released):
     assert one_by_one(line)(population).tolist() == all_at_once(line)(population).tolist()
 
 
-def test_the_largest_population_fits_into_the_row():
-    """The last of 2048 time axes ends below 2^63, also if the chromosome on it is the slowest one."""
+def test_populations_of_several_rows_are_evaluated_whole():
+    """The last time axis of a row ends below 2^63, also if the chromosome on it is the slowest one."""
     (line,) = in_ticks((TOY,))
-    population = np.tile([[0] * 7, [4] * 7], (MOST_CHROMOSOMES // 2, 1))
+    assert 2 * HORIZON * IN_A_ROW < 2**63
+    population = np.tile([[0] * 7, [4] * 7], (IN_A_ROW + 1, 1))
     assert np.unique(all_at_once(line)(population)).tolist() == sorted(one_by_one(line)(population[:2]).tolist())
 
 
@@ -60,7 +60,7 @@ def test_ticks_are_whole_and_end_within_the_horizon(line):
     """Rounding up every sublot adds at most half a tick each."""
     (ticking,) = in_ticks((line,))
     for process in ticking.processes:
-        assert np.array_equal(process.seconds, np.rint(process.seconds))
+        assert np.array_equal(process.seconds, np.rint(process.seconds), equal_nan=True)
     slowest = sum(max(makespan_s(ProcessChain(processes=(p,)), (x,)) for x in p.sizes) for p in ticking.processes)
     assert slowest <= HORIZON + line.num_samples * len(line.processes)
 
