@@ -7,7 +7,9 @@ from benchmarks.driver import Request
 from benchmarks.papers.umpipe import DRIVER, FLUSHES, QUICK, faults, jobs, measure, tables
 from benchmarks.problems.flush_lines import ModelFlush
 from benchmarks.report import pages, results
-from stagecut.planner.solvers.papers.umpipe.search import METHODS
+from stagecut.planner.solvers.papers.umpipe.search import METHODS, search
+from stagecut.planner.sublots.labels import SublotProblem, solve_sublots
+from stagecut.planner.sublots.process_chain import ProcessChain, affine
 
 KEPT = results.read_kept("umpipe", DRIVER.jobs)
 
@@ -43,6 +45,22 @@ def test_the_distance_of_dgap_is_what_was_measured():
     for part in KEPT.values():
         assert part["dual-genetic"]["makespan_s"] <= 1.01 * part["exact"]["makespan_s"]
         assert part["dual-genetic"]["makespan_s"] <= part["equal-sizes"]["makespan_s"] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "count", "within"),
+    [(1, tuple(range(1, 65)), 3, 0.024), (2, (1, 2, 4, 8, 16, 32, 64), 10, 1e-9)],
+    ids=["all sizes", "powers of two"],
+)
+def test_random_lines_are_within_the_distance_that_the_page_states(kind, sizes, count, within):
+    """15 processes, 64 samples; the page has the figures of ten lines each."""
+    for index in range(count):
+        random = np.random.default_rng([kind, index])
+        times = [(random.uniform(0, 6), random.uniform(0.1, 2)) for _ in range(15)]
+        line = ProcessChain(processes=tuple(affine(f"p{i}", *each, 64, sizes) for i, each in enumerate(times)))
+        problem = SublotProblem.apart(line)
+        exact, found = solve_sublots(problem), search(problem, "matrix-genetic")
+        assert exact.bound_s <= found.makespan_s <= exact.makespan_s * (1 + within)
 
 
 def test_the_page_shows_what_was_kept():
