@@ -2,7 +2,7 @@
 
     python -m benchmarks.papers.umpipe
 
-with the options of `benchmarks/driver.py`; `--docs` puts the tables into docs/papers/umpipe.md. Seconds are those of
+with the options of `benchmarks/harness/driver.py`; `--docs` puts the tables into docs/papers/umpipe.md. Seconds are those of
 the processor, so that they hold on a machine that is busy with something else too.
 """
 
@@ -12,8 +12,8 @@ from functools import partial
 from statistics import mean
 from typing import TypeVar
 
-from benchmarks.driver import Driver, Jobs, Parts, Request, Tables
-from benchmarks.measuring import Tree
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Tree
 from benchmarks.problems.flush_lines import ModelFlush, SimulatedFlush
 from benchmarks.report.pages import ROOT, markdown, percent, times, whole_seconds
 from stagecut.planner.core.units import format_seconds

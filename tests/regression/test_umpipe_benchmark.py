@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.driver import Request
+from benchmarks.harness.driver import Request
 from benchmarks.papers.umpipe import DRIVER, FLUSHES, QUICK, faults, jobs, measure, tables
 from benchmarks.problems.flush_lines import ModelFlush
 from benchmarks.report import pages, results
