@@ -2,8 +2,8 @@
 
     python -m benchmarks.papers.umpipe
 
-with the options of `benchmarks/harness/driver.py`; `--docs` puts the tables into docs/papers/umpipe.md. Seconds are those of
-the processor, so that they hold on a machine that is busy with something else too.
+with the options of `benchmarks/harness/driver.py`; `--docs` puts the tables into docs/papers/umpipe.md. Seconds are
+those of the processor, so that they hold on a machine that is busy with something else too.
 """
 
 import time

@@ -147,7 +147,9 @@ def _stages(
     fitted: dict[Placement, SizedArcs] = {}
     for index, option in enumerate(states.options):
         if option.placement not in fitted:
-            fitted[option.placement] = _fitted(costs, sizing, option.placement, longest_s=longest_s)
+            start, stop = _quick_intervals(costs, sizing, option.placement, longest_s=longest_s)
+            stages = fitted_stages(costs, sizing, option.placement, start, stop)
+            fitted[option.placement] = stages.take(np.flatnonzero(stages.allowed.any(axis=1)))
         arcs = fitted[option.placement]
         yield replace(
             arcs,
@@ -173,9 +175,11 @@ def _quick_intervals(costs: CostModel, sizing: Sizing, placement: Placement, *, 
     return start, stop
 
 
-def _fitted(costs: CostModel, sizing: Sizing, placement: Placement, *, longest_s: float) -> SizedArcs:
-    """The stages that fit with all samples in flight and some size, in the first recompute mode in which they do."""
-    start, stop = _quick_intervals(costs, sizing, placement, longest_s=longest_s)
+def fitted_stages(costs: CostModel, sizing: Sizing, placement: Placement, start: Ints, stop: Ints) -> SizedArcs:
+    """Stages in the first recompute mode in which they fit with all samples in flight and some size.
+
+    A stage that fits in no mode is allowed no size.
+    """
     limit_bytes, lengths = costs.stages.device_type(placement).memory_bytes, sizing.lengths.tolist()
     forward_s, backward_s = np.zeros((2, len(start), len(lengths)))
     allowed, recompute = np.zeros((len(start), len(sizing.sizes)), dtype=bool), np.zeros(len(start), dtype=bool)
@@ -192,7 +196,7 @@ def _fitted(costs: CostModel, sizing: Sizing, placement: Placement, *, longest_s
             if length in sizing.sizes and length % placement.replicas == 0:
                 needed = stage.static_bytes + sizing.num_samples / length * stage.saved_bytes + stage.working_bytes
                 allowed[unfit, sizing.sizes.index(length)] = needed <= limit_bytes
-    arcs = replace(
+    return replace(
         _arcs_over(sizing, start, stop),
         recompute=recompute,
         allowed=allowed,
@@ -200,7 +204,6 @@ def _fitted(costs: CostModel, sizing: Sizing, placement: Placement, *, longest_s
         backward_s=backward_s,
         tail_s=tail_s,
     )
-    return arcs.take(np.flatnonzero(allowed.any(axis=1)))
 
 
 def _transfers(

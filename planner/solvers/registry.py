@@ -37,6 +37,7 @@ SOLVERS = {
     "hetpipe": ".papers.hetpipe:solve",
     "megatron-even": ".papers.megatron_even:solve",
     "deepspeed-parameters": ".papers.deepspeed_parameters:solve",
+    "umpipe": ".papers.umpipe.solver:solve",
     "metis-like": ".papers.metis_like:solve",
     "annealing": ".heuristic.annealing:solve",
 }

@@ -4,8 +4,9 @@ A flush separates forwards from backwards, so a plan takes the makespan of its l
 backwards, and what links that several transfers share add to it. The network is that of the sublots
 (:mod:`stagecut.planner.network.sized_network`). In order:
 
-1. arcs that no plan below the limit uses are left out, first without counting hosts, then counting them;
-2. labels find the fastest paths with sizes, keeping few labels at a node at first and more each time.
+1. the stages of the best plan so far get the best sizes;
+2. arcs that no plan below the limit uses are left out, first without counting hosts, then counting them;
+3. labels find the fastest paths with sizes, keeping few labels at a node at first and more each time.
 
 Labels kept completely are a proof; otherwise the least bound of those dropped is the bound.
 """
@@ -14,11 +15,13 @@ import math
 
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.tolerances import LABEL_SUM
+from stagecut.planner.network.flush_problem import flush_problem
 from stagecut.planner.network.sized_network import SizedNetwork, Sizing, build_sized_network, with_host_counts
 from stagecut.planner.network.sized_plan import sized_plan
 from stagecut.planner.network.sized_relaxation import LINES, SizedRelaxation, relax_line, through_s
 from stagecut.planner.solvers.search.search import Search
 from stagecut.planner.solvers.sublots.path_labels import label_paths
+from stagecut.planner.sublots.labels import solve_sublots
 
 FIRST_LABELS = 8
 """Labels kept at a node in the first round; four times as many in each further one."""
@@ -67,12 +70,24 @@ class SublotProof:
         """Plans that take this long are of no interest."""
         return self._search.best_s * (1 - max(self._search.options.gap, LABEL_SUM))
 
+    def _offer_sizes(self, sizing: Sizing) -> None:
+        """The best sizes for the stages of the best plan so far."""
+        search, plan = self._search, self._search.best_plan
+        if plan is None or plan.share != self.variant.share or plan.chunks > 1 or plan.is_unequal:
+            return
+        flush = flush_problem(self._costs, self.variant, plan, sizing.sizes)
+        if flush is not None:
+            with search.step("labels"):
+                best = solve_sublots(flush.sublots, gap=search.options.gap, stop=lambda: search.out_of_budget)
+            search.offer([flush.sized(best.sizes)])
+
     def _build(self) -> None:
         """The network of what may be faster than the best plan, host by host."""
         search, num_samples = self._search, self.variant.micro_batch
         sizes = tuple(sorted(size for size in search.problem.job.micro_batches if size <= num_samples))
+        sizing = Sizing(num_samples=num_samples, sizes=sizes)
+        self._offer_sizes(sizing)
         with search.step("network"):
-            sizing = Sizing(num_samples=num_samples, sizes=sizes)
             network = build_sized_network(self._costs, sizing, longest_s=search.best_s)
         network, _ = self._fixed(network)
         with search.step("network"):
