@@ -25,12 +25,6 @@ def require_equal_sizes(problem: Problem, solver: str) -> None:
         )
 
 
-def require_unequal_sizes(problem: Problem, solver: str) -> None:
-    """Raise UnsupportedError unless the job allows unequal micro-batches."""
-    if not problem.job.unequal:
-        raise UnsupportedError(f"solver {solver!r}: needs unequal micro-batches; allow --micro-batch unequal")
-
-
 def require_single_devices(problem: Problem, solver: str) -> None:
     """Raise UnsupportedError unless the job allows stages without tensor parallelism."""
     if 1 not in problem.tensor_parallel_degrees:

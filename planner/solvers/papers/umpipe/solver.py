@@ -10,7 +10,6 @@ from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.network.flush_problem import flush_problem
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.papers.umpipe.search import search as search_sizes
-from stagecut.planner.solvers.search.refusals import require_unequal_sizes
 from stagecut.planner.solvers.search.search import Search
 
 NAME = "umpipe"
@@ -18,14 +17,10 @@ METHOD = "matrix-genetic"
 
 
 def solve(problem: Problem, search: Search) -> Result:
-    """The best plan of `greedy` with equal micro-batches, or its stages with TiDGAP's sizes; proves nothing.
+    """The best plan of `greedy` with equal micro-batches, or its stages with TiDGAP's sizes if the job allows them.
 
-    Raises
-    ------
-    UnsupportedError
-        If the job does not allow unequal micro-batches.
+    It proves nothing.
     """
-    require_unequal_sizes(problem, NAME)
     greedy.solve(problem, search)
     plan = search.best_plan
     for variant in problem.unequal_variants:
