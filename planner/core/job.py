@@ -103,7 +103,8 @@ class Job:
                 require_count("job", field, count)
         require(len(self.schedules) > 0, "job", "schedules", "not empty", ())
         require_distinct("job", "schedules", self.schedules)
-        fitting = self.unequal or any(self.global_batch % size == 0 for size in self.micro_batches)
+        own = self.unequal and min(self.micro_batches) <= self.global_batch
+        fitting = own or any(self.global_batch % size == 0 for size in self.micro_batches)
         rule = f"such that at least one divides the global batch {self.global_batch}"
         require(fitting, "job", "micro_batches", rule, self.micro_batches)
         rule = f"a whole number of at least 0, or {AUTO!r}"

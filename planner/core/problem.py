@@ -115,7 +115,9 @@ class Problem:
         return tuple(
             Variant(schedule=Schedule.GPIPE, micro_batch=batch // share.num_pipelines, num_microbatches=1, share=share)
             for share in self.shares
-            if self.job.unequal and batch % share.num_pipelines == 0
+            if self.job.unequal
+            and batch % share.num_pipelines == 0
+            and min(self.job.micro_batches) <= batch // share.num_pipelines
         )
 
     @property

@@ -121,7 +121,7 @@ def _print_for_people(problem: Problem, result: Result, played: Played | None, e
 
 def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:
     """Iteration time of the even split, infinite where it does not fit; None if not compared, or no time was left."""
-    if result.plan is None or not budget.compares or cancelled.is_set():
+    if result.plan is None or not problem.variants or not budget.compares or cancelled.is_set():
         return None
     seconds = budget.even_split_s(result.plan)
     if seconds <= 0:

@@ -72,7 +72,8 @@ def check_job(root: Node, complaints: Complaints) -> None:
     sizes = JobFile.model_fields["micro_batches"].default if listed is None else [node.value for node in listed.items()]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
     unequal = root.at("unequal")
-    if counts and all(batch.value % size for size in counts) and (unequal is None or unequal.value is not True):
+    own = unequal is not None and unequal.value is True and min(counts, default=1) <= batch.value
+    if counts and not own and all(batch.value % size for size in counts):
         place = batch if listed is None else listed
         shown = ", ".join(map(str, counts[:20]))
         complaints.add(
