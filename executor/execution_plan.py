@@ -11,14 +11,14 @@ from stagecut.executor.play.build import Layers, chain_of
 from stagecut.executor.play.gradients import TiedWeights
 from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
 from stagecut.executor.schedule.checker import check_lists
-from stagecut.executor.schedule.messages import Turn, turns_of
 from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file, to_tree
-from stagecut.planner.simulator.action_lists import Action, Op, plan_actions
+from stagecut.planner.simulator.action_lists import Action, plan_actions
 
 AnyPlan = Plan | PlanFile | str | Path
 """A plan, a plan file, or the path of one."""
@@ -94,14 +94,13 @@ class ExecutionPlan:
     @property
     def global_batch(self) -> int:
         """Samples per training step."""
-        return self.layout.num_pipelines * self.plan.num_microbatches * self.plan.micro_batch
+        return self.layout.num_pipelines * self.plan.num_samples
 
     def turns(self, pipeline: int, *, training: bool) -> Turns:
         """Turns of every rank of a pipeline, by rank; forwards alone for an evaluation. Cached."""
         key = (pipeline, training)
         if key not in self._turns:
-            lists = [[action for action in own if training or action.op is Op.FORWARD] for own in self.lists]
-            self._turns[key] = turns_of(lists, self.layout, pipeline=pipeline)
+            self._turns[key] = turns_of(self.lists, self.layout, pipeline=pipeline, training=training)
         return self._turns[key]
 
     @property

@@ -7,7 +7,7 @@ from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import WHOLE, Share
 
 
-def plan_of(
+def plan_of(  # noqa: PLR0913
     cuts: Sequence[int],
     *,
     schedule: Schedule = Schedule.ONE_F_ONE_B,
@@ -17,6 +17,7 @@ def plan_of(
     tensor_parallel: Sequence[int] = (),
     recompute: Sequence[bool] = (),
     sizes: Sequence[tuple[int, int]] = (),
+    messages: Sequence[tuple[int | None, int | None]] = (),
     num_pipelines: int = 1,
     chunks: int = 1,
 ) -> Plan:
@@ -30,6 +31,9 @@ def plan_of(
         For each device group; 1 by default.
     recompute, sizes
         For each stage: whether it recomputes, and the samples per forward and per backward.
+    messages
+        For each boundary: the samples per message of activations and of gradients; None: as the stages make and
+        take them.
     """
     num_stages = len(cuts) - 1
     num_groups = num_stages // chunks
@@ -38,6 +42,7 @@ def plan_of(
     recompute = tuple(recompute) or (False,) * num_stages
     sizes = tuple(sizes) or ((micro_batch, micro_batch),) * num_stages
     depths = warmup_depths(schedule, num_stages, num_microbatches, chunks=chunks)
+    messages = tuple(messages) or ((None, None),) * (num_stages - 1)
     num_samples = micro_batch * num_microbatches
 
     def stage(pipeline: int, index: int) -> Stage:
@@ -53,9 +58,11 @@ def plan_of(
             replicas=replicas[group],
             tensor_parallel=tensor_parallel[group],
             recompute=recompute[index],
-            warmup_depth=min(-(-max(held, forward, backward) // forward), num_samples // forward),
+            warmup_depth=min(-(-max(held, forward, backward) // forward), -(-num_samples // forward)),
             forward_micro_batch=forward,
             backward_micro_batch=backward,
+            forward_message=messages[index][0] if index < num_stages - 1 else None,
+            backward_message=messages[index - 1][1] if index > 0 else None,
         )
 
     return Plan(

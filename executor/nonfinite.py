@@ -12,7 +12,8 @@ from stagecut.executor.play.player import Feed, Player
 from stagecut.executor.play.stage import LayerState, StageModule, as_state
 from stagecut.executor.play.tensor_parallel import local
 from stagecut.executor.ranks.failures import LossError
-from stagecut.executor.schedule.messages import Piece, Turn
+from stagecut.executor.schedule.messages import Piece
+from stagecut.executor.schedule.turns import Turn
 from stagecut.planner.simulator.action_lists import Op
 
 REMEDY = "try a smaller learning rate, or another precision"

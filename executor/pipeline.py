@@ -21,12 +21,13 @@ from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.gradients import GradientSync
 from stagecut.executor.play.initial_weights import sync_initial_weights
 from stagecut.executor.play.pace import Pace
-from stagecut.executor.play.player import Feed, Player, Signature, signature_of
+from stagecut.executor.play.player import Feed, Player
+from stagecut.executor.play.signature import Signature, signature_of
 from stagecut.executor.play.stage import LayerState, StageModule, as_state, precision
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.schedule.labels import ranks_label
-from stagecut.executor.schedule.messages import Turn
 from stagecut.executor.schedule.rank_layout import RankLayout, Role
+from stagecut.executor.schedule.turns import Turn
 from stagecut.executor.transport.interface import Transport
 from stagecut.models.modules.module_chain import CountedLoss
 

@@ -1,15 +1,17 @@
 """The plans of the dilated benchmark, frozen: uniform, mixed and catalogue clusters, every schedule, unusual lists."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.problems.specs import Spec
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.manual_plan import plan_of
+from stagecut.executor.schedule.rank_layout import message_sizes
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.simulator.action_lists import Action, Op, plan_actions, stage_actions
+from stagecut.planner.cost.plan_costs import OwnTimes, TaskKind
+from stagecut.planner.simulator.action_lists import Action, plan_actions, stage_actions
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -40,12 +42,12 @@ class DilatedPlan:
     @property
     def simulated_s(self) -> float:
         """Simulated iteration time."""
-        return self.times.iteration_s(self.lists)
+        return self.times.iteration_s(self.lists, message_sizes(self.plan))
 
     @property
     def start_up_s(self) -> float:
         """Simulated time until the last stage begins its first forward."""
-        return self.times.start_up_s(self.lists)
+        return self.times.start_up_s(self.lists, message_sizes(self.plan))
 
 
 def all_plans() -> tuple[DilatedPlan, ...]:
@@ -94,12 +96,12 @@ def _sizes() -> tuple[DilatedPlan, ...]:
     sizes = ((4, 4), (2, 4), (4, 4), (1, 2))
     unequal = _times([40, 52, 46, 58], [78, 96, 90, 104], 8, micro_batch=4)
     own_s = {
-        (Op.FORWARD, 1, 2): 0.029,
-        (Op.FORWARD, 3, 1): 0.018,
-        (Op.BACKWARD, 3, 2): 0.055,
+        (TaskKind.FORWARD, 1, 2): 0.029,
+        (TaskKind.FORWARD, 3, 1): 0.018,
+        (TaskKind.BACKWARD, 3, 2): 0.055,
     }
     halved = _times([42, 38, 47, 40], [80, 77, 92, 84], 9, micro_batch=2)
-    halves_s = {(Op.FORWARD, stage, 1): 0.6 * seconds for stage, seconds in enumerate(halved.forward_s)}
+    halves_s = {(TaskKind.FORWARD, stage, 1): 0.6 * seconds for stage, seconds in enumerate(halved.forward_s)}
     lists = [stage_actions(s, [1, 1, *[2] * 9], [2] * 10, depth=2 * (4 - s)) for s in range(4)]
     return (
         _manual("unequal sizes", "4 mixed", unequal, num_microbatches=10, sizes=sizes, own_s=own_s),
@@ -146,7 +148,7 @@ def _manual(  # noqa: PLR0913
     sizes: Sequence[tuple[int, int]] = (),
     num_pipelines: int = 1,
     num_sliced: int = 0,
-    own_s: Mapping[tuple[Op, int, int], float] | None = None,
+    own_s: OwnTimes | None = None,
     lists: Sequence[Sequence[Action]] | None = None,
 ) -> DilatedPlan:
     """A hand-made plan with one layer per stage; see :func:`stagecut.executor.manual_plan.plan_of`."""

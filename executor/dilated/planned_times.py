@@ -1,15 +1,15 @@
 """Planned durations, which dilated mode enforces."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require_positive
-from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
+from stagecut.planner.cost.plan_costs import OwnTimes, PlanCosts, TaskKind
 from stagecut.planner.simulator.action_lists import Action, Op
-from stagecut.planner.simulator.compilation import compile_actions
+from stagecut.planner.simulator.compilation import MessageSizes, compile_actions
 from stagecut.planner.simulator.engine import run
 from stagecut.planner.simulator.iteration_graph import IterationGraph
 from stagecut.planner.simulator.routes import RouteNames, flow_routes
@@ -33,15 +33,12 @@ class PlannedTimes:
     """One per stage."""
     routes: RouteNames
     """Names of the links of each flow, 3 S - 2 entries: see :mod:`stagecut.planner.simulator.iteration_graph`."""
-    own_s: Mapping[tuple[Op, int, int], float] = field(default_factory=dict)
-    """Exceptions to proportional action times, by (op, stage, samples)."""
-    own_transfer_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    """Exceptions to proportional message times, by (boundary, samples)."""
+    own_s: OwnTimes = field(default_factory=dict)
+    """Exceptions to proportional times."""
 
     @classmethod
     def of(cls, costs: PlanCosts) -> "PlannedTimes":
         """The durations given by a plan's costs."""
-        own_s, own_transfer_s = _halves(costs)
         return cls(
             micro_batch=costs.variant.micro_batch,
             forward_s=tuple(costs.forward_s.tolist()),
@@ -50,8 +47,7 @@ class PlannedTimes:
             sync_s=tuple(costs.sync_s.tolist()),
             update_s=tuple(costs.update_s.tolist()),
             routes=flow_routes(costs),
-            own_s=own_s,
-            own_transfer_s=own_transfer_s,
+            own_s=costs.own_s,
         )
 
     @property
@@ -80,35 +76,36 @@ class PlannedTimes:
             sync_s=scaled(self.sync_s),
             update_s=scaled(self.update_s),
             own_s={key: times * seconds for key, seconds in self.own_s.items()},
-            own_transfer_s={key: times * seconds for key, seconds in self.own_transfer_s.items()},
         )
 
     def action_s(self, op: Op, stage: int, num_samples: int) -> float:
         """Seconds of one action, over all replicas of its stage."""
-        own_s = self.own_s.get((op, stage, num_samples))
-        if own_s is not None:
-            return own_s
-        whole_s = self.forward_s[stage] if op is Op.FORWARD else self.backward_s[stage]
-        halves = 1 if op in (Op.FORWARD, Op.BACKWARD) else 2
-        return whole_s / halves * num_samples / self.micro_batch
+        if op is Op.FORWARD:
+            return self._seconds(TaskKind.FORWARD, stage, num_samples, self.forward_s[stage])
+        whole_s = self._seconds(TaskKind.BACKWARD, stage, num_samples, self.backward_s[stage])
+        return whole_s if op is Op.BACKWARD else whole_s / 2
 
-    def message_s(self, boundary: int, num_samples: int) -> float:
-        """Seconds of one message over a boundary, excluding its wait for links."""
-        in_proportion_s = self.transfer_s[boundary] * num_samples / self.micro_batch
-        return self.own_transfer_s.get((boundary, num_samples), in_proportion_s)
+    def message_s(self, op: Op, stage: int, num_samples: int) -> float:
+        """Seconds of one message that a stage sends, excluding its wait for links."""
+        if op is Op.FORWARD:
+            return self._seconds(TaskKind.SEND_FORWARD, stage, num_samples, self.transfer_s[stage])
+        return self._seconds(TaskKind.SEND_BACKWARD, stage, num_samples, self.transfer_s[stage - 1])
 
-    def iteration_s(self, lists: Sequence[Sequence[Action]]) -> float:
-        """Simulated time of one iteration of these action lists.
+    def _seconds(self, kind: TaskKind, stage: int, num_samples: int, micro_batch_s: float) -> float:
+        return self.own_s.get((kind, stage, num_samples), micro_batch_s * num_samples / self.micro_batch)
+
+    def iteration_s(self, lists: Sequence[Sequence[Action]], sizes: MessageSizes | None = None) -> float:
+        """Simulated time of one iteration of these action lists, with messages of these sizes.
 
         Raises
         ------
         BadInputError
             If the lists cannot be played, or contain split backwards.
         """
-        _, _, ends_s = self._simulated(lists)
+        _, _, ends_s = self._simulated(lists, sizes)
         return float(ends_s.max())
 
-    def start_up_s(self, lists: Sequence[Sequence[Action]]) -> float:
+    def start_up_s(self, lists: Sequence[Sequence[Action]], sizes: MessageSizes | None = None) -> float:
         """Simulated time until the last stage begins its first forward.
 
         Raises
@@ -116,12 +113,14 @@ class PlannedTimes:
         BadInputError
             If the lists cannot be played, or contain split backwards.
         """
-        graph, starts_s, _ = self._simulated(lists)
+        graph, starts_s, _ = self._simulated(lists, sizes)
         return float(starts_s[(graph.kind == TaskKind.FORWARD) & (graph.stage == self.num_stages - 1)].min())
 
-    def _simulated(self, lists: Sequence[Sequence[Action]]) -> tuple[IterationGraph, Floats, Floats]:
+    def _simulated(
+        self, lists: Sequence[Sequence[Action]], sizes: MessageSizes | None
+    ) -> tuple[IterationGraph, Floats, Floats]:
         """Start and end of every task."""
-        graph = compile_actions(lists)
+        graph = compile_actions(lists, sizes)
         durations_s: Floats = np.fromiter(self._durations_s(graph), dtype=np.float64)
         starts_s, ends_s = run(graph, durations_s[:, None], routes=self.routes)
         return graph, starts_s[:, 0], ends_s[:, 0]
@@ -135,21 +134,10 @@ class PlannedTimes:
                 case TaskKind.BACKWARD:
                     yield self.action_s(Op.BACKWARD, stage, num_samples)
                 case TaskKind.SEND_FORWARD:
-                    yield self.message_s(stage, num_samples)
+                    yield self.message_s(Op.FORWARD, stage, num_samples)
                 case TaskKind.SEND_BACKWARD:
-                    yield self.message_s(stage - 1, num_samples)
+                    yield self.message_s(Op.BACKWARD, stage, num_samples)
                 case TaskKind.SYNC:
                     yield self.sync_s[stage]
                 case _:
                     yield self.update_s[stage]
-
-
-def _halves(costs: PlanCosts) -> tuple[dict[tuple[Op, int, int], float], dict[tuple[int, int], float]]:
-    """Seconds of halved forwards and messages, if a plan has any."""
-    if costs.halves is None or not costs.num_halved:
-        return {}, {}
-    size = costs.variant.micro_batch // 2
-    forwards_s = enumerate(costs.halves.forward_s.tolist())
-    transfers_s = enumerate(costs.halves.transfer_s.tolist())
-    own_s = {(Op.FORWARD, stage, size): seconds for stage, seconds in forwards_s if costs.num_halved[stage]}
-    return own_s, {(boundary, size): seconds for boundary, seconds in transfers_s}

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.executor.dilated.shared_links import Transfer
-from stagecut.executor.schedule.messages import Message, Turn, turns_of
+from stagecut.executor.schedule.messages import Message
 from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.routes import num_links, shared_routes
 
@@ -34,7 +35,7 @@ def transfers_of(
     The messages of a boundary and direction are served one after another, so each such flow is a link
     of its own, in addition to the links that several flows share.
     """
-    groups = _whole_messages(turns_of(lists, layout, pipeline=pipeline))
+    groups = _cells(turns_of(lists, layout, pipeline=pipeline))
     links = _LinkNumbers(times)
     first, after = pipeline * len(groups), layout.num_pipelines * len(groups)
     messages = [_message(times, group, links, first + i, pipeline) for i, group in enumerate(groups)]
@@ -61,28 +62,26 @@ class _LinkNumbers:
         return (*own, *(first + self._num_flows + link for link in self._routes[flow]))
 
 
-def _whole_messages(turns: Mapping[int, Sequence[Turn]]) -> list[list[Message]]:
-    """Messages between ranks, grouped into the simulator's: from one action to one of the next stage."""
-    all_turns = [turn for own in turns.values() for turn in own]
-    receiver = {message.number: turn.action for turn in all_turns for message in turn.receives}
-    sent = [(message, turn.action) for turn in all_turns for message in turn.sends if not message.is_local]
-    groups: dict[tuple[Action, Action], list[Message]] = defaultdict(list)
-    for message, sender in sorted(sent, key=lambda pair: pair[0].number):
-        groups[sender, receiver[message.number]].append(message)
-    return list(groups.values())
+def _cells(turns: Mapping[int, Sequence[Turn]]) -> list[list[Message]]:
+    """Messages between ranks, grouped into those of the simulator."""
+    sent = [message for own in turns.values() for turn in own for message in turn.sends if not message.is_local]
+    cells: dict[tuple[Op, int, int], list[Message]] = defaultdict(list)
+    for message in sorted(sent, key=lambda message: message.number):
+        cells[message.op, message.stage, message.lo].append(message)
+    return list(cells.values())
 
 
 def _message(
     times: PlannedTimes, group: Sequence[Message], links: _LinkNumbers, number: int, pipeline: int
 ) -> Transfer:
     """Devices that share a replica get copies of a message, which together take no longer than one."""
-    op, stage = group[0].op, group[0].stage
-    boundary, flow = (stage, stage) if op is Op.FORWARD else (stage - 1, times.num_stages - 2 + stage)
+    op, stage, lo, hi = group[0][:4]
+    flow = stage if op is Op.FORWARD else times.num_stages - 2 + stage
     return Transfer(
         number=number,
         num_parts=len(group),
         ranks=tuple(sorted({message.source for message in group})),
-        seconds=times.message_s(boundary, sum(hi - lo for lo, hi in {(part.lo, part.hi) for part in group})),
+        seconds=times.message_s(op, stage, hi - lo),
         links=links.of_flow(flow, pipeline),
     )
 

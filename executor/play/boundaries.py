@@ -7,7 +7,7 @@ from typing import cast
 import torch
 
 from stagecut.executor.play.context import RankContext
-from stagecut.executor.play.player import Signature, TensorLike, signature_of
+from stagecut.executor.play.signature import Signature, TensorLike, signature_of
 from stagecut.executor.play.stage import LayerState, StageModule
 
 

@@ -9,35 +9,14 @@ from torch import Tensor
 
 from stagecut.executor.play.clock import Clock, Mark
 from stagecut.executor.play.context import RankContext
+from stagecut.executor.play.mail import Mail
 from stagecut.executor.play.pace import Pace
+from stagecut.executor.play.signature import Signature, look, signature_of
 from stagecut.executor.play.stage import LayerState, StageModule
-from stagecut.executor.schedule.messages import Message, Piece, Turn
-from stagecut.executor.transport.interface import Pending
+from stagecut.executor.schedule.messages import Piece
+from stagecut.executor.schedule.turns import Turn
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op
-
-Gradients = list[Tensor]
-"""One for each floating-point tensor of a state."""
-
-
-class TensorLike(NamedTuple):
-    """Shape, per sample, and type of a tensor of a state."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    def empty(self, num_samples: int, device: torch.device) -> Tensor:
-        """An uninitialised tensor for so many samples."""
-        return torch.empty((num_samples, *self.shape), dtype=self.dtype, device=device)
-
-
-Signature = tuple[TensorLike, ...]
-"""The state that crosses a boundary."""
-
-
-def signature_of(state: LayerState) -> Signature:
-    """Shapes per sample and types of the tensors of a state."""
-    return tuple(TensorLike(tuple(tensor.shape[1:]), tensor.dtype) for tensor in state)
 
 
 class Played(NamedTuple):
@@ -85,7 +64,7 @@ class Player:
         lock: AbstractContextManager[object],
     ) -> None:
         self._stages, self._boundaries = stages, boundaries
-        self._transport, self._device = context.transport, context.device
+        self._mail = Mail(boundaries=boundaries, context=context, pace=pace)
         self._clock, self._pace, self._lock = clock, pace, lock
         self._last = len(boundaries) - 2
         self._clear()
@@ -103,45 +82,34 @@ class Player:
 
     def settle(self) -> None:
         """Wait for the last sends, once there is nothing else to do."""
-        for number in list(self._sending):
-            self._release(number)
+        self._mail.settle()
         self._clear()
 
     def _clear(self) -> None:
         self._inputs: dict[Piece, LayerState] = {}
         self._outputs: dict[Piece, LayerState] = {}
-        self._gradients: dict[Piece, Gradients] = {}
-        """Gradients of outputs, as they arrive."""
         self._halves: dict[Action, tuple[list[Tensor], list[Tensor | None]]] = {}
-        self._leaving: dict[int, Sequence[Tensor]] = {}
-        """Computed but not yet sent, by message number."""
-        self._receiving: dict[int, list[Pending]] = {}
-        self._sending: dict[int, tuple[list[Pending], Sequence[Tensor]]] = {}
-        self._local: dict[int, Sequence[Tensor]] = {}
 
     def _play(self, turn: Turn, feed: Feed) -> Played:
         self.action = turn.action
         ready = self._clock.mark()
-        self._expect(turn.posts)
-        for message in turn.posts:
-            self._begin(message)
+        self._mail.expect(turn.posts)
+        self._mail.begin(turn.posts)
         # Receives that begin after this action get their memory before it: over NCCL they then wait for the work queued
         # on the stream so far, not for this action; over gloo they begin right away.
-        self._expect([message for message in turn.begins if message not in turn.sends])
+        self._mail.expect(turn.begins)
         for message in turn.receives:
-            self._take(message)
-        for message in turn.releases:
-            self._release(message.number)
+            self._mail.take(message)
+        self._mail.release(turn.releases)
         start = self._clock.mark()
         self._pace.begin()
         with self._lock:
-            leaving = self._compute(turn, feed)
+            made = self._compute(turn, feed)
         self._pace.finish(turn.action.op, turn.action.stage, turn.action.hi - turn.action.lo)
         end = self._clock.mark()
-        for message in turn.sends:
-            self._pack(message, leaving[message.sent])
-        for message in turn.begins:
-            self._begin(message)
+        self._mail.fill(turn.fills, made)
+        self._mail.complete(turn.sends)
+        self._mail.begin(turn.begins)
         return Played(turn.action, ready, start, end)
 
     def _compute(self, turn: Turn, feed: Feed) -> dict[Piece, Sequence[Tensor]]:
@@ -161,14 +129,12 @@ class Player:
         return {}
 
     def _forward(self, piece: Piece, feed: Feed) -> LayerState:
-        state = feed.inputs(piece) if piece.stage == 0 else self._inputs[piece]
+        state = feed.inputs(piece) if piece.stage == 0 else tuple(self._mail.whole(Op.FORWARD, piece))
         if torch.is_grad_enabled():
             # leaves of this stage's graph, whose gradients the previous stage waits for; the model's inputs need none
             for tensor in state if piece.stage > 0 else ():
                 tensor.requires_grad_(tensor.is_floating_point())
             self._inputs[piece] = state
-        else:
-            self._inputs.pop(piece, None)
         output = self._stages[piece.stage](state)
         if piece.stage == self._last:
             output = (feed.objective(piece, output),)
@@ -184,8 +150,8 @@ class Player:
         found, expected = signature_of(output), self._boundaries[piece.stage + 1]
         if found != expected or any(len(tensor) != piece.hi - piece.lo for tensor in output):
             raise BadInputError(
-                f"stage {piece.stage} outputs {_look(found)} per sample, but a trial run of one sample gave "
-                f"{_look(expected)}: the shapes and types of a layer's outputs may depend only on those of its inputs, "
+                f"stage {piece.stage} outputs {look(found)} per sample, but a trial run of one sample gave "
+                f"{look(expected)}: the shapes and types of a layer's outputs may depend only on those of its inputs, "
                 "and dimension 0 must count samples"
             )
 
@@ -195,7 +161,9 @@ class Player:
         gradients: list[Tensor | None] = []
         for piece in turn.pieces:
             own = [tensor for tensor in self._outputs.pop(piece) if tensor.is_floating_point()]
-            incoming: Sequence[Tensor | None] = [None] if piece.stage == self._last else self._gradients.pop(piece)
+            incoming: Sequence[Tensor | None] = (
+                [None] if piece.stage == self._last else self._mail.whole(Op.BACKWARD, piece)
+            )
             for output, gradient in zip(own, incoming, strict=True):
                 if output.requires_grad:  # not so for what no weight or gradient-requiring input has touched
                     outputs.append(output)
@@ -216,63 +184,6 @@ class Player:
         """Gradients of a piece's inputs, from the backward just run; the first stage needs none."""
         state = self._inputs.pop(piece)
         return [_or_zeros(tensor.grad, tensor) for tensor in _floating(state)] if piece.stage > 0 else []
-
-    def _slices(self, message: Message) -> list[Tensor]:
-        """The part of the receiver's tensors that a message fills; allocated for the first message of a piece."""
-        piece = message.taken
-        whole: Sequence[Tensor]
-        if message.op is Op.FORWARD:
-            whole = self._inputs.get(piece) or tuple(self._empty(piece, self._boundaries[piece.stage]))
-            self._inputs[piece] = tuple(whole)
-        else:
-            like = [tensor for tensor in self._boundaries[piece.stage + 1] if tensor.dtype.is_floating_point]
-            whole = self._gradients.get(piece) or self._empty(piece, like)
-            self._gradients[piece] = list(whole)
-        return [tensor[message.lo - piece.lo : message.hi - piece.lo] for tensor in whole]
-
-    def _empty(self, piece: Piece, signature: Sequence[TensorLike]) -> list[Tensor]:
-        return [tensor.empty(piece.hi - piece.lo, self._device) for tensor in signature]
-
-    def _take(self, message: Message) -> None:
-        """Wait for a message; one from this rank itself is copied into its place."""
-        if message.is_local:
-            for place, tensor in zip(self._slices(message), self._local.pop(message.number), strict=True):
-                place.copy_(tensor)
-            return
-        for pending in self._receiving.pop(message.number):
-            pending.wait()
-        self._pace.received(message)
-
-    def _pack(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """Set aside the contents of a message."""
-        lo, hi = message.lo - message.sent.lo, message.hi - message.sent.lo
-        parts = [tensor[lo:hi].contiguous() for tensor in tensors]
-        if message.is_local:
-            self._local[message.number] = parts
-            return
-        self._pace.sent(message)
-        self._leaving[message.number] = parts
-
-    def _expect(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self._transport.expect(message, self._slices(message))
-
-    def _begin(self, message: Message) -> None:
-        """Begin to send or to receive."""
-        if message.number in self._leaving:
-            parts = self._leaving.pop(message.number)
-            self._sending[message.number] = (self._transport.send(message, parts), parts)
-        else:
-            self._receiving[message.number] = self._transport.receive(message)
-
-    def _release(self, number: int) -> None:
-        for pending in self._sending.pop(number)[0]:
-            pending.wait()
-
-
-def _look(signature: Signature) -> str:
-    sizes = (f"({', '.join(map(str, like.shape))}) {str(like.dtype).removeprefix('torch.')}" for like in signature)
-    return ", ".join(sizes) or "nothing"
 
 
 def _floating(state: LayerState) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stagecut.executor.schedule.labels import action_label
+from stagecut.executor.schedule.rank_layout import message_sizes
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
@@ -17,9 +18,9 @@ def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
     ------
     BadInputError
         If the stages are not those of the plan or are on other device groups; if the forwards or backwards of a stage
-        do not cover the pipeline's samples exactly once; if a backward precedes a forward of its samples or splits
-        one; if a split backward lacks one half; if device groups deadlock (the stuck actions are named); or if a stage
-        holds more samples than its warm-up depth allows.
+        do not cover the pipeline's samples exactly once; if a backward precedes a forward of its samples or cuts
+        through one; if a split backward lacks one half; if device groups deadlock (the stuck actions are named); or if
+        a stage holds more samples than its warm-up depth allows.
     """
     num_groups = len(plan.stages) // plan.chunks
     require(len(lists) == num_groups, "schedule", "action lists", f"one for each of {num_groups} groups", len(lists))
@@ -36,9 +37,10 @@ def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
                 if action.op is not Op.WEIGHT_GRADIENT
             ]
             for actions in lists
-        ]
+        ],
+        message_sizes(plan),
     )
-    num_samples = plan.num_microbatches * plan.micro_batch
+    num_samples = plan.num_samples
     for actions in lists:
         for stage in sorted({action.stage for action in actions}):
             own_actions = [action for action in actions if action.stage == stage]
@@ -51,11 +53,14 @@ def check_lists(lists: Sequence[Sequence[Action]], plan: Plan) -> None:
 
 def _check_unions(actions: Sequence[Action]) -> None:
     """A backward covers whole forwards: autograd cannot split a graph by samples."""
-    cuts = {cut for action in actions if action.op is Op.FORWARD for cut in (action.lo, action.hi)}
-    for action in actions:
-        if action.lo not in cuts or action.hi not in cuts:
+    forwards = [action for action in actions if action.op is Op.FORWARD]
+    ends = {cut for forward in forwards for cut in (forward.lo, forward.hi)}
+    for stage, lo, hi in (action[1:] for action in actions):
+        for cut in {lo, hi} - ends:
+            parted = next(forward for forward in forwards if forward.lo < cut < forward.hi)
             raise BadInputError(
-                f"schedule: {action_label(action)} splits a forward; a backward must cover whole forwards of its stage"
+                f"stage {stage}: backward of samples [{lo}, {hi}) cuts through the forward of "
+                f"[{parted.lo}, {parted.hi}); every backward must be a union of forwards"
             )
 
 

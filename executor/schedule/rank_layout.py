@@ -7,6 +7,7 @@ from functools import cached_property
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.plan import Plan
+from stagecut.planner.simulator.compilation import MessageSizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class RankLayout:
     """For each device group, the proportions in which its replicas split every micro-batch."""
     tensor_parallel: tuple[int, ...]
     """Tensor-parallel degree of each device group."""
+    message_sizes: MessageSizes
 
     @classmethod
     def of(
@@ -99,6 +101,7 @@ class RankLayout:
             num_stages=len(plan.stages),
             shares=parts,
             tensor_parallel=tuple(stage.tensor_parallel for stage in groups),
+            message_sizes=message_sizes(plan),
         )
 
     @property
@@ -143,3 +146,11 @@ class RankLayout:
         total, before = sum(shares), sum(shares[:replica])
         size = hi - lo
         return lo + size * before // total, lo + size * (before + shares[replica]) // total
+
+
+def message_sizes(plan: Plan) -> MessageSizes:
+    """Samples per message over the boundaries of a plan."""
+    return MessageSizes(
+        forward=tuple(stage.forward_message for stage in plan.stages[:-1]),
+        backward=tuple(stage.backward_message for stage in plan.stages[1:]),
+    )

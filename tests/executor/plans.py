@@ -22,6 +22,37 @@ def _groups(plan: Plan, pipeline: Pipeline) -> Sequence[Stage]:
 
 
 def _attempt(draw: random.Random, num_layers: int) -> Plan:
+    return unequal_plan(draw, num_layers=num_layers) if draw.random() < 0.2 else _with_micro_batches(draw, num_layers)
+
+
+def unequal_plan(draw: random.Random, *, num_layers: int) -> Plan:
+    """A flush of two to four stages whose computations and messages have sizes of their own."""
+    num_stages, num_samples = draw.choice((2, 3, 4)), draw.randint(3, 13)
+
+    def message() -> int | None:
+        return draw.choice((None, draw.randint(1, num_samples)))
+
+    return plan_of(
+        (0, *sorted(draw.sample(range(1, num_layers), num_stages - 1)), num_layers),
+        schedule=Schedule.GPIPE,
+        micro_batch=num_samples,
+        num_microbatches=1,
+        replicas=[draw.choice((1, 1, 2, 3)) for _ in range(num_stages)],
+        tensor_parallel=[draw.choice((1, 1, 1, 2)) for _ in range(num_stages)],
+        recompute=[draw.random() < 0.3 for _ in range(num_stages)],
+        sizes=[_sublots(draw, num_samples) for _ in range(num_stages)],
+        messages=[(message(), message()) for _ in range(num_stages - 1)],
+        num_pipelines=draw.choice((1, 1, 1, 2)),
+    )
+
+
+def _sublots(draw: random.Random, num_samples: int) -> tuple[int, int]:
+    """Samples per forward and per backward, which is a union of forwards."""
+    forward = draw.randint(1, num_samples)
+    return forward, draw.choice([num_samples, *range(forward, num_samples, forward)])
+
+
+def _with_micro_batches(draw: random.Random, num_layers: int) -> Plan:
     schedule = draw.choice(list(Schedule))
     chunks = 2 if schedule is Schedule.INTERLEAVED else 1
     num_groups = draw.choice((1, 2)) if chunks == 2 else draw.choice((1, 2, 3, 4))

@@ -24,8 +24,9 @@ from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.io.files.plan_file import provenance_of
-from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
+from stagecut.planner.simulator.action_lists import plan_actions, stage_actions
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.executor import pool
@@ -114,7 +115,7 @@ def test_a_halved_warm_up_takes_as_long_as_simulated(tmp_path):
     """Half forwards of 4 ms, more than half of 6."""
     plan = plan_of((0, 1, 2, 3))
     halved = [stage_actions(stage, [1, 1, 2, 2, 2], [2] * 4, depth=2 * (3 - stage)) for stage in range(3)]
-    own_s = {(Op.FORWARD, stage, 1): 0.004 for stage in range(3)}
+    own_s = {(TaskKind.FORWARD, stage, 1): 0.004 for stage in range(3)}
     play(plan, times_of(plan, own_s=own_s), tmp_path, lists=halved)
 
 

@@ -14,7 +14,8 @@ from stagecut.executor.execution_plan import ExecutionPlan
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.gradients import groups_of
-from stagecut.executor.schedule.messages import Message, Turn, turns_of
+from stagecut.executor.schedule.messages import Message
+from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import Pending
 from stagecut.planner.simulator.action_lists import Op

@@ -8,8 +8,8 @@ from stagecut.executor.dilated.shared_links import SharedLinks
 from stagecut.executor.dilated.transfers import transfers_of
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.ranks.failures import WaitError
-from stagecut.executor.schedule.messages import turns_of
 from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.turns import turns_of
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Op, plan_actions
 

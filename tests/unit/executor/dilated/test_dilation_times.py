@@ -8,7 +8,7 @@ import pytest
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Halves
+from stagecut.planner.cost.plan_costs import Halves, TaskKind
 from stagecut.planner.simulator.action_lists import (
     Op,
     interleaved_actions,
@@ -26,7 +26,7 @@ def test_actions_and_messages_take_their_part_of_a_micro_batch():
     assert TIMES.action_s(Op.FORWARD, 1, 2) == 2.0
     assert TIMES.action_s(Op.FORWARD, 1, 1) == 1.0
     assert TIMES.action_s(Op.BACKWARD, 1, 4) == 10.0
-    assert TIMES.message_s(0, 1) == 2.0
+    assert TIMES.message_s(Op.FORWARD, 0, 1) == 2.0
 
 
 def test_halves_of_a_backward_take_half_of_it():
@@ -36,7 +36,7 @@ def test_halves_of_a_backward_take_half_of_it():
 
 def test_sizes_may_have_times_of_their_own():
     """A half forward that takes more than half."""
-    times = replace(TIMES, own_s={(Op.FORWARD, 0, 1): 0.7})
+    times = replace(TIMES, own_s={(TaskKind.FORWARD, 0, 1): 0.7})
     assert times.action_s(Op.FORWARD, 0, 1) == 0.7
     assert times.action_s(Op.FORWARD, 0, 2) == 1.0
     assert times.scaled(10.0).action_s(Op.FORWARD, 0, 1) == 7.0
@@ -50,7 +50,11 @@ def test_half_forwards_and_half_messages_are_those_of_the_simulator():
     costs = pipeline_costs([1.0, 2.0], [3.0, 5.0], 4.0, micro_batches=3, micro_batch=2, halves=halves).sliced(1)
     times = PlannedTimes.of(costs)
     assert (times.action_s(Op.FORWARD, 0, 1), times.action_s(Op.FORWARD, 0, 2)) == (0.7, 1.0)
-    assert (times.message_s(0, 1), times.message_s(0, 2), times.scaled(2.0).message_s(0, 1)) == (2.5, 4.0, 5.0)
+    assert (
+        times.message_s(Op.FORWARD, 0, 1),
+        times.message_s(Op.FORWARD, 0, 2),
+        times.scaled(2.0).message_s(Op.FORWARD, 0, 1),
+    ) == (2.5, 4.0, 5.0)
     lists = pipeline_actions(costs.warmup_depth.tolist(), 3, 2, costs.num_halved)
     assert times.iteration_s(lists) == iteration_times([costs])[0]
 
@@ -88,6 +92,6 @@ def test_a_halved_warm_up_is_simulated_with_its_own_times():
     Stage 0: halves end at 0.7 and 1.4. They arrive at 2.7 and 4.7; those of stage 1, of 1 s each, end at 3.7 and
     5.7. B there until 10.7, gradients until 14.7, B of stage 0 until 17.7.
     """
-    times = replace(TIMES, own_s={(Op.FORWARD, 0, 1): 0.7})
+    times = replace(TIMES, own_s={(TaskKind.FORWARD, 0, 1): 0.7})
     lists = [stage_actions(stage, [1, 1], [2], depth=2) for stage in range(2)]
     assert times.iteration_s(lists) == pytest.approx(17.7)

@@ -57,7 +57,7 @@ def test_stages_that_wait_for_each_other_are_named_with_their_actions() -> None:
 def test_a_backward_that_cuts_through_a_forward_is_refused() -> None:
     """One graph cannot be undone for two of its four samples."""
     text = complaint(lists(Action(F, 1, 0, 4), Action(B, 1, 0, 2), Action(B, 1, 2, 4)))
-    assert "splits a forward" in text
+    assert "stage 1: backward of samples [0, 2) cuts through the forward of [0, 4)" in text
 
 
 def test_half_a_backward_needs_the_other_half() -> None:

@@ -6,8 +6,9 @@ from collections import defaultdict
 import pytest
 
 from stagecut.executor.manual_plan import plan_of
-from stagecut.executor.schedule.messages import Message, Turn, turns_of
+from stagecut.executor.schedule.messages import Message
 from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Op, plan_actions

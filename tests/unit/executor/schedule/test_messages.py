@@ -8,9 +8,10 @@ from graphlib import TopologicalSorter
 import pytest
 
 from stagecut.executor.manual_plan import plan_of
-from stagecut.executor.schedule.messages import Message, Turn, turns_of
+from stagecut.executor.schedule.messages import Message
 from stagecut.executor.schedule.order import RankStep, moments_of
 from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
 from tests.executor.plans import random_plan
 
@@ -31,20 +32,25 @@ def test_equal_micro_batches_travel_as_one_message_each_way() -> None:
     assert [(m.op, m.lo, m.hi, m.target) for m in sent(played[1])] == [(Op.BACKWARD, lo, lo + 2, 0) for lo in (0, 2, 4)]
 
 
+def parts(own: tuple[Turn, ...]) -> list[tuple[int, int, int]]:
+    return [(part.lo, part.hi, message.target) for message in sent(own) for part in message.parts]
+
+
 def test_replicas_exchange_the_samples_they_have_in_common() -> None:
     """Six samples: two replicas hold [0, 3) and [3, 6), three of the next stage [0, 2), [2, 4) and [4, 6)."""
     played = turns(plan_of((0, 1, 2), micro_batch=6, num_microbatches=1, replicas=(2, 3)))
-    assert [(m.lo, m.hi, m.target) for m in sent(played[0])] == [(0, 2, 2), (2, 3, 3)]
-    assert [(m.lo, m.hi, m.target) for m in sent(played[1])] == [(3, 4, 3), (4, 6, 4)]
+    assert parts(played[0]) == [(0, 2, 2), (2, 3, 3)]
+    assert parts(played[1]) == [(3, 4, 3), (4, 6, 4)]
 
 
 def test_a_joint_backward_undoes_two_half_forwards() -> None:
-    """The second stage runs [0, 1) and [1, 2) forward and [0, 2) backward: two gradient messages after it."""
+    """The second stage runs [0, 1) and [1, 2) forward and [0, 2) backward: their gradients travel together."""
     plan = plan_of((0, 1, 2), num_microbatches=2)
     lists = [stage_actions(s, [1, 1, 2], [2, 2], depth=2 * (2 - s)) for s in range(2)]
     played = turns_of(lists, RankLayout.of(plan), pipeline=0)
     backward = next(turn for turn in played[1] if turn.action.op is Op.BACKWARD)
-    assert [(m.lo, m.hi) for m in backward.sends] == [(0, 1), (1, 2)]
+    assert [(m.lo, m.hi) for m in backward.sends] == [(0, 2)]
+    assert parts((backward,)) == [(0, 1, 0), (1, 2, 0)]
     assert len(backward.pieces) == 2
 
 
