@@ -7,6 +7,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.sublot_costs import sublot_cut
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.report.labels import bytes_label
 
@@ -60,9 +61,12 @@ def needed_memory_bytes(plan_file: PlanFile, execution: ExecutionPlan, options: 
 
 def _stand_in_bytes(execution: ExecutionPlan) -> float:
     """What autograd keeps between forward and backward, and the whole batch."""
-    stages = execution.plan.stages
-    kept = sum(stage.warmup_depth * stage.forward_micro_batch * (stage.stop - stage.start + 2) for stage in stages)
-    num_samples = 2 * kept * len(execution.plan.pipelines) + 4 * execution.global_batch
+    plan = execution.plan
+    kept = sum(
+        in_flight * (stage.stop - stage.start + 2)
+        for stage, in_flight in zip(plan.stages, sublot_cut(plan).in_flight, strict=True)
+    )
+    num_samples = 2 * kept * len(plan.pipelines) + 4 * execution.global_batch
     return float(WIDTH * _NUMBER_BYTES * num_samples)
 
 

@@ -1,6 +1,7 @@
 """What a run measured, beside what was predicted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean, median
 
@@ -21,6 +22,8 @@ from stagecut.planner.core.run_record import (
     counted_steps,
     finite_or_none,
 )
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, input_hashes, to_tree
 from stagecut.planner.io.files.plan_statements import StagePrediction
@@ -130,7 +133,23 @@ def _stage_records(
     meters = [_Meter(steps, layout, stage) for stage in range(len(plan_file.plan.stages))]
     return tuple(
         _stage_record(stage, predicted, meters, index, device_type=types[stage.devices[0]], iteration_s=iteration_s)
-        for index, (stage, predicted) in enumerate(zip(plan_file.plan.stages, plan_file.predicted.stages, strict=True))
+        for index, (stage, predicted) in enumerate(zip(plan_file.plan.stages, _predicted(plan_file), strict=True))
+    )
+
+
+def _predicted(plan_file: PlanFile) -> tuple[StagePrediction, ...]:
+    """What the plan states of its stages, for forwards and backwards in the sizes of each stage."""
+    stated, plan = plan_file.predicted.stages, plan_file.plan
+    if not plan.is_unequal:
+        return stated
+    own_s = CostModel(plan_file.problem).plan(plan).own_s
+    return tuple(
+        replace(
+            predicted,
+            forward_s=own_s.get((TaskKind.FORWARD, index, stage.forward_micro_batch), predicted.forward_s),
+            backward_s=own_s.get((TaskKind.BACKWARD, index, stage.backward_micro_batch), predicted.backward_s),
+        )
+        for index, (stage, predicted) in enumerate(zip(plan.stages, stated, strict=True))
     )
 
 
@@ -144,6 +163,7 @@ def _stage_record(
     iteration_s: float,
 ) -> StageRecord:
     own = meters[index]
+    differs = stage.backward_micro_batch != stage.forward_micro_batch
     taken_s = sum(meter.busy_s + meter.wait_s for meter in meters if meter.ranks == own.ranks)
     return StageRecord(
         start=stage.start,
@@ -154,6 +174,7 @@ def _stage_record(
         tensor_parallel=stage.tensor_parallel,
         recompute=stage.recompute,
         samples_per_replica=stage.forward_micro_batch / stage.replicas,
+        samples_per_backward=stage.backward_micro_batch / stage.replicas if differs else None,
         predicted=StageFigures(
             forward_s=predicted.forward_s,
             backward_s=predicted.backward_s,
@@ -161,7 +182,7 @@ def _stage_record(
             update_s=predicted.update_s,
             memory_bytes=predicted.memory_bytes,
         ),
-        measured=own.figures(stage.forward_micro_batch),
+        measured=own.figures(stage.forward_micro_batch, stage.backward_micro_batch),
         busy_s=own.busy_s,
         wait_s=own.wait_s,
         idle_s=max(0.0, iteration_s - taken_s),
@@ -177,11 +198,11 @@ class _Meter:
         self.busy_s = self._median(lambda spans: _seconds(spans, FORWARD | BACKWARD))
         self.wait_s = self._median(lambda spans: sum(span.wait_s for span in spans))
 
-    def figures(self, micro_batch: int) -> StageFigures:
-        """Times per micro-batch of so many samples, whatever the sizes of the actions."""
+    def figures(self, forward: int, backward: int) -> StageFigures:
+        """Times of a forward and of a backward of so many samples each."""
         return StageFigures(
-            forward_s=micro_batch * self._median(lambda spans: self._per_sample(spans, FORWARD, FORWARD)),
-            backward_s=micro_batch * self._median(lambda spans: self._per_sample(spans, BACKWARD, BACKWARD_SAMPLES)),
+            forward_s=forward * self._median(lambda spans: self._per_sample(spans, FORWARD, FORWARD)),
+            backward_s=backward * self._median(lambda spans: self._per_sample(spans, BACKWARD, BACKWARD_SAMPLES)),
             sync_s=self._median(lambda spans: _seconds(spans, SYNC)) if self._ran(SYNC) else None,
             update_s=self._median(lambda spans: _seconds(spans, UPDATE)) if self._ran(UPDATE) else None,
             memory_bytes=self._memory_bytes(),
@@ -198,11 +219,13 @@ class _Meter:
         return any(span.kind in kinds for span in spans)
 
     def _per_sample(self, spans: list[Span], kinds: Iterable[str], counted: Iterable[str]) -> float:
-        num_samples = sum(span.hi - span.lo for span in spans if span.kind in counted)
-        if num_samples == 0:
+        """Seconds per sample of the largest actions: smaller ones, such as halves, take more than their part."""
+        largest = max((span.hi - span.lo for span in spans if span.kind in counted), default=0)
+        if largest == 0:
             names = ", ".join(sorted(counted))
             raise StagecutError(f"stage {self._stage}: a rank of {self.ranks} recorded no action {names}")
-        return _seconds(spans, kinds) / num_samples
+        own = [span for span in spans if span.hi - span.lo == largest]
+        return _seconds(own, kinds) / (largest * sum(span.kind in counted for span in own))
 
     def _memory_bytes(self) -> float | None:
         """Peak memory of the fullest device."""

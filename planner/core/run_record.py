@@ -34,9 +34,9 @@ class StageFigures:
     """Predicted or measured times and memory of one stage, on each of its devices."""
 
     forward_s: float
-    """Seconds per micro-batch, forward."""
+    """Seconds per forward of a micro-batch, or of a sublot where the stage has a size of its own."""
     backward_s: float
-    """Seconds per micro-batch, backward, including recomputation."""
+    """Seconds per backward, including recomputation."""
     sync_s: float | None = None
     """Seconds of the gradient synchronisation; None if unknown."""
     update_s: float | None = None
@@ -68,7 +68,7 @@ class StageRecord:
     recompute: bool
     """Whether activations were dropped and recomputed in the backward."""
     samples_per_replica: float
-    """Samples of each micro-batch that one replica computes."""
+    """Samples of each forward that one replica computes."""
     predicted: StageFigures
     """Figures predicted by the plan."""
     measured: StageFigures
@@ -79,6 +79,8 @@ class StageRecord:
     """Seconds per step spent waiting for inputs."""
     idle_s: float
     """Remaining seconds of a step: synchronisation, optimizer, runtime; counted for all stages on the devices."""
+    samples_per_backward: float | None = None
+    """Samples of each backward that one replica computes; None: as many as of a forward."""
 
     def __post_init__(self) -> None:
         owner = f"record of stage [{self.start}, {self.stop})"
@@ -86,6 +88,8 @@ class StageRecord:
         for field in ("replicas", "tensor_parallel"):
             require_count(owner, field, getattr(self, field))
         require_positive(owner, "samples_per_replica", self.samples_per_replica)
+        if self.samples_per_backward is not None:
+            require_positive(owner, "samples_per_backward", self.samples_per_backward)
         for field in ("busy_s", "wait_s", "idle_s"):
             require_non_negative(owner, field, getattr(self, field))
 

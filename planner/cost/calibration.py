@@ -89,12 +89,14 @@ class _StageTimes:
     def by_unknown(self, stage: StageRecord) -> Floats:
         """Layer seconds of a forward and a backward by unknown: forwards by kind, then backwards; shape (2, 2 K)."""
         layers = slice(stage.start, stage.stop)
-        forward_s, backward_s = (
+        per_forward = self._of_layers(stage, stage.samples_per_replica)
+        per_backward = self._of_layers(stage, stage.samples_per_backward or stage.samples_per_replica)
+        forward_s, repeated_s, backward_s = (
             np.bincount(self._kind[layers], weights=seconds[layers], minlength=len(self.kinds))
-            for seconds in self._of_layers(stage)
+            for seconds in (per_forward[0], *per_backward)
         )
         zero = np.zeros(len(self.kinds))
-        again_s = forward_s if stage.recompute else zero
+        again_s = repeated_s if stage.recompute else zero
         return np.array((np.concatenate((forward_s, zero)), np.concatenate((again_s, backward_s))))
 
     def rest_s(self, stage: StageRecord) -> Floats:
@@ -103,8 +105,9 @@ class _StageTimes:
         rest_s: Floats = np.maximum(0.0, predicted_s - self.by_unknown(stage).sum(axis=1))
         return rest_s
 
-    def _of_layers(self, stage: StageRecord) -> tuple[Floats, Floats]:
-        key = (stage.device_type, stage.samples_per_replica, stage.tensor_parallel)
+    def _of_layers(self, stage: StageRecord, samples: float) -> tuple[Floats, Floats]:
+        """Forward and backward seconds of every layer for so many samples."""
+        key = (stage.device_type, samples, stage.tensor_parallel)
         if key not in self._layer_times:
             for layer in self._profile.layers:
                 if layer.table(stage.device_type) is None:

@@ -31,6 +31,7 @@ class StageFiguresEntry(Entry):
 class StageRecordEntry(Entry):
     start: Index
     samples_per_replica: Positive
+    samples_per_backward: Positive | None = None
 
 
 @mirrors(StepRecord)

@@ -15,7 +15,7 @@ from stagecut.executor.execution_plan import Training
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
-from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.rank_layout import RankLayout, message_sizes
 from stagecut.executor.team import Team
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.analysis.prediction import plan_file_of
@@ -88,7 +88,7 @@ def play(plan, times, folder, *, lists=None, shares=None):
         team.step(batch_of(plan))
         assert worst_difference(team.pipelines, chain_for(plan), batch_of(plan)) < EXACT
         traces = [pipeline.last_step for pipeline in team.pipelines]
-        assert seconds_of(traces) >= NO_FASTER * times.iteration_s(lists)
+        assert seconds_of(traces) >= NO_FASTER * times.iteration_s(lists, message_sizes(plan))
     return team
 
 
@@ -117,6 +117,22 @@ def test_a_halved_warm_up_takes_as_long_as_simulated(tmp_path):
     halved = [stage_actions(stage, [1, 1, 2, 2, 2], [2] * 4, depth=2 * (3 - stage)) for stage in range(3)]
     own_s = {(TaskKind.FORWARD, stage, 1): 0.004 for stage in range(3)}
     play(plan, times_of(plan, own_s=own_s), tmp_path, lists=halved)
+
+
+def test_sublots_that_gather_and_cut_take_as_long_as_simulated(tmp_path):
+    """Eight samples; every process has a size of its own, with setups of 2 ms, and the last sublots are smaller."""
+    plan = plan_of(
+        (0, 1, 2, 3),
+        schedule=Schedule.GPIPE,
+        micro_batch=8,
+        num_microbatches=1,
+        replicas=(1, 2, 1),
+        sizes=((3, 6), (4, 8), (2, 2)),
+        messages=((5, 3), (8, 1)),
+    )
+    computing = (TaskKind.FORWARD, TaskKind.BACKWARD)
+    own_s = {(kind, stage, size): 0.002 * (1 + size) for kind in computing for stage in range(3) for size in range(9)}
+    play(plan, times_of(plan, own_s=own_s), tmp_path)
 
 
 def start_up_s(plan, times, folder):

@@ -25,6 +25,15 @@ PLANS = {
     "unequal sizes": plan_of(
         (0, 2, 4, 6), micro_batch=6, num_microbatches=3, sizes=((1, 6), (6, 6), (2, 2)), replicas=(1, 2, 1)
     ),
+    "messages that cut and gather": plan_of(
+        FOUR,
+        schedule=Schedule.GPIPE,
+        micro_batch=10,
+        num_microbatches=1,
+        sizes=((2, 4), (3, 9), (1, 10), (5, 5)),
+        messages=((7, 1), (4, 4), (None, 3)),
+        replicas=(1, 2, 1, 2),
+    ),
     "replicas": plan_of((0, 2, 4, 6), micro_batch=6, num_microbatches=4, replicas=(2, 1, 3)),
     "shared replicas": plan_of((0, 2, 4, 6), num_microbatches=5, replicas=(1, 2, 1), tensor_parallel=(2, 1, 2)),
     "several pipelines": plan_of((0, 2, 4, 6), num_microbatches=4, num_pipelines=3),

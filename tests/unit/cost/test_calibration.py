@@ -93,6 +93,15 @@ def test_recomputation_counts_with_the_factor_of_forwards():
     assert _factors(calibrate(PROFILE, [run], ridge=1e-12))["gpu", "attention"] == pytest.approx((1.5, 1.0))
 
 
+def test_backwards_may_have_a_size_of_their_own():
+    """Forwards of one sample, 1.5 s for 1 s; backwards of two, 2 x 1.5 + 4 x 2 = 11 s for 2 + 4 s, recomputed."""
+    run = _run(
+        _stage(0, 1, predicted=(1, 6), measured=(1.5, 11), recompute=True, samples_per_backward=2.0),
+        _stage(1, 3, predicted=(4, 8), measured=(4, 8)),
+    )
+    assert _factors(calibrate(PROFILE, [run], ridge=1e-12))["gpu", "attention"] == pytest.approx((1.5, 2.0))
+
+
 def test_collectives_are_not_corrected():
     """Two devices share the layer: 0.5 s each of 1 s, and 0.5 s for the collective; measured 0.6 + 0.5 s."""
     run = _run(

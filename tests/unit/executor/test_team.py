@@ -1,6 +1,7 @@
 """All ranks in one process."""
 
 import itertools
+import random
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
+from tests.executor.plans import unequal_plan
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 
@@ -47,6 +49,22 @@ def test_a_team_trains_like_a_single_process() -> None:
         optimizer.zero_grad()
         own.backward()
         optimizer.step()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sublots_of_any_size_have_the_gradients_of_a_single_process(seed: int) -> None:
+    """Two to four stages with sizes that divide nothing, messages that cut and gather, replicas and recomputation."""
+    draw = random.Random(seed)
+    for _ in range(8):
+        plan = unequal_plan(draw, num_layers=4)
+        samples = len(plan.pipelines) * plan.num_samples
+        team = Team(plan, layers(), training())
+        expected = reference_step(chain_of(layers()), batch(samples), nn.functional.mse_loss, seed=0)
+        assert team.evaluate(batch(samples)) == pytest.approx(expected.loss, abs=1e-12)
+        assert team.step(batch(samples)) == pytest.approx(expected.loss, abs=1e-12)
+        for pipeline in team.pipelines:
+            for name, parameter in pipeline.named_parameters().items():
+                assert torch.allclose(parameter.grad, expected.gradients[name], rtol=0, atol=1e-12), plan
 
 
 def test_gradients_are_clipped_by_the_norm_of_the_whole_model() -> None:

@@ -8,13 +8,15 @@ import pytest
 from stagecut.executor.dilated.planned_times import PlannedTimes
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.cost.plan_costs import Halves, TaskKind
+from stagecut.planner.cost.plan_costs import Halves, SublotCut, Sublots, TaskKind
 from stagecut.planner.simulator.action_lists import (
     Op,
     interleaved_actions,
     pipeline_actions,
     stage_actions,
+    sublot_actions,
 )
+from stagecut.planner.simulator.compilation import MessageSizes
 from stagecut.planner.simulator.engine import iteration_times
 from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
 
@@ -95,3 +97,28 @@ def test_a_halved_warm_up_is_simulated_with_its_own_times():
     times = replace(TIMES, own_s={(TaskKind.FORWARD, 0, 1): 0.7})
     lists = [stage_actions(stage, [1, 1], [2], depth=2) for stage in range(2)]
     assert times.iteration_s(lists) == pytest.approx(17.7)
+
+
+def test_sublots_take_the_times_of_their_own_sizes():
+    """Two stages, three samples: F [0, 2) takes 1 s and [2, 3) 0.7 s; both leave in one message of 3 s.
+
+    It arrives at 4.7; F of stage 1 until 6.7, B until 11.7; gradients of one sample each take 1 s and arrive at 14.7
+    at last; B until 18.
+    """
+    cut = SublotCut(
+        num_samples=3, forward=(2, 3), backward=(3, 3), forward_messages=(3,), backward_messages=(1,), in_flight=(3, 3)
+    )
+    own_s = {
+        (TaskKind.FORWARD, 0, 2): 1.0,
+        (TaskKind.FORWARD, 0, 1): 0.7,
+        (TaskKind.FORWARD, 1, 3): 2.0,
+        (TaskKind.SEND_FORWARD, 0, 3): 3.0,
+        (TaskKind.SEND_BACKWARD, 1, 1): 1.0,
+        (TaskKind.BACKWARD, 1, 3): 5.0,
+        (TaskKind.BACKWARD, 0, 3): 3.3,
+    }
+    costs = pipeline_costs([1.5, 2.0], [3.3, 5.0], 3.0, micro_batches=1, micro_batch=3)
+    costs = replace(costs, sublots=Sublots(cut=cut, seconds=own_s))
+    sizes = MessageSizes(forward=(3,), backward=(1,))
+    assert PlannedTimes.of(costs).iteration_s(sublot_actions(cut), sizes) == pytest.approx(18.0)
+    assert PlannedTimes.of(costs).iteration_s(sublot_actions(cut), sizes) == iteration_times([costs])[0]

@@ -4,6 +4,7 @@ Two stages: stage 0 on two replicas (ranks 0 and 1), stage 1 on one device (rank
 of 2 samples. The clock shows 100 s when a step begins; seconds from there are in `_step`.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -149,11 +150,28 @@ def test_times_of_a_micro_batch_are_means_over_the_replicas():
     assert (measured.sync_s, measured.update_s) == (0.5, 0.5)
 
 
-def test_parts_and_halves_of_micro_batches_are_scaled_to_whole_ones():
-    """Stage 1: forwards of 1, 1 and 2 samples in 0.5 + 1 + 1 s; backward 2 s, then 1 + 1 s in halves."""
+def test_times_of_a_micro_batch_are_those_of_whole_ones():
+    """Stage 1: forwards of 1, 1 and 2 samples in 0.5, 1 and 1 s; backward 2 s, then 1 + 1 s in halves."""
     measured = _record([_step()]).stages[1].measured
-    assert (measured.forward_s, measured.backward_s) == (1.25, 2.0)
+    assert (measured.forward_s, measured.backward_s) == (1.0, 2.0)
     assert measured.sync_s is None
+
+
+def test_stages_with_sizes_of_their_own_are_measured_and_predicted_in_them():
+    """Forwards of 1 and backwards of 2 samples; 1 and 2 s per sample for each of two layers, backwards recompute.
+
+    Stage 1 forwards a sample in 1.5 s, twice, and takes 7 s back: predicted 2 s, and 2 x 2 x (1 + 2) = 12 s.
+    """
+    stages = (_stage(0, 1, ("a-0/0",), depth=1), replace(_stage(1, 3, ("a-1/0",), depth=2), forward_micro_batch=1))
+    plan = Plan(schedule=Schedule.GPIPE, micro_batch=2, num_microbatches=1, pipelines=(Pipeline(stages=stages),))
+    first = _trace(0, [("F", 0, 0, 2, 0, 0, 2), ("B", 0, 0, 2, 2, 12, 16)])
+    last = _trace(1, [("F", 1, 0, 1, 0, 2, 3.5), ("F", 1, 1, 2, 3.5, 3.5, 5), ("B", 1, 0, 2, 5, 5, 12)])
+    run = _record([[first, last]], plan_file=_plan_file(plan), layout=RankLayout.of(plan, PROBLEM.cluster))
+    stage = run.stages[1]
+    assert (stage.samples_per_replica, stage.samples_per_backward) == (1.0, 2.0)
+    assert (stage.measured.forward_s, stage.measured.backward_s) == (1.5, 7.0)
+    assert (stage.predicted.forward_s, stage.predicted.backward_s) == (2.0, 12.0)
+    assert run.stages[0].samples_per_backward is None
 
 
 def test_seconds_of_a_step_are_busy_waiting_and_the_rest():

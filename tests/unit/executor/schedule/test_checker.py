@@ -60,6 +60,24 @@ def test_a_backward_that_cuts_through_a_forward_is_refused() -> None:
     assert "stage 1: backward of samples [0, 2) cuts through the forward of [0, 4)" in text
 
 
+def test_a_size_of_backwards_that_cuts_through_forwards_is_refused() -> None:
+    """Forwards of 4 and backwards of 6 samples: [0, 6) ends inside [4, 8)."""
+    plan = plan_of((0, 1, 2), schedule=Schedule.GPIPE, micro_batch=12, num_microbatches=1, sizes=((12, 12), (4, 6)))
+    with pytest.raises(
+        BadInputError, match=r"stage 1: backward of samples \[0, 6\) cuts through the forward of \[4, 8\)"
+    ):
+        check_lists(plan_actions(plan), plan)
+
+
+def test_messages_that_gather_more_than_may_be_in_flight_are_refused() -> None:
+    """1F1B keeps two micro-batches of 2 on the first stage, whose messages hold 6 samples."""
+    plan = plan_of((0, 1, 2), messages=((6, None),))
+    with pytest.raises(
+        BadInputError, match=r"wait for each other forever: stage 0 at the backward of samples \[0, 2\)"
+    ):
+        check_lists(plan_actions(plan), plan)
+
+
 def test_half_a_backward_needs_the_other_half() -> None:
     """W without I, and I without W."""
     forwards = (Action(F, 1, 0, 4),)

@@ -10,10 +10,15 @@ import pytest
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.schedule.order import RankStep, moments_of
-from stagecut.executor.schedule.rank_layout import RankLayout
+from stagecut.executor.schedule.rank_layout import RankLayout, message_sizes
 from stagecut.executor.schedule.turns import Turn, turns_of
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.action_lists import Op, plan_actions, stage_actions
+from stagecut.planner.simulator.compilation import compile_actions
 from tests.executor.plans import random_plan
+
+KINDS = {TaskKind.SEND_FORWARD: Op.FORWARD, TaskKind.SEND_BACKWARD: Op.BACKWARD}
 
 
 def turns(plan, **options) -> dict[int, tuple[Turn, ...]]:
@@ -52,6 +57,63 @@ def test_a_joint_backward_undoes_two_half_forwards() -> None:
     assert [(m.lo, m.hi) for m in backward.sends] == [(0, 2)]
     assert parts((backward,)) == [(0, 1, 0), (1, 2, 0)]
     assert len(backward.pieces) == 2
+
+
+SUBLOTS = plan_of(
+    (0, 1, 2),
+    schedule=Schedule.GPIPE,
+    micro_batch=7,
+    num_microbatches=1,
+    sizes=((2, 6), (3, 6)),
+    messages=((5, 4),),
+)
+"""Forwards of 2 samples are sent in messages of 5 and taken in forwards of 3; gradients of 6 travel in fours."""
+
+
+def labels(messages: tuple[Message, ...]) -> list[str]:
+    return [f"{message.op} [{message.lo}, {message.hi})" for message in messages]
+
+
+def test_a_message_leaves_when_its_last_sample_is_computed() -> None:
+    """Activations [0, 5) with the third forward, [4, 6); [5, 7) with the fourth.
+
+    Gradients of [0, 6) leave as [0, 4); [4, 7) is complete with the last sample.
+    """
+    first, second = turns(SUBLOTS).values()
+    assert [labels(turn.fills) for turn in first if turn.action.op is Op.FORWARD] == [
+        ["F [0, 5)"],
+        ["F [0, 5)"],
+        ["F [0, 5)", "F [5, 7)"],
+        ["F [5, 7)"],
+    ]
+    assert [labels(turn.sends) for turn in first] == [[], [], ["F [0, 5)"], ["F [5, 7)"], [], []]
+    assert [labels(turn.sends) for turn in second if turn.action.op is Op.BACKWARD] == [["B [0, 4)"], ["B [4, 7)"]]
+
+
+def test_an_action_waits_for_all_messages_with_samples_of_it_once() -> None:
+    """Forwards [0, 3), [3, 6) and [6, 7) of the second stage take [0, 5), then [5, 7), of which the last has a part."""
+    first, second = turns(SUBLOTS).values()
+    assert [labels(turn.receives) for turn in second] == [["F [0, 5)"], ["F [5, 7)"], [], [], []]
+    assert [labels(turn.receives) for turn in first[4:]] == [["B [0, 4)", "B [4, 7)"], []]
+
+
+def test_a_message_is_cut_by_the_forwards_at_both_ends() -> None:
+    """[0, 5) comes from forwards that end at 2, 4 and 6, for forwards that end at 3 and 6."""
+    message = turns(SUBLOTS)[0][2].sends[0]
+    assert [(part.lo, part.hi) for part in message.parts] == [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert [(part.sent.lo, part.taken.lo) for part in message.parts] == [(0, 0), (2, 0), (2, 3), (4, 3)]
+
+
+def test_messages_are_those_of_the_simulator() -> None:
+    """Whatever the sizes, replicas and pipelines: the same samples cross every boundary together."""
+    draw = random.Random(6)
+    for _ in range(60):
+        plan = random_plan(draw, num_layers=6, max_ranks=12)
+        graph = compile_actions(plan_actions(plan), message_sizes(plan))
+        tasks = [index for index, kind in enumerate(graph.kind) if kind in KINDS]
+        expected = {(KINDS[graph.kind[i]], graph.stage[i], graph.lo[i], graph.hi[i]) for i in tasks}
+        found = {message[:4] for own in turns(plan).values() for message in sent(own)}
+        assert found == expected, plan
 
 
 def test_gradients_come_from_one_device_of_a_shared_replica() -> None:
