@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from benchmarks.problems.specs import Spec
 from stagecut.executor.dilated.planned_times import PlannedTimes
@@ -89,7 +90,7 @@ def _links() -> tuple[DilatedPlan, ...]:
 
 
 def _sizes() -> tuple[DilatedPlan, ...]:
-    """Stages with their own micro-batch sizes (UMPIPE), and halves in the warm-up (AutoPipe, section III-C).
+    """Micro-batch sizes of stages, halves in the warm-up (AutoPipe, section III-C), sizes of all processes (UMPIPE).
 
     A small size takes more than its part of a large one, as on real devices.
     """
@@ -103,10 +104,30 @@ def _sizes() -> tuple[DilatedPlan, ...]:
     halved = _times([42, 38, 47, 40], [80, 77, 92, 84], 9, micro_batch=2)
     halves_s = {(TaskKind.FORWARD, stage, 1): 0.6 * seconds for stage, seconds in enumerate(halved.forward_s)}
     lists = [stage_actions(s, [1, 1, *[2] * 9], [2] * 10, depth=2 * (4 - s)) for s in range(4)]
+    whole = _times([384, 432, 360, 408], [768, 864, 720, 816], [96, 144, 120], micro_batch=24)
+    sublots: dict[str, Any] = {
+        "sizes": ((4, 12), (6, 6), (5, 10), (3, 24)),
+        "messages": ((8, 4), (3, 12), (10, 5)),
+    }
     return (
         _manual("unequal sizes", "4 mixed", unequal, num_microbatches=10, sizes=sizes, own_s=own_s),
         _manual("halved warm-up", "4 mixed", halved, num_microbatches=10, own_s=halves_s, lists=lists),
+        _manual("sublots", "4 mixed", whole, schedule=GPIPE, num_microbatches=1, own_s=_setups(whole), **sublots),
     )
+
+
+def _setups(times: PlannedTimes) -> OwnTimes:
+    """A setup of 12 ms in the time of every action, and of 5 ms in that of every message, of whatever size."""
+    sizes = range(1, times.micro_batch + 1)
+    actions = ((TaskKind.FORWARD, times.forward_s), (TaskKind.BACKWARD, times.backward_s))
+    messages = ((TaskKind.SEND_FORWARD, times.transfer_s), (TaskKind.SEND_BACKWARD, (0.0, *times.transfer_s)))
+    return {
+        (kind, stage, size): setup_s + (whole_s - setup_s) * size / times.micro_batch
+        for setup_s, kinds in ((0.012, actions), (0.005, messages))
+        for kind, column in kinds
+        for stage, whole_s in enumerate(column)
+        for size in sizes
+    }
 
 
 def _sliced() -> tuple[DilatedPlan, ...]:
@@ -146,6 +167,7 @@ def _manual(  # noqa: PLR0913
     chunks: int = 1,
     replicas: Sequence[int] = (),
     sizes: Sequence[tuple[int, int]] = (),
+    messages: Sequence[tuple[int | None, int | None]] = (),
     num_pipelines: int = 1,
     num_sliced: int = 0,
     own_s: OwnTimes | None = None,
@@ -159,6 +181,7 @@ def _manual(  # noqa: PLR0913
         num_microbatches=num_microbatches,
         replicas=replicas,
         sizes=sizes,
+        messages=messages,
         num_pipelines=num_pipelines,
         chunks=chunks,
     )
