@@ -3,12 +3,13 @@
 Under NCCL a send may last until it is received, operations of a communicator run one after another, and operations of
 several communicators may block each other, because they share the launch queues and multiprocessors of the device. So
 the ranks have to agree on an order. It comes from playing the lists once with integer durations of actions and instant
-messages: an action is placed at its end, and a message right after the action that produced it. The devices of a
+messages: an action is placed at its end, and a message right after the action that completed it. The devices of a
 tensor-parallel group act together, because they meet in collectives.
 
 Every rank begins its part of that order, in that order. The order extends all dependencies: the actions of a rank end
-one after another, a message follows its action, and the action that receives it ends after it. Gradient sums, the
-optimizer and everything after come later, in an order of their own that is also common to all ranks.
+one after another, a message follows the last of the actions whose samples it holds, and the first action that takes
+some of them ends after it. Gradient sums, the optimizer and everything after come later, in an order of their own that
+is also common to all ranks.
 
 There is no deadlock, even if every operation of a rank had to wait for all the operations before it. Take the first
 unfinished item of the common order: on each of its ranks everything begun before it is finished, so nothing blocks the
