@@ -104,7 +104,7 @@ def _sizes() -> tuple[DilatedPlan, ...]:
     halved = _times([42, 38, 47, 40], [80, 77, 92, 84], 9, micro_batch=2)
     halves_s = {(TaskKind.FORWARD, stage, 1): 0.6 * seconds for stage, seconds in enumerate(halved.forward_s)}
     lists = [stage_actions(s, [1, 1, *[2] * 9], [2] * 10, depth=2 * (4 - s)) for s in range(4)]
-    whole = _times([384, 432, 360, 408], [768, 864, 720, 816], [96, 144, 120], micro_batch=24)
+    whole = _times([360, 408, 336, 384], [720, 816, 672, 768], [96, 144, 120], micro_batch=24)
     sublots: dict[str, Any] = {
         "sizes": ((4, 12), (6, 6), (5, 10), (3, 24)),
         "messages": ((8, 4), (3, 12), (10, 5)),
