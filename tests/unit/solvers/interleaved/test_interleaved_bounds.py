@@ -95,13 +95,17 @@ def test_linear_rows_are_never_above_the_rows_of_a_plan(problem):
 @settings(max_examples=30)
 @given(SMALL)
 def test_least_value_of_a_form_is_that_of_the_best_cut(problem):
-    """With a single recompute mode, this holds for every row of the whole model."""
+    """With a single recompute mode, for every row of the whole model; measured tails are bounded from below."""
+    measured = any(island.all_reduce for server in problem.cluster.servers for island in server.islands)
     for costs, shape, cuts, _ in cases(problem):
         chunks, rows = ChunkCosts(costs, shape), row_forms(costs, shape, shared_only=False)
         if len(chunks.recompute) == 1:
             table = chunks.of_cuts(cuts, np.zeros_like(cuts))
             least = np.tensordot(table, rows, axes=((1, 2), (1, 2))).min(axis=0)
-            np.testing.assert_allclose(least_values(chunks, rows)[0, 0], least, rtol=ROUNDING, atol=1e-9)
+            found = least_values(chunks, rows)[0, 0]
+            assert np.all(found <= least + ROUNDING * np.abs(least) + 1e-9)
+            if not measured:
+                np.testing.assert_allclose(found, least, rtol=ROUNDING, atol=1e-9)
 
 
 @settings(max_examples=25)
