@@ -24,7 +24,8 @@ from stagecut.planner.sublots.process_chain import ProcessChain
 from stagecut.planner.sublots.staircases import arrivals, completions, least_remaining, makespan_s, remaining
 
 MAX_LABELS = 4_000
-"""Labels kept behind a move by default: the hardest of 200 random chains of 31 processes needed some 2,000."""
+"""Labels kept behind a move by default. Of 30 random chains of 31 processes with 9 sizes none needed more than 43; of
+30 chains of 15 processes with 64 sizes none more than 527."""
 
 PROBES = 16
 """Columns of labels that are compared first."""

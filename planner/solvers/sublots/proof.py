@@ -30,7 +30,7 @@ MOST_PATHS = 32
 KEPT_SHARE = 0.9
 """Arc fixing is repeated while it leaves no more than this share of the arcs."""
 MOST_ARCS = 4_000_000
-"""Arcs of a network that counts hosts: some 2 GB with the times of ten lengths."""
+"""Arcs of a network that counts hosts; with ten lengths of sublots its times alone take 640 MB."""
 
 
 class SublotProof:
@@ -91,7 +91,9 @@ class SublotProof:
             network = build_sized_network(self._costs, sizing, longest_s=search.best_s)
         network, _ = self._fixed(network)
         with search.step("network"):
-            counted = with_host_counts(network, most_arcs=MOST_ARCS)
+            # Seconds of every length in both directions, and four staircases at every node, of one per ten arcs or so.
+            arc_bytes = 16 * len(sizing.lengths) + 4 * num_samples
+            counted = with_host_counts(network, most_arcs=int(min(MOST_ARCS, search.room_bytes / arc_bytes)))
         if counted is None:
             raise MemoryError
         search.count("arcs of sublot networks", len(counted.arcs))
