@@ -18,11 +18,13 @@ the host would run ahead: it would begin more, later in the same queues, which s
 Nobody sleeps and nothing times out. Once every thread waits and no kernel can go on, all threads are told so.
 """
 
+import gc
 import itertools
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import SimpleNamespace
@@ -34,6 +36,15 @@ COMPUTATION = 0
 """The stream of a rank's own work."""
 
 _here = threading.local()
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class DeadlockError(Exception):
@@ -176,7 +187,9 @@ class Fabric:
 
     def run(self, work: Callable[["Rank"], Any]) -> list[Any]:
         """Have all ranks do something; the first of their faults is raised when all have stopped."""
-        with ThreadPoolExecutor(self.world.size()) as pool:
+        # torch holds the generator's lock while it makes a tensor of its state, as recomputation asks it to: garbage
+        # collected there runs Python, lets another thread on, and that one waits for the lock with Python's held.
+        with without_garbage_collection(), ThreadPoolExecutor(self.world.size()) as pool:
             futures = [pool.submit(self._run, work, Rank(self, rank)) for rank in self.world.ranks]
         faults = [fault for future in futures if (fault := future.exception())]
         for fault in sorted(faults, key=lambda fault: isinstance(fault, DeadlockError)):
