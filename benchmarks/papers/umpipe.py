@@ -38,6 +38,8 @@ FLUSHES = (
     ),
 )
 QUICK = (SimulatedFlush(num_stages=3, num_samples=16, sizes=(1, 2, 4, 8, 16), saturating=True, seed=0),)
+REPEATED_S, MOST_RUNS = 1.0, 5
+"""Runs are repeated up to this time and number: a first one also pays for what Python sets up."""
 EXACT, MIXED = "exact", "1f1b"
 DUAL, MATRIX = "dual-genetic", "matrix-genetic"
 HEADINGS = {
@@ -88,10 +90,13 @@ def proven(lines: Sequence[ProcessChain]) -> list[SublotChoice]:
 
 
 def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
-    """An answer, and the processor's seconds."""
-    started = time.process_time()
-    answer = work()
-    return answer, time.process_time() - started
+    """An answer, and the processor's seconds: the least of up to five runs where they are short."""
+    seconds: list[float] = []
+    while not seconds or (sum(seconds) < REPEATED_S and len(seconds) < MOST_RUNS):
+        started = time.process_time()
+        answer = work()
+        seconds.append(time.process_time() - started)
+    return answer, min(seconds)
 
 
 def tables(parts: Parts) -> Tables:
