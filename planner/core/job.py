@@ -7,6 +7,7 @@ from typing import Final, Literal
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule, can_slice
+from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 
 
 class Recompute(StrEnum):
@@ -19,6 +20,7 @@ class Recompute(StrEnum):
 
 
 AUTO: Final = "auto"
+Number = int | Literal["auto"]
 SliceChoice = int | Literal["auto"]
 """How many warm-up micro-batches are halved: a number, or as many as pay off."""
 ACTION_OVERHEAD_S = 0.0004
@@ -62,6 +64,38 @@ def standard_optimizer(name: str, precision: Precision) -> Optimizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaveChoices:
+    """Wave-synchronous parallel training (HetPipe, USENIX ATC 2020), and what of it is left to the planner.
+
+    Minibatches have the job's only micro-batch size.
+    """
+
+    clock_distance: int = 0
+    """D: how many waves a virtual worker may be ahead of the slowest one."""
+    in_flight: Number = AUTO
+    """N_m: minibatches of a virtual worker in flight; auto: as many as pay."""
+    num_workers: Number = AUTO
+    """Number of virtual workers."""
+    allocation: Allocation = Allocation.OPTIMAL
+    """Devices of the virtual workers: np, ed or hd as in the paper, or the best of all."""
+    shards: ShardPlacement = ShardPlacement.SPREAD
+    """Layers owned by parameter servers: spread over all hosts, or local where most workers hold them."""
+    carrier: Carrier = Carrier.PARAMETER_SERVER
+    """Whether parameter servers carry the updates, or a delayed all-reduce."""
+    local_step: LocalStep = LocalStep.MINIBATCH
+    """Whether a worker updates its weights after each minibatch, or once a wave."""
+    proportional: bool = False
+    """Whether faster workers make longer waves, in proportion to their speed; otherwise all have N_m minibatches."""
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.clock_distance, int) and self.clock_distance >= 0
+        require(whole, "job", "clock_distance", "a whole number of at least 0", self.clock_distance)
+        for field in ("in_flight", "num_workers"):
+            if getattr(self, field) != AUTO:
+                require_count("job", field, getattr(self, field))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The training job, and the choices left to the planner."""
 
@@ -91,6 +125,8 @@ class Job:
     """Warm-up micro-batches whose forwards are halved (AutoPipe, CLUSTER 2022); `auto`: as many as pay off."""
     action_overhead_s: float = ACTION_OVERHEAD_S
     """Overhead of half a forward in seconds, in addition to its computation: the cost of one more action."""
+    waves: WaveChoices | None = None
+    """Present if virtual workers train through waves; otherwise gradients are all-reduced once per iteration."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
@@ -111,12 +147,20 @@ class Job:
         sliced = self.slice == AUTO or (isinstance(self.slice, int) and self.slice >= 0)
         require(sliced, "job", "slice", rule, self.slice)
         require_non_negative("job", "action_overhead_s", self.action_overhead_s)
+        if self.waves is not None:
+            require(
+                len(self.micro_batches) == 1, "job", "micro_batches", "a single size, the minibatch", self.micro_batches
+            )
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
 
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
         """Whether a stage may have that many replicas, which have to divide the micro-batch."""
         return micro_batch % replicas == 0 and (self.replicas is None or replicas in self.replicas)
+
+    def sublot_sizes(self, num_samples: int) -> tuple[int, ...]:
+        """The sizes that processes may have under a flush of that many samples, rising."""
+        return tuple(sorted(size for size in self.micro_batches if size <= num_samples))
 
     def may_slice(self, schedule: Schedule, micro_batch: int) -> bool:
         """Whether the job lets plans with that schedule and micro-batch size halve micro-batches."""

@@ -7,6 +7,7 @@ any length that occurs, forwards and backwards, and the sizes that it may have.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 
@@ -187,15 +188,15 @@ def fitted_stages(costs: CostModel, sizing: Sizing, placement: Placement, start:
     for mode in RECOMPUTE_MODES[costs.problem.job.recompute]:
         unfit = np.flatnonzero(~allowed.any(axis=1))
         recompute[unfit] = mode
+        stages = partial(costs.stages.stages, placement, recompute=mode, start=start[unfit], stop=stop[unfit])
+        saved_bytes = stages(micro_batch=sizing.num_samples).saved_bytes
         for column, length in enumerate(lengths):
-            stage = costs.stages.stages(
-                placement, micro_batch=length, recompute=mode, start=start[unfit], stop=stop[unfit]
-            )
+            stage = stages(micro_batch=length)
             forward_s[unfit, column], backward_s[unfit, column] = stage.forward_s, stage.backward_s
             tail_s[unfit] = stage.sync_s + stage.update_s
             if length in sizing.sizes and length % placement.replicas == 0:
-                needed = stage.static_bytes + sizing.num_samples / length * stage.saved_bytes + stage.working_bytes
-                allowed[unfit, sizing.sizes.index(length)] = needed <= limit_bytes
+                needed_bytes = stage.static_bytes + saved_bytes + stage.working_bytes
+                allowed[unfit, sizing.sizes.index(length)] = needed_bytes <= limit_bytes
     return replace(
         _arcs_over(sizing, start, stop),
         recompute=recompute,

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
-from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, standard_optimizer
+from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, WaveChoices, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
-from stagecut.planner.io.documents.fields import Entry, FileEntry, Index
+from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index
 from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
@@ -17,6 +17,7 @@ from stagecut.planner.io.documents.validate import validate
 
 StandardOptimizer = Literal["adamw", "sgd"]
 SliceWord = Literal["auto", "never"]
+AutoWord = Literal["auto"]
 _DISTINCT = {
     "micro_batches": "micro-batch size",
     "schedules": "schedule",
@@ -30,6 +31,15 @@ _DISTINCT = {
 @mirrors(Optimizer)
 class OptimizerEntry(Entry):
     """Memory per parameter, in bytes."""
+
+
+@mirrors(WaveChoices)
+class WaveChoicesEntry(Entry):
+    """Wave-synchronous parallel training, and what of it is left to the planner."""
+
+    clock_distance: Index = 0
+    in_flight: AutoWord | Count = "auto"
+    num_workers: AutoWord | Count = "auto"
 
 
 @mirrors(Job)

@@ -35,7 +35,7 @@ def _sized_plans(
 ) -> Iterator[Plan]:
     names = name_devices(costs.cluster, groups)
     assert names is not None
-    sizes = [size for size in costs.problem.job.micro_batches if size <= variant.micro_batch]
+    sizes = costs.problem.job.sublot_sizes(variant.micro_batch)
     for recompute in itertools.product((False, True), repeat=len(groups)):
         stages = [
             NamedStage(start=start, stop=stop, placement=group.placement, devices=devices, recompute=again)

@@ -84,8 +84,7 @@ class SublotProof:
     def _build(self) -> None:
         """The network of what may be faster than the best plan, host by host."""
         search, num_samples = self._search, self.variant.micro_batch
-        sizes = tuple(sorted(size for size in search.problem.job.micro_batches if size <= num_samples))
-        sizing = Sizing(num_samples=num_samples, sizes=sizes)
+        sizing = Sizing(num_samples=num_samples, sizes=search.problem.job.sublot_sizes(num_samples))
         self._offer_sizes(sizing)
         with search.step("network"):
             network = build_sized_network(self._costs, sizing, longest_s=search.best_s)
@@ -132,10 +131,11 @@ class SublotProof:
             plan for path in found.paths if (plan := sized_plan(self._network, self.variant, path.steps)) is not None
         ]
         search.offer(plans)
-        self._raise(min(found.bound_s, limit_s))
+        self._raise(min(found.bound_s, limit_s / (1 - LABEL_SUM)))
         # Plans that only queues on shared links keep above the bound are never closed by more labels.
         self.stalled = found.complete
         self._max_labels *= 4
 
-    def _raise(self, bound_s: float) -> None:
-        self.bound_s = max(self.bound_s, min(self._limit_s, bound_s))
+    def _raise(self, path_s: float) -> None:
+        """No plan is faster than the fastest path, of which only the order of the additions is uncertain."""
+        self.bound_s = max(self.bound_s, min(self._limit_s, path_s * (1 - LABEL_SUM)))

@@ -26,7 +26,7 @@ def solve(problem: Problem, search: Search) -> Result:
     for variant in problem.unequal_variants:
         if plan is None or plan.share != variant.share or plan.chunks > 1 or search.out_of_budget:
             continue
-        sizes = tuple(sorted(size for size in problem.job.micro_batches if size <= variant.micro_batch))
+        sizes = problem.job.sublot_sizes(variant.micro_batch)
         flush = flush_problem(search.costs.of(variant.share), variant, plan, sizes, with_tails=False)
         if flush is not None:
             with search.step("genetic search"):
