@@ -18,6 +18,7 @@ from stagecut.planner.workers.building import seats_of
 from stagecut.planner.workers.cases import Case, Packed, packing_within
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
+from stagecut.planner.workers.improving import Improvement
 from stagecut.planner.workers.packing import StoppedError
 from stagecut.planner.workers.periods import LONGEST_S
 from stagecut.planner.workers.rows import Setting
@@ -74,10 +75,10 @@ class OptimalAllocation:
             while self._heap and not self._search.out_of_budget:
                 _, _, entry = heapq.heappop(self._heap)
                 self._search.lower_bound_to(entry.bound)
-                if self._search.closed or entry.stage is Stage.PROVEN:
+                if self._search.closed:
                     return
                 self._treat(entry)
-            if not self._heap:
+            if self._search.best_plan is None and not self._heap and not self._search.out_of_budget:
                 self._search.lower_bound_to(0.0)
         except StoppedError:
             return
@@ -94,7 +95,12 @@ class OptimalAllocation:
                 bound = self._bound(entry, FINE)
                 self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
             case Stage.PROVEN:
-                pass
+                with self._search.step("improvement"):
+                    better = Improvement(self._search, self._chains).run()
+                if not better:
+                    self._heap.clear()
+                    return
+                self._push(entry)
 
     def _bound(self, entry: Entry, precision: float) -> float:
         """Samples per second of the case at most; the plans of packings found on the way are played."""
