@@ -49,7 +49,7 @@ class Improvement:
             if changed in self._tried or not self._may_be_better(setting, changed, longest_s):
                 continue
             self._tried.add(changed)
-            if offer_chains(self._search, self._chains.tables, setting, seats, changed) > before:
+            if offer_chains(self._search, self._chains.tables, [setting] * len(seats), seats, changed) > before:
                 return True
         return True
 

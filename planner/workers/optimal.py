@@ -59,7 +59,7 @@ class Entry:
 class OptimalAllocation:
     """Search over all numbers of workers, N_m, allocations, orders and partitions."""
 
-    def __init__(self, search: WaveSearch, chains: Chains, bound: float) -> None:
+    def __init__(self, search: WaveSearch, chains: Chains) -> None:
         self._search, self._chains = search, chains
         self._minibatch = search.problem.job.micro_batches[0]
         self._heap: list[tuple[tuple[float, int, int], int, Entry]] = []
@@ -67,7 +67,7 @@ class OptimalAllocation:
         for num_workers in self._numbers():
             setting = Setting(in_flight=1, wave=1, alone=True, relaxed=True)
             case = Case(num_workers=num_workers, setting=setting, longest=1)
-            self._push(Entry(bound=bound, stage=Stage.RELAXED, case=case))
+            self._push(Entry(bound=search.bound, stage=Stage.RELAXED, case=case))
 
     def run(self) -> None:
         """Lower the highest bound until a plan comes close to it, or nothing is left to try."""
@@ -128,7 +128,7 @@ class OptimalAllocation:
             return
         seats = seats_of(self._search.problem.cluster, packed.patterns)
         for own in (packed.fastest, packed.lightest):
-            offer_chains(self._search, self._chains.tables, case.setting, seats, own)
+            offer_chains(self._search, self._chains.tables, [case.setting] * len(seats), seats, own)
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables
@@ -140,8 +140,8 @@ class OptimalAllocation:
         ]
 
     def _numbers(self) -> range:
-        stated, most = self._chains.tables.choices.num_workers, int(self._chains.kinds.counts.sum())
-        return range(1, most + 1) if stated == AUTO else range(stated, min(stated, most) + 1)
+        stated, most = self._search.num_workers, int(self._chains.kinds.counts.sum())
+        return range(1, most + 1) if stated is None else range(stated, min(stated, most) + 1)
 
     def _push(self, entry: Entry) -> None:
         if entry.bound > 0:
