@@ -1,6 +1,5 @@
 """Plans of virtual workers against the enumeration of all of them, with rates from the simulator."""
 
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
