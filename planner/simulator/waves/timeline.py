@@ -11,7 +11,7 @@ from stagecut.planner.simulator.waves.steady import SteadyState, steady_state
 COMPUTATION = frozenset({WaveKind.FORWARD, WaveKind.BACKWARD, WaveKind.UPDATE})
 SHOWN_WAVES = 3
 """Waves shown after the start-up, unless a period has more."""
-MOST_SHOWN_WAVES = 16
+MOST_SHOWN_WAVES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.wave_gantt import draw_wave_gantt, wave_gantt_bytes
 from stagecut.planner.report.wave_labels import kind_label, wave_plan_label, worker_kinds
 from stagecut.planner.report.wave_perfetto import wave_trace
+from stagecut.planner.report.wave_summary import wave_simulation_summary
 from stagecut.planner.report.wave_tables import wait_table, wave_stage_tables
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import simulate_waves
@@ -129,6 +130,15 @@ def test_the_trace_names_processes_lanes_and_messages(timeline):
     assert "slow-1:nic-in" in names
     slices = {event["name"] for event in events if event["ph"] == "X"}
     assert {"F 1", "B 1", "activations 1", "push 0 to slow-1", "pull 1 from quick-0"} <= slices
+
+
+def test_the_summary_is_json_with_throughput_staleness_and_waits(timeline):
+    """N_m = 2 and D = 0: a minibatch lacks 1 of its own updates and (0 + 2) 2 - 2 = 2 minibatches of others."""
+    tree = json.loads(json.dumps(wave_simulation_summary(timeline), allow_nan=False))
+    assert tree["samples_per_s"] == pytest.approx(12 / timeline.steady.wave_s)
+    assert [(own["local_staleness"], own["global_staleness"]) for own in tree["workers"]] == [(1, 2)] * 3
+    assert tree["workers"][2]["stages"][1]["devices"] == ["slow-1/0"]
+    assert set(tree["workers"][0]["waits_per_wave"]) == {"gate_s", "pipeline_s", "link_s"}
 
 
 def test_the_chart_ends_with_the_last_computation(timeline):
