@@ -92,6 +92,19 @@ def test_a_push_takes_its_turn_on_a_shared_link():
     assert [_spans(timeline, WaveKind.PUSH, worker) for worker in (0, 1)] == [[(0, 2.0, 2.5)], [(0, 2.5, 3.0)]]
 
 
+def test_of_messages_ready_at_once_that_of_the_earlier_action_goes_first():
+    """The middle stage runs B1, then F4 in no time: gradients 1 and activations 4 are ready at once on one link."""
+    worker = virtual_worker("w", [0, 1, 2, 3], in_flight=4)
+    routes = {"forward_links": ((), ("nic",)), "backward_links": (("nic",), ())}
+    costs = worker_costs(worker, forward_s=[0, 0, 4], backward_s=[1, 1, 1], transfer_s=1.0, **routes)
+    plan = WavePlan(workers=(worker,), carrier=Carrier.DELAYED_ALL_REDUCE)
+    timeline = simulate_waves(WaveCosts(plan=plan, workers=(costs,)), num_waves=1)
+    start = {(span.kind, span.stage, span.number): span.start_s for span in timeline.spans}
+    # F1 on the last stage from 2 to 6, B1 to 7, its gradients to 8, B1 of the middle stage to 9.
+    assert start[WaveKind.FORWARD, 1, 4] == start[WaveKind.GRADIENTS, 1, 1] == 9.0
+    assert start[WaveKind.ACTIVATIONS, 1, 4] == 10.0
+
+
 def test_waits_for_links_are_told_from_waits_for_the_pipeline():
     """One minibatch in flight over two stages: 1 s there, 3 s back, transfers of 0.5 s that share no link."""
     worker = virtual_worker("w", [0, 1, 2], in_flight=1)
