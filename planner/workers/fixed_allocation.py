@@ -8,8 +8,9 @@ from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
 from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
+from stagecut.planner.workers.kinds import Counts
 from stagecut.planner.workers.paper_partition import paper_chain
-from stagecut.planner.workers.periods import least_period
+from stagecut.planner.workers.periods import least_period, period_of
 from stagecut.planner.workers.rows import RowTables, Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 
@@ -17,26 +18,33 @@ from stagecut.planner.workers.wave_search import WaveSearch
 def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) -> float:
     """Offer the plans of workers on these devices for every N_m that fits; no such plan has more samples per second.
 
-    HetPipe's partition is tried, and the one whose rows allow the shortest period.
+    HetPipe's partition is tried, and the one whose rows allow the shortest period; the highest bound first.
     """
     tables, patterns = chains.tables, [tuple(map(len, own)) for own in seats]
-    most = max(map(sum, patterns))
-    bound = 0.0
-    for setting in settings(tables, len(patterns), most):
+    found: list[tuple[float, Setting, dict[Counts, Chain]]] = []
+    for setting in settings(tables, len(patterns), max(map(sum, patterns))):
         with search.step("partition"):
-            found = least_period(chains, setting, patterns)
-        if found is None:
+            least = least_period(chains, setting, patterns)
+        if least is None:
             break
-        period_s, fastest = found
-        samples = len(patterns) * setting.wave * tables.problem.job.micro_batches[0]
-        bound = max(bound, samples / period_s if period_s > 0 else math.inf)
+        found.append((_rate(search, setting, len(patterns), least[0]), setting, least[1]))
+    for bound, setting, fastest in sorted(found, key=lambda own: -own[0]):
+        if bound <= search.best or search.out_of_budget:
+            break
         with search.step("partition"):
             papers = {own: paper_chain(chains, setting, own) or fastest[own] for own in fastest}
         for by_pattern in (fastest, papers):
-            offer_chains(search, tables, [setting] * len(seats), seats, [by_pattern[own] for own in patterns])
-        if search.out_of_budget:
-            return math.inf
-    return bound
+            period_s = max(period_of(chains, setting, chain) for chain in by_pattern.values())
+            if _rate(search, setting, len(patterns), period_s) > search.best:
+                own = [by_pattern[pattern] for pattern in patterns]
+                offer_chains(search, tables, [setting] * len(seats), seats, own)
+    return max((bound for bound, _, _ in found), default=0.0)
+
+
+def _rate(search: WaveSearch, setting: Setting, num_workers: int, period_s: float) -> float:
+    """Samples per second of so many workers that all make a wave in a period."""
+    samples = num_workers * setting.wave * search.problem.job.micro_batches[0]
+    return samples / period_s if period_s > 0 else math.inf
 
 
 def offer_chains(

@@ -72,15 +72,18 @@ def pack(
     """
     if not patterns:
         return None
-    program = _program(np.array(patterns), counts, num_workers=num_workers, longest=longest, cost=cost, rows=rows)
+    numbers = num_workers, num_workers
+    program = _program(np.array(patterns), counts, numbers=numbers, longest=longest, cost=cost, rows=rows)
     answer = _solved(search, program, gap=ROUGH)
     return None if answer is None else _chosen(patterns, answer)
 
 
 def fastest_packing(
-    search: WaveSearch, patterns: Sequence[Counts], rates: Floats, counts: Ints
+    search: WaveSearch, patterns: Sequence[Counts], rates: Floats, counts: Ints, *, most: int
 ) -> tuple[float, list[Counts]]:
     """The most that rates of workers add up to, as a bound, and patterns that come close to it; 0 if nothing fits.
+
+    There are as many workers as stated, or up to `most`.
 
     Raises
     ------
@@ -88,9 +91,10 @@ def fastest_packing(
         If the budget does not suffice for an answer.
     """
     stated = search.num_workers
-    if not patterns:
+    if not patterns or (stated or 1) > most:
         return 0.0, []
-    program = _program(np.array(patterns), counts, num_workers=stated, longest=1, cost=-rates, rows=())
+    numbers = (1, most) if stated is None else (stated, stated)
+    program = _program(np.array(patterns), counts, numbers=numbers, longest=1, cost=-rates, rows=())
     answer = _solved(search, program, gap=search.options.gap / 10)
     if answer is None:
         return 0.0, []
@@ -123,11 +127,11 @@ def _chosen(patterns: Sequence[Counts], answer: IntegerAnswer) -> list[Counts]:
 
 
 def _program(
-    patterns: Ints, counts: Ints, *, num_workers: int | None, longest: int, cost: Floats, rows: Sequence[LoadRow]
+    patterns: Ints, counts: Ints, *, numbers: tuple[int, int], longest: int, cost: Floats, rows: Sequence[LoadRow]
 ) -> LinearProgram:
     number = len(patterns)
     matrix: list[Floats] = [np.ones(number), *patterns.T.astype(float)]
-    fewest, most = (1, int(counts.sum())) if num_workers is None else (num_workers, num_workers)
+    fewest, most = numbers
     lower, upper = [float(fewest), *(-np.inf for _ in counts)], [float(most), *counts.astype(float)]
     for row in rows:
         scale = row.room_s or 1.0

@@ -34,13 +34,18 @@ def best_proportional(search: WaveSearch, chains: Chains) -> None:
     numbers = (
         [1] if tables.choices.local_step is LocalStep.WAVE else [own.in_flight for own in settings(tables, 2, most)]
     )
+    crowd = int(chains.kinds.counts.sum())
+    if tables.choices.local_step is LocalStep.WAVE:
+        crowd = min(crowd, _minibatches(chains))
     try:
         for number in numbers:
             with search.step("partition"):
                 slowest = patterns_of(chains.slowest_stage(number).whole(), chains.lattice)
             rates = np.array([1 / max(seconds, ALMOST_ZERO) for _, seconds in slowest])
             with search.step("packing"):
-                bound, chosen = fastest_packing(search, [own for own, _ in slowest], rates, chains.kinds.counts)
+                bound, chosen = fastest_packing(
+                    search, [own for own, _ in slowest], rates, chains.kinds.counts, most=crowd
+                )
             found.append((bound * search.problem.job.micro_batches[0], number, chosen))
     except StoppedError:
         return
@@ -58,20 +63,27 @@ def plan_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats]
     With one step a wave that is not known: latencies count less the longer the waves are.
     """
     most, flushes = max(sum(map(len, own)) for own in seats), chains.tables.choices.local_step is LocalStep.WAVE
+    if flushes:
+        offer_proportional(search, chains, seats, 1)
+        single, patterns = Setting(in_flight=1, wave=1, alone=True), [tuple(map(len, own)) for own in seats]
+        shared = _minibatches(chains) >= len(seats) and least_period(chains, single, patterns) is not None
+        return math.inf if shared else 0.0
     rates = [
         offer_proportional(search, chains, seats, own.in_flight)
         for own in settings(chains.tables, len(seats), most)
         if not search.out_of_budget
     ]
-    return math.inf if flushes or search.out_of_budget else max(rates, default=0.0)
+    return math.inf if search.out_of_budget else max(rates, default=0.0)
 
 
 def offer_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats], in_flight: int) -> float:
     """Offer workers on these devices, each as fast as it can be; their samples per second alone, 0 if one misfits."""
     patterns: list[Counts] = [tuple(map(len, own)) for own in seats]
     flushes = chains.tables.choices.local_step is LocalStep.WAVE
-    total = _minibatches(chains, len(seats)) if flushes else 0
-    first = max(1, total // len(seats)) if flushes else in_flight
+    total = _minibatches(chains) if flushes else 0
+    if flushes and total < len(seats):
+        return 0.0
+    first = total // len(seats) if flushes else in_flight
     fastest: dict[Counts, Chain] = {}
     rate = 0.0
     for own in patterns:
@@ -92,10 +104,10 @@ def offer_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats
     return rate * search.problem.job.micro_batches[0]
 
 
-def _minibatches(chains: Chains, num_workers: int) -> int:
-    """Of a wave of all workers that make one step in it."""
+def _minibatches(chains: Chains) -> int:
+    """Of a wave of all workers that make one step in it: the global batch."""
     job = chains.tables.problem.job
-    return max(num_workers, job.global_batch // job.micro_batches[0])
+    return job.global_batch // job.micro_batches[0]
 
 
 def _lengths(chains: Chains, workers: Sequence[Chain], in_flight: int) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.core.waves import LocalStep
@@ -26,8 +26,10 @@ def reason(tables: RowTables, patterns: Sequence[Counts] | None) -> str:
         return f"a virtual worker of {longest} devices has more stages than the model has layers, {tables.num_layers}"
     size, batch = tables.problem.job.micro_batches[0], tables.problem.job.global_batch
     shared = batch // size
-    if choices.local_step is LocalStep.WAVE and choices.in_flight == AUTO and shared % number:
-        return f"{number} virtual workers cannot share the {shared} minibatches of {size} of a batch of {batch} equally"
+    uneven = shared < number if choices.proportional else shared % number
+    if choices.local_step is LocalStep.WAVE and choices.in_flight == AUTO and uneven:
+        how = "" if choices.proportional else " equally"
+        return f"{number} virtual workers cannot share the {shared} minibatches of {size} of a batch of {batch}{how}"
     in_flight = 1 if choices.in_flight == AUTO else choices.in_flight
     return _layer_too_large(tables, in_flight) or _too_little_together(tables, in_flight, number, patterns)
 
@@ -51,13 +53,18 @@ def _too_little_together(tables: RowTables, in_flight: int, number: int, pattern
     """What one worker, or all of them, need and have, without counting what cuts waste."""
     limits = _limits_bytes(tables)
     model_bytes = float(tables.layer_bytes(in_flight, depth=0).min(axis=1).sum())
-    teams = [(f"{number} virtual workers", number * model_bytes, float(limits @ tables.kinds.counts))]
-    teams += [("a virtual worker", model_bytes, float(limits @ np.array(own))) for own in patterns or ()]
+    teams = [(f"{number} virtual workers", number * model_bytes, _sum(limits, tables.kinds.counts))]
+    teams += [("a virtual worker", model_bytes, _sum(limits, np.array(own))) for own in patterns or ()]
     for who, needed, available in teams:
         if needed > available:
             what = f"weights and optimizer state of {who} need {format_bytes(needed)} with {in_flight} in flight"
             return f"{what}, and their devices have {format_bytes(available)}"
     return f"no partition fits into memory with {in_flight} in flight, for {number} virtual workers"
+
+
+def _sum(limits: Floats, counts: Ints) -> float:
+    """Of unlimited memory, none is nothing."""
+    return float((limits[counts > 0] * counts[counts > 0]).sum())
 
 
 def _limits_bytes(tables: RowTables) -> Floats:

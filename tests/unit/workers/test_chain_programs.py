@@ -105,6 +105,6 @@ def test_too_many_workers_or_too_long_ones_are_not_packed():
 def test_rates_add_up_to_the_most():
     search = WaveSearch(hetpipe_16(), SolveOptions())
     rates = np.array([3.0, 2.0, 1.5])
-    bound, chosen = fastest_packing(search, [(2, 0), (1, 1), (0, 2)], rates, np.array([2, 2]))
+    bound, chosen = fastest_packing(search, [(2, 0), (1, 1), (0, 2)], rates, np.array([2, 2]), most=4)
     assert bound == pytest.approx(4.5, rel=1e-5)
     assert chosen == [(2, 0), (0, 2)]
