@@ -177,7 +177,7 @@ def _named(parts: Parts, name: str) -> dict[str, Tree]:
 def distances_table(found: Mapping[str, Tree]) -> str:
     """Samples per second; of the optimum with its gap and seconds."""
     columns = (*POLICIES, LOCAL, BEST)
-    head = ("model, D", *columns, "gap", "solved in", "synchronous")
+    head = ("model, D", *columns, "gap", "solved in", "synchronous", "at most")
     rows = [
         [
             f"{model}, {distance}",
@@ -185,6 +185,7 @@ def distances_table(found: Mapping[str, Tree]) -> str:
             percent(gap(own[BEST])),
             whole_seconds(own[BEST]["seconds"]),
             _rate(part[SYNCHRONOUS], own[BEST]),
+            _bound(part[SYNCHRONOUS]),
         ]
         for model, part in found.items()
         for distance, own in ((str(number), part[str(number)]) for number in DISTANCES)
@@ -204,7 +205,7 @@ def numbers_table(found: Mapping[str, Tree]) -> str:
 
 def servers_table(found: Mapping[str, Tree]) -> str:
     """Samples per second as servers are added."""
-    head = ("servers", "data parallel", "its GPUs", *POLICIES, BEST, "gap", "synchronous")
+    head = ("servers", "data parallel", "its GPUs", *POLICIES, BEST, "gap", "synchronous", "at most")
     rows = [
         [
             f"{model}, {name}",
@@ -213,6 +214,7 @@ def servers_table(found: Mapping[str, Tree]) -> str:
             *(_rate(own[each], own[BEST]) for each in (*POLICIES, BEST)),
             percent(gap(own[BEST])),
             _rate(own[SYNCHRONOUS], own[BEST]),
+            _bound(own[SYNCHRONOUS]),
         ]
         for model, part in found.items()
         for name, own in part.items()
@@ -245,6 +247,11 @@ def _rate(found: Tree, best: Tree | None = None) -> str:
     if best is None or found is best or best["samples_per_s"] is None:
         return f"{rate:.0f}"
     return f"{rate:.0f} ({100 * (rate / best['samples_per_s'] - 1):+.1f} %)"
+
+
+def _bound(found: Tree) -> str:
+    bound = found["bound_samples_per_s"]
+    return "-" if bound is None else f"{bound:.0f}"
 
 
 def complaint(parts: Parts) -> str:
