@@ -132,3 +132,4 @@ CASES = (
         global_batch=256,
     ),
 )
+QUICK = (Case(model="vgg16-cifar", hosts=(_a100(1, 2), _v100(1, 1)), global_batch=8),)

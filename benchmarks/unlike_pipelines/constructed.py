@@ -1,22 +1,26 @@
-"""Synchronous plans of unlike pipelines, made by hand: groups of hosts with plans of their own, and shares that fit.
+"""Synchronous plans of unlike pipelines, made by hand: groups of devices with plans of their own, and shares that fit.
 
-The hosts are divided into groups (:mod:`benchmarks.unlike_pipelines.groupings`), and each group plans its share of the
-samples on its hosts as if they were the cluster. Shares are moved from the slowest group to others while that helps.
-An iteration takes as long as the slowest group plus the all-reduce between the groups.
+The devices are divided into groups (:mod:`benchmarks.unlike_pipelines.groupings`), and each group plans its share of
+the samples on its devices as if they were the cluster. Samples are moved from the slowest group to others while that
+helps. An iteration takes as long as the slowest group plus the all-reduce between the groups.
 
-**The all-reduce between groups** follows that within them. Every layer has gradients in each of G groups; the hosts of
-a group that hold a layer send equal parts of it round a ring of the groups, 2 (G - 1) steps of 1 / G. A host sends for
-all layers that it holds; the busiest one over the slowest path between any two groups decides. Nothing of it overlaps
-with the groups' own work.
+**The all-reduce between groups** follows that within them; nothing of either overlaps with other work. Every layer has
+gradients in each of G groups. First those on one host are summed over its fabric, then the hosts that hold a layer for
+a group each send a part of it round a ring of the groups: 2 (G - 1) steps of 1 / G, twice. The busiest host and the
+slowest path between any two decide.
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import product
 from math import gcd, prod
 
-from benchmarks.unlike_pipelines.groupings import Counts, Grouping, groupings, sub_cluster
+import numpy as np
+
+from benchmarks.unlike_pipelines.groupings import Group, Grouping, groupings, pieces_by_host, sub_cluster
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -24,12 +28,14 @@ from stagecut.planner.cost.links import link_between_hosts
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
-Shares = Mapping[Counts, int]
+Shares = Mapping[Group, int]
 """Samples of every group with these hosts."""
 KEPT = 2
 """Groupings whose shares are refined, the fastest at first sight."""
-GREEDY_S, MILP_S = 10.0, 20.0
+GREEDY_S, MILP_S = 4.0, 20.0
 """Time limits of one group's plan: while shares are moved, and at the end."""
+MOVING_S = 60.0
+"""After so long no more samples are moved."""
 GAP = 0.005
 NUM_RATED = 3
 """Builds of each grouping at first sight."""
@@ -54,14 +60,14 @@ class Constructed:
 
     grouping: Grouping
     shares: Shares
-    plans: Mapping[Counts, GroupPlan]
+    plans: Mapping[Group, GroupPlan]
     sync_s: float
     """All-reduce between the groups."""
 
     @property
-    def rates(self) -> dict[Counts, float]:
+    def rates(self) -> dict[Group, float]:
         """Samples per second of each group."""
-        return {counts: samples / self.plans[counts].seconds for counts, samples in self.shares.items()}
+        return {group: samples / self.plans[group].seconds for group, samples in self.shares.items()}
 
     @property
     def seconds(self) -> float:
@@ -69,13 +75,39 @@ class Constructed:
         return max(plan.seconds for plan in self.plans.values()) + self.sync_s
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Layers that a host holds for all groups."""
+
+    server_class: int
+    share: float
+    """Of the interface."""
+    num_bytes: Floats
+    """Gradients that it sends of each layer, shape (L,)."""
+    num_groups: Ints
+    """Groups that hold each layer on it, shape (L,)."""
+
+    @classmethod
+    def empty(cls, num_layers: int, server_class: int, share: float) -> "Held":
+        """No layers."""
+        return cls(
+            server_class=server_class,
+            share=share,
+            num_bytes=np.zeros(num_layers),
+            num_groups=np.zeros(num_layers, dtype=int),
+        )
+
+
 class Builder:
     """Builds plans of unlike pipelines for one problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._plans: dict[tuple[Counts, int], GroupPlan] = {}
-        self._choices: dict[tuple[Counts, int], int] = {}
+        per_byte = problem.job.optimizer.gradient_bytes / problem.model.precision.num_bytes
+        sizes = [layer.params_bytes + layer.shared_params_bytes for layer in problem.model.layers]
+        self._gradient_bytes = per_byte * np.array(sizes)
+        self._plans: dict[tuple[Group, int], GroupPlan] = {}
+        self._choices: dict[tuple[Group, int], int] = {}
 
     def best(self) -> Constructed | None:
         """The best plan found; None if no grouping has one."""
@@ -88,37 +120,39 @@ class Builder:
 
     def _first(self, grouping: Grouping) -> Constructed | None:
         """Shares in proportion to the groups' rates, first as if all devices were alike."""
-        rates = {counts: float(_num_devices(self.problem, counts)) for counts in grouping}
+        rates = {group: float(_num_devices(group)) for group in grouping}
         found: list[Constructed] = []
         for _ in range(NUM_RATED):
             near = self._near(grouping, rates)
             if not near:
                 break
-            found.append(self._build(grouping, near[0]))
-            if found[-1].seconds == float("inf"):
+            built = self.build(grouping, near[0])
+            if built.seconds == float("inf"):
                 break
-            rates = found[-1].rates
+            found.append(built)
+            rates = built.rates
         return min(found, key=_seconds, default=None)
 
-    def _near(self, grouping: Grouping, rates: Mapping[Counts, float]) -> list[Shares]:
+    def _near(self, grouping: Grouping, rates: Mapping[Group, float]) -> list[Shares]:
         """Shares nearly in proportion to rates, those first with which the groups have most choices."""
         shares = near_shares(grouping, rates, self.problem.job.global_batch)
         return sorted(shares, key=lambda each: -prod(self._num_choices(*group) for group in each.items()))
 
-    def _num_choices(self, counts: Counts, samples: int) -> int:
+    def _num_choices(self, group: Group, samples: int) -> int:
         """Ways to divide samples over pipelines and micro-batches."""
-        if (counts, samples) not in self._choices:
-            problem = self._part(counts, samples)
-            self._choices[counts, samples] = 0 if problem is None else len(problem.variants)
-        return self._choices[counts, samples]
+        if (group, samples) not in self._choices:
+            problem = self._part(group, samples)
+            self._choices[group, samples] = 0 if problem is None else len(problem.variants)
+        return self._choices[group, samples]
 
     def _refined(self, built: Constructed) -> Constructed:
         """Samples are moved from the slowest groups to others, ever fewer at a time."""
         near = self._near(built.grouping, built.rates)[:NUM_NEAR]
-        built = min((built, *(self._build(built.grouping, shares) for shares in near)), key=_seconds)
+        built = min((built, *(self.build(built.grouping, shares) for shares in near)), key=_seconds)
         size = max(1, self.problem.job.global_batch // (8 * len(built.grouping)))
-        while size >= 1:
-            others = [self._build(built.grouping, shares) for shares in _moves(built, size)]
+        ends = time.perf_counter() + MOVING_S
+        while size >= 1 and time.perf_counter() < ends:
+            others = [self.build(built.grouping, shares) for shares in _moves(built, size)]
             moved = min(others, key=_seconds, default=built)
             if moved.seconds < built.seconds:
                 built = moved
@@ -129,32 +163,33 @@ class Builder:
     def _finished(self, built: Constructed) -> Constructed:
         """The same shares, with better plans where a longer search finds some."""
         better = {}
-        for counts, samples in built.shares.items():
-            found = self._solved(counts, samples, "milp", MILP_S)
-            better[counts] = min(found, built.plans[counts], key=lambda plan: plan.seconds)
+        for group, samples in built.shares.items():
+            found = self._solved(group, samples, "milp", MILP_S)
+            better[group] = min(found, built.plans[group], key=lambda plan: plan.seconds)
         return self._with_sync(replace(built, plans=better))
 
-    def _build(self, grouping: Grouping, shares: Shares) -> Constructed:
-        plans = {counts: self._plan(counts, samples) for counts, samples in shares.items()}
+    def build(self, grouping: Grouping, shares: Shares) -> Constructed:
+        """The plan with these shares; infinitely slow if a group has none."""
+        plans = {group: self._plan(group, samples) for group, samples in shares.items()}
         return self._with_sync(Constructed(grouping=grouping, shares=shares, plans=plans, sync_s=0.0))
 
-    def _plan(self, counts: Counts, samples: int) -> GroupPlan:
-        key = counts, samples
+    def _plan(self, group: Group, samples: int) -> GroupPlan:
+        key = group, samples
         if key not in self._plans:
-            self._plans[key] = self._solved(counts, samples, "greedy", GREEDY_S)
+            self._plans[key] = self._solved(group, samples, "greedy", GREEDY_S)
         return self._plans[key]
 
-    def _solved(self, counts: Counts, samples: int, solver: str, time_limit_s: float) -> GroupPlan:
-        problem = self._part(counts, samples)
+    def _solved(self, group: Group, samples: int, solver: str, time_limit_s: float) -> GroupPlan:
+        problem = self._part(group, samples)
         if problem is None:
             return GroupPlan(seconds=float("inf"), plan=None)
         result = run(problem, solver, SolveOptions(gap=GAP, time_limit_s=time_limit_s))
         seconds = float("inf") if result.objective_s is None else result.objective_s
         return GroupPlan(seconds=seconds, plan=result.plan)
 
-    def _part(self, counts: Counts, samples: int) -> Problem | None:
+    def _part(self, group: Group, samples: int) -> Problem | None:
         """The problem of one group; None if nothing divides its samples."""
-        cluster, job = sub_cluster(self.problem.cluster, counts), self.problem.job
+        cluster, job = sub_cluster(self.problem.cluster, group), self.problem.job
         try:
             return replace(self.problem, cluster=cluster, job=replace(job, global_batch=samples))
         except BadInputError:
@@ -164,43 +199,65 @@ class Builder:
         return replace(built, sync_s=self._sync_s(built))
 
     def _sync_s(self, built: Constructed) -> float:
-        """See the module; groups are of whole hosts, so only interfaces count."""
+        """Seconds of the all-reduce between the groups; see the module."""
         num_groups, cluster = len(built.grouping), self.problem.cluster
         if num_groups == 1 or built.seconds == float("inf"):
             return 0.0
-        most_bytes = max(self._host_bytes(plan.plan) for plan in built.plans.values() if plan.plan is not None)
-        classes = [[index for index, n in enumerate(counts) if n] for counts in built.grouping]
-        pairs = {(a, b) for own, other in combinations(classes, 2) for a in own for b in other}
-        links = [link_between_hosts(cluster, (a, 1), (b, 1)) for a, b in pairs]
-        return 2 * (num_groups - 1) * max(link.transfer_s(most_bytes / num_groups) for link in links)
+        held = self._held(built)
+        between = sum((each.num_bytes > 0).astype(int) for each in held.values()) > 1
+        classes = {each.server_class for each in held.values()}
+        paths = [link_between_hosts(cluster, (a, 1), (b, 1)) for a in classes for b in classes]
+        slowest = max(paths, key=lambda link: link.transfer_s(1e9))
+        outside_s = max(
+            slowest.scaled(each.share).transfer_s(float(each.num_bytes @ between) / num_groups)
+            for each in held.values()
+        )
+        fabrics = {name: cluster.servers[each.server_class].islands[0] for name, each in held.items()}
+        inside_s = max(
+            fabrics[name]
+            .fabric.scaled(over=num_groups if fabrics[name].shared else 1)
+            .transfer_s(float(each.num_bytes @ (each.num_groups > 1)) / num_groups)
+            for name, each in held.items()
+        )
+        return 2 * (num_groups - 1) * (outside_s * bool(between.any()) + inside_s * self._shares_hosts(held))
 
-    def _host_bytes(self, plan: Plan) -> float:
-        """Gradients that the busiest host of a group sends for it."""
-        model, optimizer = self.problem.model, self.problem.job.optimizer
-        per_byte = optimizer.gradient_bytes / model.precision.num_bytes
-        sent: Counter[str] = Counter()
-        for index, stage in enumerate(plan.stages):
-            layers = model.layers[stage.start : stage.stop]
-            num_bytes = per_byte * sum(layer.params_bytes + layer.shared_params_bytes for layer in layers)
-            copies = (pipeline.stages[index].devices for pipeline in plan.pipelines)
-            hosts = {device.partition("/")[0] for devices in copies for device in devices}
-            for host in hosts:
-                sent[host] += num_bytes / len(hosts)
-        return max(sent.values())
+    @staticmethod
+    def _shares_hosts(held: Mapping[Hashable, "Held"]) -> bool:
+        return any(bool((each.num_groups > 1).any()) for each in held.values())
+
+    def _held(self, built: Constructed) -> dict[Hashable, "Held"]:
+        """What every host holds. A host whose class has no other is known to be the same in all groups."""
+        cluster, found = self.problem.cluster, dict[Hashable, Held]()
+        for number, group in enumerate(built.grouping):
+            plan = built.plans[group].plan
+            pieces = pieces_by_host(cluster, group)
+            for index, stage in enumerate(plan.stages if plan is not None else ()):
+                layers = slice(stage.start, stage.stop)
+                hosts = _hosts(plan, index)
+                for host in hosts:
+                    server_class, devices = pieces[host]
+                    server = cluster.servers[server_class]
+                    alone = server.count == 1
+                    share = 1.0 if alone else devices / server.num_devices
+                    key: Hashable = server_class if alone else (number, host)
+                    own = found.setdefault(key, Held.empty(len(self._gradient_bytes), server_class, share))
+                    own.num_bytes[layers] = np.maximum(own.num_bytes[layers], self._gradient_bytes[layers] / len(hosts))
+                    own.num_groups[layers] += 1
+        return found
 
 
-def near_shares(grouping: Grouping, rates: Mapping[Counts, float], num_samples: int) -> list[Shares]:
+def near_shares(grouping: Grouping, rates: Mapping[Group, float], num_samples: int) -> list[Shares]:
     """Whole shares that add up, the same for equal groups, each within WINDOW of its part by rate.
 
     The rarest kind of group has what the others leave.
     """
     numbers = Counter(grouping)
-    *others, rarest = sorted(numbers, key=lambda counts: -numbers[counts])
-    per_rate = num_samples / sum(number * rates[counts] for counts, number in numbers.items())
+    *others, rarest = sorted(numbers, key=lambda group: -numbers[group])
+    per_rate = num_samples / sum(number * rates[group] for group, number in numbers.items())
     found: list[Shares] = []
-    for chosen in product(*(_window(rates[counts] * per_rate) for counts in others)):
+    for chosen in product(*(_window(rates[group] * per_rate) for group in others)):
         shares = dict(zip(others, chosen, strict=True))
-        left, rest = divmod(num_samples - sum(numbers[counts] * n for counts, n in shares.items()), numbers[rarest])
+        left, rest = divmod(num_samples - sum(numbers[group] * n for group, n in shares.items()), numbers[rarest])
         if rest == 0 and left in _window(rates[rarest] * per_rate, times=2):
             found.append({**shares, rarest: left})
     return found
@@ -214,7 +271,7 @@ def _window(share: float, *, times: int = 1) -> range:
 def _moves(built: Constructed, size: int) -> Iterator[Shares]:
     """Shares after samples of the slowest groups went to one other kind of group."""
     numbers = Counter(built.grouping)
-    slowest = max(built.plans, key=lambda counts: built.plans[counts].seconds)
+    slowest = max(built.plans, key=lambda group: built.plans[group].seconds)
     for other in built.plans:
         if other != slowest:
             common = gcd(numbers[slowest], numbers[other])
@@ -227,9 +284,15 @@ def _moves(built: Constructed, size: int) -> Iterator[Shares]:
                 }
 
 
+def _hosts(plan: Plan, index: int) -> set[str]:
+    """Hosts of a stage in all pipelines."""
+    copies = (pipeline.stages[index].devices for pipeline in plan.pipelines)
+    return {device.partition("/")[0] for devices in copies for device in devices}
+
+
 def _seconds(built: Constructed) -> float:
     return built.seconds
 
 
-def _num_devices(problem: Problem, counts: Counts) -> int:
-    return sum(n * server.num_devices for n, server in zip(counts, problem.cluster.servers, strict=True))
+def _num_devices(group: Group) -> int:
+    return sum(devices for _, devices in group)

@@ -8,16 +8,17 @@ the best plan of alike pipelines with its bound (`milp`), the fluid bound on pip
 (`benchmarks/unlike_pipelines/constructed.py`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Tree
 from benchmarks.report.pages import ROOT, markdown
-from benchmarks.unlike_pipelines.cases import CASES, Case
+from benchmarks.unlike_pipelines.cases import CASES, QUICK, Case
 from benchmarks.unlike_pipelines.constructed import GAP, Builder, Constructed
 from benchmarks.unlike_pipelines.fluid import fluid_bound_s
+from benchmarks.unlike_pipelines.groupings import Group
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.solvers.registry import run
@@ -26,7 +27,7 @@ from stagecut.planner.solvers.search.options import SolveOptions
 PAGE = ROOT / "docs" / "decisions.md"
 TIME_LIMIT_S = 60.0
 WORTH_IT = 0.03
-"""Gain that counts."""
+"""Gain that group."""
 
 
 def jobs(cases: Sequence[Case]) -> Jobs:
@@ -61,15 +62,20 @@ def unlike_tree(unlike: Constructed, kinds: Sequence[str]) -> Tree:
         "sync_s": unlike.sync_s,
         "groups": [
             {
-                "number": unlike.grouping.count(counts),
-                "hosts": " + ".join(f"{n} {kind}" for n, kind in zip(counts, kinds, strict=True) if n),
+                "number": unlike.grouping.count(group),
+                "hosts": hosts_text(group, kinds),
                 "samples": samples,
-                "seconds": unlike.plans[counts].seconds,
-                "plan": layout(plan) if (plan := unlike.plans[counts].plan) is not None else None,
+                "seconds": unlike.plans[group].seconds,
+                "plan": layout(plan) if (plan := unlike.plans[group].plan) is not None else None,
             }
-            for counts, samples in unlike.shares.items()
+            for group, samples in unlike.shares.items()
         ],
     }
+
+
+def hosts_text(group: Group, kinds: Sequence[str]) -> str:
+    """Hosts of a group by kind, as `3 x 8 a100-40 + 1 x 4 v100-16`."""
+    return " + ".join(f"{n} x {devices} {kinds[index]}" for (index, devices), n in sorted(Counter(group).items()))
 
 
 def layout(plan: Plan) -> Tree:
@@ -103,7 +109,7 @@ def sure_gain(part: Tree) -> float | None:
 
 
 def tables(parts: Parts) -> Tables:
-    """All problems, and how many are above the gain that counts."""
+    """All problems, and how many are above the gain that group."""
     head = (
         "hosts",
         "model, batch",
@@ -131,7 +137,7 @@ def verdict(parts: Parts) -> str:
 
 def _row(name: str, part: Tree) -> list[str]:
     model, batch, hosts = name.split(", ", 2)
-    alike, unlike, saved = part["alike"], part["unlike"], gain(part)
+    alike, unlike = part["alike"], part["unlike"]
     return [
         hosts,
         f"{model}, {batch.removeprefix('batch ')}",
@@ -141,7 +147,7 @@ def _row(name: str, part: Tree) -> list[str]:
         _percent(most(part)),
         "-" if unlike is None else "; ".join(map(_group_text, unlike["groups"])),
         "-" if unlike is None else format_seconds(unlike["seconds"]),
-        "-" if saved is None else _percent(saved),
+        _percent(gain(part)),
     ]
 
 
@@ -150,9 +156,8 @@ def _group_text(group: Tree) -> str:
     return f"{times}{group['hosts']} ({group['samples']})"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
-QUICK = (replace(CASES[2], model="gpt-mini", global_batch=16),)
 DRIVER = Driver(name="unlike_pipelines", jobs=jobs(CASES), quick_jobs=jobs(QUICK), tables=tables)
