@@ -132,4 +132,6 @@ CASES = (
         global_batch=256,
     ),
 )
+CONTROL = Case(model="gpt2-xl", hosts=(_a100(2),), global_batch=128)
+"""Equal devices that divide evenly: what the fluid bound is below the optimum here is hardly what unlike shapes save."""
 QUICK = (Case(model="vgg16-cifar", hosts=(_a100(1, 2), _v100(1, 1)), global_batch=8),)

@@ -14,13 +14,14 @@ import time
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from math import gcd, prod
 
 import numpy as np
 
 from benchmarks.unlike_pipelines.groupings import Group, Grouping, groupings, pieces_by_host, sub_cluster
-from stagecut.planner.core.arrays import Floats, Ints
+from benchmarks.unlike_pipelines.shares import Shares, near_shares
+from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
@@ -28,19 +29,17 @@ from stagecut.planner.cost.links import link_between_hosts
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
-Shares = Mapping[Group, int]
-"""Samples of every group with these hosts."""
 KEPT = 2
 """Groupings whose shares are refined, the fastest at first sight."""
 GREEDY_S, MILP_S = 4.0, 20.0
 """Time limits of one group's plan: while shares are moved, and at the end."""
+LARGE_BYTES = 1e9
+"""Links are compared by a message of this size."""
 MOVING_S = 60.0
 """After so long no more samples are moved."""
 GAP = 0.005
 NUM_RATED = 3
 """Builds of each grouping at first sight."""
-WINDOW = 0.06
-"""How far shares may be from the parts by rate."""
 NUM_NEAR = 10
 """Shares near those by rate that are tried."""
 
@@ -96,6 +95,10 @@ class Held:
             num_bytes=np.zeros(num_layers),
             num_groups=np.zeros(num_layers, dtype=int),
         )
+
+    def step_s(self, link: Link, layers: Bools, num_groups: int) -> float:
+        """A step of a ring of the groups over some layers."""
+        return link.transfer_s(float(self.num_bytes[layers].sum()) / num_groups)
 
 
 class Builder:
@@ -204,34 +207,31 @@ class Builder:
         if num_groups == 1 or built.seconds == float("inf"):
             return 0.0
         held = self._held(built)
-        between = sum((each.num_bytes > 0).astype(int) for each in held.values()) > 1
+        between = np.sum([each.num_bytes > 0 for each in held.values()], axis=0) > 1
         classes = {each.server_class for each in held.values()}
         paths = [link_between_hosts(cluster, (a, 1), (b, 1)) for a in classes for b in classes]
-        slowest = max(paths, key=lambda link: link.transfer_s(1e9))
-        outside_s = max(
-            slowest.scaled(each.share).transfer_s(float(each.num_bytes @ between) / num_groups)
-            for each in held.values()
-        )
-        fabrics = {name: cluster.servers[each.server_class].islands[0] for name, each in held.items()}
-        inside_s = max(
-            fabrics[name]
-            .fabric.scaled(over=num_groups if fabrics[name].shared else 1)
-            .transfer_s(float(each.num_bytes @ (each.num_groups > 1)) / num_groups)
-            for name, each in held.items()
-        )
-        return 2 * (num_groups - 1) * (outside_s * bool(between.any()) + inside_s * self._shares_hosts(held))
+        slowest = max(paths, key=lambda link: link.transfer_s(LARGE_BYTES))
+        step_s = 0.0
+        if between.any():
+            step_s += max(each.step_s(slowest.scaled(each.share), between, num_groups) for each in held.values())
+        inside = [each for each in held.values() if (each.num_groups > 1).any()]
+        if inside:
+            step_s += max(own.step_s(self._fabric(own, num_groups), own.num_groups > 1, num_groups) for own in inside)
+        return 2 * (num_groups - 1) * step_s
 
-    @staticmethod
-    def _shares_hosts(held: Mapping[Hashable, "Held"]) -> bool:
-        return any(bool((each.num_groups > 1).any()) for each in held.values())
+    def _fabric(self, held: Held, num_groups: int) -> Link:
+        """The fabric of a host while all groups use it."""
+        island = self.problem.cluster.servers[held.server_class].islands[0]
+        return island.fabric.scaled(over=num_groups) if island.shared else island.fabric
 
-    def _held(self, built: Constructed) -> dict[Hashable, "Held"]:
+    def _held(self, built: Constructed) -> dict[Hashable, Held]:
         """What every host holds. A host whose class has no other is known to be the same in all groups."""
         cluster, found = self.problem.cluster, dict[Hashable, Held]()
         for number, group in enumerate(built.grouping):
-            plan = built.plans[group].plan
-            pieces = pieces_by_host(cluster, group)
-            for index, stage in enumerate(plan.stages if plan is not None else ()):
+            plan, pieces = built.plans[group].plan, pieces_by_host(cluster, group)
+            if plan is None:
+                continue
+            for index, stage in enumerate(plan.stages):
                 layers = slice(stage.start, stage.stop)
                 hosts = _hosts(plan, index)
                 for host in hosts:
@@ -244,28 +244,6 @@ class Builder:
                     own.num_bytes[layers] = np.maximum(own.num_bytes[layers], self._gradient_bytes[layers] / len(hosts))
                     own.num_groups[layers] += 1
         return found
-
-
-def near_shares(grouping: Grouping, rates: Mapping[Group, float], num_samples: int) -> list[Shares]:
-    """Whole shares that add up, the same for equal groups, each within WINDOW of its part by rate.
-
-    The rarest kind of group has what the others leave.
-    """
-    numbers = Counter(grouping)
-    *others, rarest = sorted(numbers, key=lambda group: -numbers[group])
-    per_rate = num_samples / sum(number * rates[group] for group, number in numbers.items())
-    found: list[Shares] = []
-    for chosen in product(*(_window(rates[group] * per_rate) for group in others)):
-        shares = dict(zip(others, chosen, strict=True))
-        left, rest = divmod(num_samples - sum(numbers[group] * n for group, n in shares.items()), numbers[rarest])
-        if rest == 0 and left in _window(rates[rarest] * per_rate, times=2):
-            found.append({**shares, rarest: left})
-    return found
-
-
-def _window(share: float, *, times: int = 1) -> range:
-    width = max(1.0, times * WINDOW * share)
-    return range(max(1, round(share - width)), round(share + width) + 1)
 
 
 def _moves(built: Constructed, size: int) -> Iterator[Shares]:

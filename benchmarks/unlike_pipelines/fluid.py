@@ -108,7 +108,7 @@ class FluidProgram:
 
     def shortest_path(self, seconds: float, prices: Floats) -> tuple[float, Floats]:
         """Length of the shortest path, and its devices of each island, shape (K,); infinite if there is no path."""
-        start = np.arange(STEPS) * (seconds / STEPS)
+        start = (np.arange(STEPS) * (seconds / STEPS)).astype(float)
         lengths = np.full((self.num_layers + 1, STEPS + 1), np.inf)
         lengths[-1] = 0.0
         choices = np.zeros((self.num_layers, STEPS), dtype=int)

@@ -6,8 +6,9 @@ from benchmarks.harness.driver import Request
 from benchmarks.report import pages, results
 from benchmarks.unlike_pipelines import driver
 from benchmarks.unlike_pipelines.cases import CASES, QUICK
-from benchmarks.unlike_pipelines.constructed import Builder, near_shares
+from benchmarks.unlike_pipelines.constructed import Builder
 from benchmarks.unlike_pipelines.groupings import groupings, sub_cluster
+from benchmarks.unlike_pipelines.shares import near_shares
 
 KEPT = results.read_kept(driver.DRIVER.name, driver.DRIVER.jobs)
 SEVEN_AND_FIVE = CASES[2]
