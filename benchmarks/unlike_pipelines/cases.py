@@ -133,5 +133,5 @@ CASES = (
     ),
 )
 CONTROL = Case(model="gpt2-xl", hosts=(_a100(2),), global_batch=128)
-"""Equal devices that divide evenly: what the fluid bound is below the optimum here is hardly what unlike shapes save."""
+"""Equal devices that divide evenly: unlike shapes hardly save what the fluid bound is below the optimum here."""
 QUICK = (Case(model="vgg16-cifar", hosts=(_a100(1, 2), _v100(1, 1)), global_batch=8),)
