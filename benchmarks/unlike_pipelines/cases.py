@@ -14,6 +14,8 @@ from stagecut.planner.core.units import GBIT_PER_S, US
 ETHERNET_10G = Link(bandwidth_bytes_per_s=10 * GBIT_PER_S, latency_s=20 * US)
 SHARED = (links.PCIE_3, links.PCIE_4)
 """Fabrics that all devices of a host share."""
+SIZES = (1, 2, 4, 8)
+"""Micro-batch sizes, where a case does not say otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class Case:
     model: str
     hosts: tuple[Hosts, ...]
     global_batch: int
+    micro_batches: tuple[int, ...] = SIZES
 
     @property
     def cluster_name(self) -> str:
@@ -52,7 +55,8 @@ class Case:
     @property
     def name(self) -> str:
         """The inputs, in short."""
-        return f"{self.model}, batch {self.global_batch}, {self.cluster_name}"
+        sizes = "" if self.micro_batches == SIZES else f" (micro-batches up to {max(self.micro_batches)})"
+        return f"{self.model}, batch {self.global_batch}{sizes}, {self.cluster_name}"
 
     def problem(self) -> Problem:
         """The problem in fp16 with AdamW, all choices left to the planner."""
@@ -67,6 +71,7 @@ class Case:
             ),
             job=Job(
                 global_batch=self.global_batch,
+                micro_batches=self.micro_batches,
                 optimizer=standard_optimizer("adamw", precision),
                 precision=precision,
                 schedules=FREE,
@@ -110,7 +115,12 @@ CASES = (
         global_batch=480,
     ),
     Case(model="gpt2-xl", hosts=(_a100(10), _v100(30)), global_batch=960),
-    Case(model="resnet152", hosts=(_a100(13), _v100(3)), global_batch=1024),
+    Case(
+        model="resnet152",
+        hosts=(_a100(13), _v100(3)),
+        global_batch=1024,
+        micro_batches=(1, 2, 4, 8, 16, 32, 64),
+    ),
     Case(model="llama3-8b", hosts=(_h100(1), _a100(3), _v100(5)), global_batch=480),
     Case(
         model="gpt2-1.3b",
@@ -132,6 +142,9 @@ CASES = (
         global_batch=256,
     ),
 )
-CONTROL = Case(model="gpt2-xl", hosts=(_a100(2),), global_batch=128)
+EQUAL = Case(model="gpt2-xl", hosts=(_a100(2),), global_batch=128)
 """Equal devices that divide evenly: unlike shapes hardly save what the fluid bound is below the optimum here."""
+SMALL = Case(model="resnet152", hosts=(_a100(13), _v100(3)), global_batch=1024)
+"""A case with fewer micro-batch sizes, so that no stage can have more than eight replicas."""
+CONTROLS = (EQUAL, SMALL)
 QUICK = (Case(model="vgg16-cifar", hosts=(_a100(1, 2), _v100(1, 1)), global_batch=8),)

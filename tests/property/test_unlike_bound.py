@@ -27,7 +27,7 @@ def fastest_s(problem):
     return float("inf") if found is None else found
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=5, max_micro_batches=6))
 def test_no_alike_pipelines_are_faster_than_the_fluid_bound(problem):
     problem = replace(problem, job=replace(problem.job, zero1=False))
@@ -36,7 +36,7 @@ def test_no_alike_pipelines_are_faster_than_the_fluid_bound(problem):
     assert fluid_bound_s(problem, at_most_s=2 * found_s) <= found_s * (1 + ROUNDING)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(problems(max_layers=4, max_devices=3, several_pipelines=False), clusters(max_devices=3, tables=False), st.data())
 def test_no_two_unlike_groups_are_faster_than_the_fluid_bound(problem, others, data):
     """Each has hosts, samples and a micro-batch size of its own; without gradients to sum, the slower one decides."""
