@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
@@ -11,3 +12,6 @@ settings.load_profile("ci")
 # A shell without job control has what it runs in the background ignore Ctrl-C, which programs that tests start inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tensors of tests are small: threads of torch would only wait for each other, the longer the busier the machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
