@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -15,3 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The tensors of tests are small: threads of torch would only wait for each other, the longer the busier the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell may forbid Python to keep compiled modules. Programs that tests start would then compile ours again and again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
