@@ -171,6 +171,10 @@ def _node(costs: WorkerCosts, worker: int, stage: int, *, flows: dict[int, Flow]
     if holders or costs.exchanges[stage]:
         owner, rule = f"stage {stage} of worker {worker}", f"at most a wave, {wave}, where workers exchange updates"
         require(depth <= wave, owner, "warmup_depth", rule, depth)
+    before = costs.worker.stages[max(0, stage - 1)].warmup_depth
+    require(
+        depth <= before, f"stage {stage} of worker {worker}", "warmup_depth", f"at most {before}, as before it", depth
+    )
     return Node(
         worker=worker,
         stage=stage,

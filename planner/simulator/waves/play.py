@@ -126,8 +126,7 @@ class Play:
         own, minibatch = self.nodes[node], self.forwards[node] + 1
         if minibatch == self.gate[node]:
             self.gate[node] += own.wave
-            self.need[node] += 1
-            self.seen[node] = self.clock[node]
+            self._pass_gate(node)
         self.forwards[node] = minibatch
         end = now + own.forward_s
         heappush(self.heap, (end, ENDS, node, 0.0))
@@ -158,16 +157,21 @@ class Play:
     def _flush(self, node: int, now: float) -> None:
         """The optimizer steps after a wave: one for each further wave of all workers that the copies hold."""
         own, wave = self.nodes[node], self.backwards[node] // self.nodes[node].wave - 1
-        num_steps = self.clock[node] - self.seen[node] if own.exchanges else 1
+        num_steps = self._pass_gate(node) if own.exchanges else 1
         free = now + num_steps * own.update_s
-        self.seen[node] += num_steps
-        self.need[node] += 1
         if self.spans is not None and num_steps:
             self._record(WaveKind.UPDATE, node, wave, now, free)
         self._end_wave(node, free, wave)
         if self.limit[node] < self.total[node]:
             self.limit[node] += own.wave
             heappush(self.heap, (free, ENDS, node, 0.0))
+
+    def _pass_gate(self, node: int) -> int:
+        """Merge what has come by a gate: further waves. A delayed all-reduce brings those up to the gate's, no more."""
+        before, need = self.seen[node], self.need[node]
+        self.seen[node] = self.clock[node] if self.nodes[node].pushes else max(0, need)
+        self.need[node] = need + 1
+        return self.seen[node] - before
 
     def _hand_over(self, node: int, ready: float, wave: int) -> None:
         """Push the update of a wave; an all-reduce begins when all holders of the stage's layers are ready."""
