@@ -8,8 +8,9 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.chain_program import SuffixValues, Terms
+from stagecut.planner.workers.exchange import ExchangeBounds
 from stagecut.planner.workers.kinds import Counts, Lattice, Resource
-from stagecut.planner.workers.rows import ExchangeTables, RowTables, Setting
+from stagecut.planner.workers.rows import RowTables, Setting
 
 Prices = tuple[tuple[Resource, float], ...]
 """Of resources whose load is added up."""
@@ -20,7 +21,21 @@ class Chains:
 
     def __init__(self, tables: RowTables, lattice: Lattice) -> None:
         self.tables, self.lattice, self.kinds = tables, lattice, tables.kinds
-        self.exchange = ExchangeTables(tables)
+        self.exchange = ExchangeBounds(tables)
+        self._boundary_loads: dict[Resource, Floats] = {}
+        self._latencies: dict[int, Floats] = {}
+
+    def exchange_s(self, kind: int) -> Floats:
+        """See :meth:`ExchangeBounds.latency_s`."""
+        if kind not in self._latencies:
+            self._latencies[kind] = self.exchange.latency_s(kind)
+        return self._latencies[kind]
+
+    def boundary_load_s(self, resource: Resource) -> Floats:
+        """See :meth:`Kinds.boundary_load_s`."""
+        if resource not in self._boundary_loads:
+            self._boundary_loads[resource] = self.kinds.boundary_load_s(resource)
+        return self._boundary_loads[resource]
 
     def fastest(self, setting: Setting, period_s: float) -> SuffixValues:
         """Workers that make a wave within `period_s`; the value of a pattern is infinite if there is none.
@@ -36,17 +51,13 @@ class Chains:
         return SuffixValues(self.lattice, _FastTerms(self, setting, period_s).of, self._links(setting, period_s))
 
     def least_load(self, setting: Setting, period_s: float, prices: Prices) -> SuffixValues:
-        """Of the workers whose stages alone keep a period, the least priced seconds that a wave occupies resources."""
+        """The least priced seconds for which messages of workers whose stages keep a period occupy links."""
         fast = _FastTerms(self, setting, period_s)
-        boundary = sum(price * self.kinds.boundary_load_s(resource) for resource, price in prices) * setting.wave
+        boundary = sum(price * self.boundary_load_s(resource) for resource, price in prices) * setting.wave
         links = np.where(np.isfinite(self._links(setting, period_s)), boundary, np.inf)
-        exchanges = [
-            np.zeros(()) if setting.alone else sum(p * self.exchange.load_s(kind, r) for r, p in prices)
-            for kind in range(self.kinds.num_kinds)
-        ]
 
         def terms(kind: int, num_stages: int) -> Terms:
-            return Terms(add=np.where(np.isfinite(fast.of(kind, num_stages).add), exchanges[kind], np.inf))
+            return Terms(add=np.where(np.isfinite(fast.of(kind, num_stages).add), 0.0, np.inf))
 
         return SuffixValues(self.lattice, terms, links)
 
@@ -70,17 +81,19 @@ class _FastTerms:
         rows = tables.stages(kind, setting.in_flight, num_stages)
         distance, compute_s = tables.choices.clock_distance, setting.wave * rows.compute_s
         if tables.choices.local_step is LocalStep.WAVE:
-            floor, work_s = compute_s, compute_s + rows.update_s
+            work_s = compute_s + rows.update_s
             step_s = rows.update_s if distance == 0 else np.zeros_like(rows.update_s)
             slack = step_s - period_s
         else:
-            floor, work_s = None, compute_s + setting.wave * rows.update_s
+            work_s = compute_s + setting.wave * rows.update_s
             step_s = rows.update_s
             slack = step_s - tables.depth(setting.in_flight, num_stages) * period_s / setting.wave
         if not setting.alone:
-            slack = np.maximum(slack, step_s + self.chains.exchange.latency_s(kind) - (distance + 1) * period_s)
+            slack = np.maximum(slack, step_s + self.chains.exchange_s(kind) - (distance + 1) * period_s)
         add = np.where(work_s <= period_s * (1 + PATH_SUM), rows.compute_s, np.inf)
-        return Terms(add=add, floor=floor, slack=slack)
+        if setting.relaxed:
+            return Terms(add=add)
+        return Terms(add=add, floor=compute_s if tables.choices.local_step is LocalStep.WAVE else None, slack=slack)
 
 
 def patterns_of(values: list[Floats], lattice: Lattice) -> list[tuple[Counts, float]]:

@@ -12,6 +12,7 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.kinds import Counts
+from stagecut.planner.workers.min_max import min_max_stops
 from stagecut.planner.workers.rows import Setting
 
 MOST_ORDERS = 24
@@ -28,24 +29,6 @@ def paper_chain(chains: Chains, setting: Setting, pattern: Counts) -> Chain | No
         if np.isfinite(slowest_s) and (best is None or slowest_s < best[0]):
             best = slowest_s, Chain(kinds=kinds, stops=stops)
     return None if best is None else best[1]
-
-
-def min_max_stops(seconds: Floats) -> tuple[float, tuple[int, ...]]:
-    """The cut whose slowest stage is fastest, given the seconds of every run of layers, shape (k, L + 1, L + 1).
-
-    T_q(j) = min over i of max(T_{q-1}(i), a[q,i,j]).
-    """
-    num_nodes = seconds.shape[1]
-    slowest_s = np.where(np.arange(num_nodes) == 0, 0.0, np.inf)
-    starts = []
-    for own in seconds:
-        values = np.maximum(slowest_s[:, None], own)
-        starts.append(values.argmin(axis=0))
-        slowest_s = values.min(axis=0)
-    stops = [num_nodes - 1]
-    for start in reversed(starts[1:]):
-        stops.insert(0, int(start[stops[0]]))
-    return float(slowest_s[-1]), tuple(stops)
 
 
 def _seconds(chains: Chains, setting: Setting, kinds: tuple[int, ...]) -> Floats:

@@ -39,7 +39,7 @@ def period_of(chains: Chains, setting: Setting, chain: Chain) -> float:
             step_s, depth = update_s, tables.depth(setting.in_flight, num_stages - index)
             period_s = max(period_s, wave * (compute_s + update_s), wave * (value_s + update_s) / depth)
         if not setting.alone:
-            exchange_s = float(chains.exchange.latency_s(kind)[start, stop])
+            exchange_s = float(chains.exchange_s(kind)[start, stop])
             period_s = max(period_s, (value_s + step_s + exchange_s) / (distance + 1))
     return period_s
 

@@ -10,8 +10,11 @@ from stagecut.planner.core.waves import Allocation
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.fixed_allocation import plan_allocation
-from stagecut.planner.workers.kinds import Kinds
+from stagecut.planner.workers.fluid import fluid_bound
+from stagecut.planner.workers.kinds import Kinds, Lattice
+from stagecut.planner.workers.optimal import OptimalAllocation
 from stagecut.planner.workers.policies import seats_by_policy
 from stagecut.planner.workers.rows import RowTables
 from stagecut.planner.workers.wave_search import WaveObserver, WaveSearch
@@ -46,11 +49,10 @@ def solve_waves(
 
     def work() -> None:
         tables = RowTables(problem, Kinds(problem))
-        policies = POLICIES if choices.allocation is Allocation.OPTIMAL else (choices.allocation,)
-        for policy in policies:
-            bound = _by_policy(search, tables, policy)
-            if choices.allocation is not Allocation.OPTIMAL:
-                search.lower_bound_to(bound)
+        if choices.allocation is Allocation.OPTIMAL:
+            _best_allocation(search, tables)
+        else:
+            search.lower_bound_to(_by_policy(search, tables, choices.allocation))
 
     with search.surviving():
         interruptible(work, search.patience_s)
@@ -62,3 +64,14 @@ def _by_policy(search: WaveSearch, tables: RowTables, policy: Allocation) -> flo
     rule = f"{AUTO} or {len(seats)}, which is what allocation {policy} makes of this cluster"
     require(wanted in (AUTO, len(seats)), "job", "num_workers", rule, wanted)
     return plan_allocation(search, tables, seats)
+
+
+def _best_allocation(search: WaveSearch, tables: RowTables) -> None:
+    """Policies first, so that none of them is better than the answer."""
+    for policy in POLICIES:
+        seats = seats_by_policy(tables, policy)
+        if tables.choices.num_workers in (AUTO, len(seats)):
+            plan_allocation(search, tables, seats)
+    counts = tables.kinds.counts
+    most = min(int(counts.sum()), tables.num_layers)
+    OptimalAllocation(search, Chains(tables, Lattice(counts, most)), fluid_bound(search, tables)).run()
