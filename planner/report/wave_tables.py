@@ -28,14 +28,18 @@ MEDIUM = ("worker", "stage", "layers", "devices", "recompute", "ahead", "F", "B"
 NARROW = ("worker", "layers", "devices", "recompute", "F", "B", "memory / limit", "busy")
 
 
+Blocks = list[list[Mapping[str, str]]]
+"""Rows by kind of worker."""
+
+
 def wave_stage_tables(problem: Problem, timeline: WaveTimeline) -> tuple[Table, ...]:
     """A block for each kind of worker, with a row for each stage: what runs where, how long, how full, how busy.
 
     The table with everything comes first, then the same with fewer and fewer columns. `ahead` is how many minibatches a
     stage forwards before its first backward, `step` its local step, `pushed` what it pushes once a wave.
     """
-    blocks = [list(_rows(problem, timeline, kind)) for kind in worker_kinds(timeline.costs)]
-    numbered = [[{**row, "layers": row["run"]} for row in block] for block in blocks]
+    blocks: Blocks = [list(_rows(problem, timeline, kind)) for kind in worker_kinds(timeline.costs)]
+    numbered: Blocks = [[{**row, "layers": row["run"]} for row in block] for block in blocks]
     recomputes = any(row["recompute"] == "yes" for block in blocks for row in block)
     served = any(row["servers"] != UNKNOWN for block in blocks for row in block)
     hidden = {*(() if recomputes else ("recompute",)), *(() if served else ("servers", "pushed"))}
@@ -43,7 +47,7 @@ def wave_stage_tables(problem: Problem, timeline: WaveTimeline) -> tuple[Table, 
     return tuple(_in_blocks(shown, [name for name in columns if name not in hidden]) for shown, columns in versions)
 
 
-def _in_blocks(blocks: list[list[Mapping[str, str]]], columns: list[str]) -> Table:
+def _in_blocks(blocks: Blocks, columns: list[str]) -> Table:
     table = chosen_columns([row for block in blocks for row in block], columns, text=TEXT)
     last = -1
     for block in blocks:
