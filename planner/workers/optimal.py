@@ -18,6 +18,7 @@ from stagecut.planner.workers.building import seats_of
 from stagecut.planner.workers.cases import Case, Packed, packing_within
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
+from stagecut.planner.workers.improving import Improvement
 from stagecut.planner.workers.packing import StoppedError
 from stagecut.planner.workers.periods import LONGEST_S
 from stagecut.planner.workers.rows import Setting
@@ -58,7 +59,7 @@ class Entry:
 class OptimalAllocation:
     """Search over all numbers of workers, N_m, allocations, orders and partitions."""
 
-    def __init__(self, search: WaveSearch, chains: Chains, bound: float) -> None:
+    def __init__(self, search: WaveSearch, chains: Chains) -> None:
         self._search, self._chains = search, chains
         self._minibatch = search.problem.job.micro_batches[0]
         self._heap: list[tuple[tuple[float, int, int], int, Entry]] = []
@@ -66,7 +67,7 @@ class OptimalAllocation:
         for num_workers in self._numbers():
             setting = Setting(in_flight=1, wave=1, alone=True, relaxed=True)
             case = Case(num_workers=num_workers, setting=setting, longest=1)
-            self._push(Entry(bound=bound, stage=Stage.RELAXED, case=case))
+            self._push(Entry(bound=search.bound, stage=Stage.RELAXED, case=case))
 
     def run(self) -> None:
         """Lower the highest bound until a plan comes close to it, or nothing is left to try."""
@@ -74,10 +75,10 @@ class OptimalAllocation:
             while self._heap and not self._search.out_of_budget:
                 _, _, entry = heapq.heappop(self._heap)
                 self._search.lower_bound_to(entry.bound)
-                if self._search.closed or entry.stage is Stage.PROVEN:
+                if self._search.closed:
                     return
                 self._treat(entry)
-            if not self._heap:
+            if self._search.best_plan is None and not self._heap and not self._search.out_of_budget:
                 self._search.lower_bound_to(0.0)
         except StoppedError:
             return
@@ -94,7 +95,12 @@ class OptimalAllocation:
                 bound = self._bound(entry, FINE)
                 self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
             case Stage.PROVEN:
-                pass
+                with self._search.step("improvement"):
+                    better = Improvement(self._search, self._chains).run()
+                if not better:
+                    self._heap.clear()
+                    return
+                self._push(entry)
 
     def _bound(self, entry: Entry, precision: float) -> float:
         """Samples per second of the case at most; the plans of packings found on the way are played."""
@@ -122,7 +128,7 @@ class OptimalAllocation:
             return
         seats = seats_of(self._search.problem.cluster, packed.patterns)
         for own in (packed.fastest, packed.lightest):
-            offer_chains(self._search, self._chains.tables, case.setting, seats, own)
+            offer_chains(self._search, self._chains.tables, [case.setting] * len(seats), seats, own)
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables
@@ -134,8 +140,8 @@ class OptimalAllocation:
         ]
 
     def _numbers(self) -> range:
-        stated, most = self._chains.tables.choices.num_workers, int(self._chains.kinds.counts.sum())
-        return range(1, most + 1) if stated == AUTO else range(stated, min(stated, most) + 1)
+        stated, most = self._search.num_workers, int(self._chains.kinds.counts.sum())
+        return range(1, most + 1) if stated is None else range(stated, min(stated, most) + 1)
 
     def _push(self, entry: Entry) -> None:
         if entry.bound > 0:

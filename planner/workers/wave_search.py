@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Unpack
 
+from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.tolerances import EQUAL_TIMES
@@ -85,6 +86,12 @@ class WaveSearch(Budget):
     def step(self, name: str) -> AbstractContextManager[None]:
         """Charge the time inside to a step of the search."""
         return self._clock.step(name)
+
+    @property
+    def num_workers(self) -> int | None:
+        """As stated by the job; None if it is left open."""
+        waves = self.problem.job.waves
+        return None if waves is None or waves.num_workers == AUTO else waves.num_workers
 
     @property
     def target(self) -> float:
