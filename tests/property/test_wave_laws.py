@@ -194,6 +194,21 @@ def test_a_state_that_returns_returns_again(seed, distance, names, carrier, step
 
 
 @settings(max_examples=40)
+@given(
+    seed=seeds, distance=distances, names=num_names, carrier=st.sampled_from(Carrier), step=st.sampled_from(LocalStep)
+)
+def test_a_run_without_end_begins_like_a_long_one(seed, distance, names, carrier, step):
+    """Until a stage of the long run has made its last forward, and so runs backwards where others would follow."""
+    costs = _random(seed, distance=distance, names=names, carrier=carrier, step=step)
+    timeline = simulate_waves(costs, num_waves=8)
+    last = {(span.worker, span.stage): span.end_s for span in timeline.spans if span.kind is WaveKind.FORWARD}
+    play = Play(network_of(costs))
+    play.run(8)
+    for own, endless in zip(timeline.wave_ends_s, play.wave_ends, strict=True):
+        assert [end for end in own if end < min(last.values())] == [end for end in endless if end < min(last.values())]
+
+
+@settings(max_examples=40)
 @given(seed=seeds, distance=distances, step=st.sampled_from(LocalStep))
 def test_no_worker_is_faster_than_alone(seed, distance, step):
     """Without shared links others only make a worker wait; with a flush the exchange stands before the step."""

@@ -15,6 +15,8 @@ from stagecut.planner.simulator.waves.play import ENDS, Play
 
 MOST_WAVES, MOST_EVENTS = 1000, 400_000
 """Where the search for a period gives up."""
+LEAST_WAVES = 4
+"""Waves that are played in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class SteadyState:
     """What a run without end comes to."""
 
     first_wave: int
-    """Waves of the first worker before the period: the start-up."""
+    """Waves that all workers have ended before the period: the start-up."""
     num_waves: int
     """Waves of every worker in one period."""
     period_s: float
@@ -60,7 +62,7 @@ class SteadyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moment:
-    """A run when the first worker has just ended a wave."""
+    """A run when the last worker has just ended a wave."""
 
     wave: int
     now: float
@@ -73,7 +75,7 @@ class _Moment:
 def steady_state(costs: WaveCosts, *, most_waves: int = MOST_WAVES) -> SteadyState:
     """Find what a run comes to in the long run.
 
-    All there is to know of a run when the first worker ends a wave, counted from that wave and that moment, is its
+    All there is to know of a run when the last worker ends a wave, counted from that wave and that moment, is its
     state: what is in flight, what waits, which waves everyone has. If a state returns, up to the rounding of times,
     everything after it repeats: the time between is a period. Without shared links that happens after a finite start-up
     (times are sums and maxima); with them it is the rule, not a theorem. A fast worker also takes about D / (its lead
@@ -89,7 +91,7 @@ def steady_state(costs: WaveCosts, *, most_waves: int = MOST_WAVES) -> SteadySta
             if _returns(before, moment):
                 return _between(costs, before, moment)
         moments[counts].append(moment)
-        if play.num_events >= MOST_EVENTS:
+        if play.num_events >= MOST_EVENTS and wave >= LEAST_WAVES:
             break
     return _second_half(costs, play, [each for own in moments.values() for each in own])
 
