@@ -9,6 +9,7 @@ and exchanges nothing.
 
 import heapq
 import itertools
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,6 +18,7 @@ from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import seats_of
 from stagecut.planner.workers.cases import Case, Packed, packing_within
 from stagecut.planner.workers.chains import Chains
+from stagecut.planner.workers.exhaustion import exhaust
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
 from stagecut.planner.workers.improving import Improvement
 from stagecut.planner.workers.packing import StoppedError
@@ -26,6 +28,9 @@ from stagecut.planner.workers.wave_search import WaveSearch
 
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases, and of relaxed ones."""
+
+MOST = 1e18
+"""Samples per second that stand for infinitely many."""
 
 
 class Stage(IntEnum):
@@ -74,16 +79,16 @@ class OptimalAllocation:
         try:
             while self._heap and not self._search.out_of_budget:
                 _, _, entry = heapq.heappop(self._heap)
-                self._search.lower_bound_to(entry.bound)
-                if self._search.closed:
+                self._search.lower_bound_to(max(entry.bound, self._search.best))
+                if self._search.closed or not self._treat(entry):
                     return
-                self._treat(entry)
-            if self._search.best_plan is None and not self._heap and not self._search.out_of_budget:
-                self._search.lower_bound_to(0.0)
         except StoppedError:
             return
+        if not self._heap:
+            self._search.lower_bound_to(self._search.best)
 
-    def _treat(self, entry: Entry) -> None:
+    def _treat(self, entry: Entry) -> bool:
+        """Replace an entry by others with lower bounds; False if that cannot be done."""
         match entry.stage:
             case Stage.RELAXED:
                 bound = self._bound(entry, COARSE)
@@ -95,12 +100,22 @@ class OptimalAllocation:
                 bound = self._bound(entry, FINE)
                 self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
             case Stage.PROVEN:
-                with self._search.step("improvement"):
-                    better = Improvement(self._search, self._chains).run()
-                if not better:
-                    self._heap.clear()
-                    return
-                self._push(entry)
+                return self._play_on(entry)
+        return True
+
+    def _play_on(self, entry: Entry) -> bool:
+        """Look for better plans where rows cannot lower the bound."""
+        with self._search.step("improvement"):
+            better = Improvement(self._search, self._chains).run()
+        if better:
+            self._push(entry)
+            return True
+        target = self._search.target
+        with self._search.step("exhaustion"):
+            done = exhaust(self._search, self._chains, entry.case)
+        if done:
+            self._push(Entry(bound=target, stage=Stage.PROVEN, case=entry.case))
+        return done
 
     def _bound(self, entry: Entry, precision: float) -> float:
         """Samples per second of the case at most; the plans of packings found on the way are played."""
@@ -109,8 +124,8 @@ class OptimalAllocation:
         found, high = None, entry.bound
         if low >= high:
             return high
-        while found is None or high - low > precision * high:
-            wanted = low if found is None else (low + high) / 2
+        while found is None or (high - low > precision * high if math.isfinite(high) else low < MOST):
+            wanted = low if found is None else _between(low, high)
             packed = packing_within(self._search, self._chains, case, samples / wanted if wanted > 0 else LONGEST_S)
             if packed is None:
                 if found is None:
@@ -146,3 +161,8 @@ class OptimalAllocation:
     def _push(self, entry: Entry) -> None:
         if entry.bound > 0:
             heapq.heappush(self._heap, (entry.order, next(self._number), entry))
+
+
+def _between(low: float, high: float) -> float:
+    """The middle, or twice as much where nothing is known above."""
+    return (low + high) / 2 if math.isfinite(high) else 2 * low

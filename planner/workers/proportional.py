@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import Seats, seats_of
@@ -95,8 +94,8 @@ def offer_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats
 
 def _minibatches(chains: Chains, num_workers: int) -> int:
     """Of a wave of all workers that make one step in it."""
-    job, stated = chains.tables.problem.job, chains.tables.choices.in_flight
-    return max(num_workers, job.global_batch // job.micro_batches[0] if stated == AUTO else stated * num_workers)
+    job = chains.tables.problem.job
+    return max(num_workers, job.global_batch // job.micro_batches[0])
 
 
 def _lengths(chains: Chains, workers: Sequence[Chain], in_flight: int) -> list[int]:
