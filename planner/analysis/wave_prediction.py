@@ -39,6 +39,12 @@ class PlayedWaves:
             return 0
         return max(self.plan.rule_of(worker).global_staleness for worker in self.plan.workers)
 
+    @property
+    def weight_versions(self) -> tuple[int, ...]:
+        """By worker, how many versions of the weights its stages keep in memory."""
+        each_minibatch = self.plan.local_step is LocalStep.MINIBATCH
+        return tuple(worker.in_flight if each_minibatch else 1 for worker in self.plan.workers)
+
 
 def play_waves(problem: Problem, plan: WavePlan) -> PlayedWaves:
     """Derive the costs of a plan and simulate all its workers; raises a BadInputError if they would deadlock."""
@@ -52,7 +58,7 @@ def predict_waves(played: PlayedWaves) -> WavePrediction:
         samples_per_s=played.timeline.samples_per_s,
         s_local=played.s_local,
         s_global=played.s_global,
-        workers=tuple(_worker(costs, played.plan) for costs in played.costs.workers),
+        workers=tuple(map(_worker, played.costs.workers, played.weight_versions)),
     )
 
 
@@ -73,8 +79,7 @@ def wave_plan_file_of(played: PlayedWaves, result: WaveResult, provenance: Prove
     )
 
 
-def _worker(costs: WorkerCosts, plan: WavePlan) -> WorkerPrediction:
-    versions = costs.worker.in_flight if plan.local_step is LocalStep.MINIBATCH else 1
+def _worker(costs: WorkerCosts, weight_versions: int) -> WorkerPrediction:
     transfers_s = [*costs.transfer_s, 0.0]  # the last stage sends nothing
     return WorkerPrediction(
         stages=tuple(
@@ -84,7 +89,7 @@ def _worker(costs: WorkerCosts, plan: WavePlan) -> WorkerPrediction:
                 push_s=sum(each.push_s for each in costs.exchanges[index]),
                 pull_s=sum(each.pull_s for each in costs.exchanges[index]),
                 all_reduce_s=float(costs.all_reduce_s[index]),
-                weight_versions=versions,
+                weight_versions=weight_versions,
                 memory_bytes=float(costs.memory_bytes[index]),
                 limit_bytes=float(costs.limit_bytes[index]),
             )

@@ -2,14 +2,12 @@
 
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.analysis.wave_prediction import PlayedWaves, play_waves, wave_plan_file_of
-from stagecut.planner.analysis.wave_shortage import wave_shortage
 from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.parameters.groups import is_verbose
@@ -26,7 +24,6 @@ from stagecut.planner.cli.views.wave_plan import (
     wave_summary,
 )
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import Status
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of
@@ -61,8 +58,6 @@ def solve_through_waves(
                 ),
                 cancelled,
             )
-        if result.status is Status.INFEASIBLE and not result.reason:
-            result = replace(result, reason=wave_shortage(problem))
         played = None if result.plan is None else play_waves(problem, result.plan)
         provenance = wave_provenance(problem, options, result.solver)
         print_fault(result)
@@ -108,10 +103,8 @@ def _print_for_people(result: WaveResult, played: PlayedWaves | None) -> None:
 
 
 def _answer(problem: Problem, result: WaveResult, played: PlayedWaves | None) -> dict[str, object]:
-    simulated = ("s_local", "s_global", "bytes_across_hosts", "workers")
     return {
-        **(dict.fromkeys(simulated) if played is None else wave_summary(played)),
-        "schema": SCHEMA,
+        **({"schema": SCHEMA} if played is None else wave_summary(played)),
         **wave_row(result),
         "counts": dict(result.counts),
         "step_seconds": dict(result.step_seconds),

@@ -108,7 +108,7 @@ def minibatch_of(sizes: MicroBatches | None, stated: Job | None) -> int:
 
 
 def batch_of(waves: WaveChoices, minibatch: int, *, given: int | None) -> int:
-    """The global batch: one wave of all workers if each makes one step of it and N_m is open, else a minibatch."""
+    """The global batch: one wave of all workers if they make one step of it and N_m is open, else a minibatch."""
     if waves.local_step is not LocalStep.WAVE or waves.in_flight != AUTO:
         refuse_without_effect(("global_batch",))
         return minibatch

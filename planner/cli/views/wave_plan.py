@@ -2,15 +2,16 @@
 
 import click
 
-from stagecut.planner.analysis.wave_prediction import PlayedWaves, predict_waves
+from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import bytes_label, count_label, percent_label
-from stagecut.planner.report.summary import SCHEMA, values_of
+from stagecut.planner.report.summary import values_of
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.wave_labels import wave_plan_label
+from stagecut.planner.report.wave_summary import wave_simulation_summary
 from stagecut.planner.report.wave_tables import wave_stage_tables
 from stagecut.planner.report.wave_verdict import rate_label
 from stagecut.planner.workers.wave_search import WavePoint
@@ -62,35 +63,8 @@ def wave_row(result: WaveResult) -> dict[str, object]:
 
 
 def wave_summary(played: PlayedWaves) -> dict[str, object]:
-    """Throughput, staleness, traffic; times, memory and waits of every worker."""
-    timeline = played.timeline
-    return {
-        "schema": SCHEMA,
-        **values_of(timeline, "samples_per_s", "bytes_across_hosts"),
-        **values_of(played, "s_local", "s_global"),
-        "workers": [_worker(played, number) for number in range(len(played.plan.workers))],
-    }
-
-
-def _worker(played: PlayedWaves, number: int) -> dict[str, object]:
-    worker, timeline = played.plan.workers[number], played.timeline
-    predicted = predict_waves(played).workers[number]
-    return {
-        **values_of(worker, "minibatch", "in_flight", "wave"),
-        "waits": values_of(timeline.steady.waits[number], "gate_s", "pipeline_s", "link_s"),
-        "stages": [
-            {
-                "layers": [stage.start, stage.stop],
-                "device": stage.devices[0],
-                **values_of(stage, "recompute", "warmup_depth"),
-                **tree_of(numbers),
-                "busy_share": busy_share,
-            }
-            for stage, numbers, busy_share in zip(
-                worker.stages, predicted.stages, timeline.busy_share[number], strict=True
-            )
-        ],
-    }
+    """Throughput, staleness and traffic; times, memory and waits of every worker."""
+    return {**wave_simulation_summary(played.timeline), **values_of(played, "s_local", "s_global", "weight_versions")}
 
 
 def wave_problem_summary(problem: Problem) -> dict[str, object]:

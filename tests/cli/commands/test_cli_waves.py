@@ -1,12 +1,9 @@
 """Virtual workers that train through waves, on the command line."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-
-from stagecut.planner.io.files.wave_statements import WaveStagePrediction
 
 WSP = ("--synchronisation", "wsp", "--micro-batch", "4")
 
@@ -37,8 +34,8 @@ def test_solve_answers_in_samples_per_second_with_a_bound(solved):
     assert (answer["s_local"], answer["s_global"]) == (1, 4)
     assert answer["solver"] == "waves-ed"
     assert len(answer["workers"]) == 2
+    assert answer["weight_versions"] == [2, 2]
     stages = answer["workers"][0]["stages"]
-    assert all(stage["weight_versions"] == 2 for stage in stages)
     assert all(stage["memory_bytes"] <= stage["limit_bytes"] for stage in stages)
 
 
@@ -165,7 +162,7 @@ def test_global_batch_is_a_wave_of_all_workers_that_make_one_step_of_it(plan_jso
     """Two workers of a host each share 16 samples as 2 minibatches of 4."""
     answer = plan_json("solve", *through_waves, "--local-step", "wave", "--global-batch", "16", "--allocation", "np")
     assert [worker["wave"] for worker in answer["workers"]] == [2, 2]
-    assert all(stage["weight_versions"] == 1 for worker in answer["workers"] for stage in worker["stages"])
+    assert answer["weight_versions"] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -219,9 +216,7 @@ def test_minibatches_in_flight_that_fit_nowhere_are_infeasible_with_numbers(plan
     answer = plan_json("solve", *arguments, exit_code=4)
     assert (answer["status"], answer["plan"]) == ("infeasible", None)
     said = plan("solve", *arguments, "--quiet").stdout
-    assert said.startswith("infeasible: with 100000 minibatches of 4 in flight, layer ")
-    assert "alone needs" in said
-    assert "which has 16 GB" in said
+    assert "needs 4 TB with 100000 in flight, and the largest device, V100, has 16 GB" in said
 
 
 @pytest.mark.parametrize("target", ["megatron", "torchtitan", "deepspeed"])
@@ -262,8 +257,7 @@ def test_keys_of_answers_about_workers_are_on_the_page(plan_json, solved, throug
         plan_json("compare", *through_waves, "--in-flight", "1"),
         plan_json("explain", path, "--what-if", "fabric"),
     )
-    numbers = {field.name for field in fields(WaveStagePrediction)}  # in the page about files
-    assert {key for each in answers for key in keys(each) if f"`{key}`" not in page} - numbers == set()
+    assert {key for each in answers for key in keys(each) if f"`{key}`" not in page} == set()
 
 
 def keys(tree):
