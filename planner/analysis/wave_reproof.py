@@ -10,7 +10,6 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
-from stagecut.planner.workers.solving import solve_waves
 from stagecut.planner.workers.wave_search import WaveObserver
 
 
@@ -52,6 +51,9 @@ def prove_waves_again(
     UnsupportedError
         If the options ask for something that this system lacks.
     """
+    # Imported here: it loads HiGHS.
+    from stagecut.planner.workers.solving import solve_waves
+
     options, _ = stated_options(plan_file.provenance, solvers=(solver_of(plan_file),))
     gap = plan_file.certificate.gap or 0.0
     options = replace(options, time_limit_s=time_limit_s, gap=min(gap, options.gap))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from stagecut.planner.cli.commands.solve_waves import wave_provenance
+from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provenance
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
@@ -27,7 +27,6 @@ from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.text_table import print_table, text_table
 from stagecut.planner.report.wave_verdict import rate_label
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.workers.solving import solve_waves
 
 Outcomes = dict[str, WaveResult | str]
 """Results by allocation, or why there cannot be one; in the order in which they ran."""
@@ -86,9 +85,7 @@ def _run_all(
         own = replace(problem, job=replace(problem.job, waves=replace(waves, allocation=allocation)))
         try:
             with progress(sys.stderr, quiet=quiet, solver=allocation, words=rate_words) as observer:
-                outcomes[allocation] = solve_waves(
-                    own, options, observer=observer, cancelled=cancelled, spent_s=spent_s
-                )
+                outcomes[allocation] = plan_workers(own, options, observer, cancelled=cancelled, spent_s=spent_s)
         except BadInputError as fault:
             outcomes[allocation] = str(fault)
     return outcomes

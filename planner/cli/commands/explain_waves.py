@@ -9,7 +9,7 @@ import click
 from stagecut.planner.analysis.wave_prediction import PlayedWaves, play_waves
 from stagecut.planner.analysis.wave_recheck import certified_waves
 from stagecut.planner.analysis.wave_what_if import WaveWhatIf, wave_what_ifs
-from stagecut.planner.cli.commands.solve_waves import wave_provenance
+from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provenance
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
@@ -27,7 +27,6 @@ from stagecut.planner.report.wave_tables import wait_table
 from stagecut.planner.report.wave_verdict import rate_label, wave_verdict
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.workers.solving import solve_waves
 
 
 def explain_waves(
@@ -40,7 +39,7 @@ def explain_waves(
 
         def solve(name: str, problem: Problem) -> WaveResult:
             with progress(sys.stderr, quiet=quiet, solver=name, words=rate_words) as observer:
-                return solve_waves(problem, options, observer=observer, cancelled=cancelled)
+                return plan_workers(problem, options, observer, cancelled=cancelled)
 
         samples_per_s = played.timeline.samples_per_s
         rows = run_cancellable(lambda: [*wave_what_ifs(plan_file, samples_per_s, units, solve)], cancelled)

@@ -3,6 +3,7 @@
 import math
 import sys
 from pathlib import Path
+from typing import Unpack
 
 import click
 
@@ -32,8 +33,9 @@ from stagecut.planner.io.files.wave_plan_file import plan_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.wave_verdict import wave_verdict
+from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.workers.solving import solve_waves
+from stagecut.planner.workers.wave_search import WaveObserver
 
 SYNCHRONOUS = ("solver", "rows", "convergence")
 """Parameters of the command that only other searches use."""
@@ -52,21 +54,15 @@ def solve_through_waves(
     budget = TimeBudget(context, options.time_limit_s or math.inf, outputs, compares=False)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet, words=rate_words) as observer:
-            result = run_cancellable(
-                lambda: solve_waves(
-                    problem, options, observer=observer, cancelled=cancelled, spent_s=budget.spent_of_waves_s
-                ),
-                cancelled,
-            )
+            limits = RunLimits(cancelled=cancelled, spent_s=budget.spent_of_waves_s)
+            result = run_cancellable(lambda: plan_workers(problem, options, observer, **limits), cancelled)
         played = None if result.plan is None else play_waves(problem, result.plan)
         provenance = wave_provenance(problem, options, result.solver)
         print_fault(result)
         written: tuple[Path, ...] = ()
         try:
             if played is not None:
-                written = outputs.write_waves(
-                    played, wave_plan_file_of(played, result, wave_provenance(problem, options, result.solver))
-                )
+                written = outputs.write_waves(played, wave_plan_file_of(played, result, provenance))
         finally:
             if as_json:
                 print_json({**_answer(problem, result, played), "provenance": tree_of(provenance)})
@@ -75,6 +71,15 @@ def solve_through_waves(
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
+
+
+def plan_workers(
+    problem: Problem, options: SolveOptions, observer: WaveObserver, **limits: Unpack[RunLimits]
+) -> WaveResult:
+    """See :func:`stagecut.planner.workers.solving.solve_waves`, which is imported only here, since it loads HiGHS."""
+    from stagecut.planner.workers.solving import solve_waves
+
+    return solve_waves(problem, options, observer=observer, **limits)
 
 
 def wave_provenance(problem: Problem, options: SolveOptions, solver: str) -> Provenance:
