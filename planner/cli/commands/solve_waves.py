@@ -2,8 +2,8 @@
 
 import math
 import sys
+import threading
 from pathlib import Path
-from typing import Unpack
 
 import click
 
@@ -33,7 +33,6 @@ from stagecut.planner.io.files.wave_plan_file import plan_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.wave_verdict import wave_verdict
-from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.wave_search import WaveObserver
 
@@ -54,8 +53,10 @@ def solve_through_waves(
     budget = TimeBudget(context, options.time_limit_s or math.inf, outputs, compares=False)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet, words=rate_words) as observer:
-            limits = RunLimits(cancelled=cancelled, spent_s=budget.spent_of_waves_s)
-            result = run_cancellable(lambda: plan_workers(problem, options, observer, **limits), cancelled)
+            spent_s = budget.spent_of_waves_s
+            result = run_cancellable(
+                lambda: plan_workers(problem, options, observer, cancelled=cancelled, spent_s=spent_s), cancelled
+            )
         played = None if result.plan is None else play_waves(problem, result.plan)
         provenance = wave_provenance(problem, options, result.solver)
         print_fault(result)
@@ -74,12 +75,12 @@ def solve_through_waves(
 
 
 def plan_workers(
-    problem: Problem, options: SolveOptions, observer: WaveObserver, **limits: Unpack[RunLimits]
+    problem: Problem, options: SolveOptions, observer: WaveObserver, *, cancelled: threading.Event, spent_s: float = 0.0
 ) -> WaveResult:
     """See :func:`stagecut.planner.workers.solving.solve_waves`, which is imported only here, since it loads HiGHS."""
     from stagecut.planner.workers.solving import solve_waves
 
-    return solve_waves(problem, options, observer=observer, **limits)
+    return solve_waves(problem, options, observer=observer, cancelled=cancelled, spent_s=spent_s)
 
 
 def wave_provenance(problem: Problem, options: SolveOptions, solver: str) -> Provenance:
