@@ -54,7 +54,7 @@ def solved(problem, **options):
     return solve_waves(problem, SolveOptions(gap=GAP, time_limit_s=None, **options))
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(wave_problems())
 def test_no_plan_of_all_exceeds_the_bound_and_none_is_missed(problem):
     result = solved(problem)
