@@ -1,5 +1,6 @@
 """How many more samples per second virtual workers would make with one more unit of a resource."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,7 @@ class WaveWhatIf:
         return self._gain(None if self.result is None else self.result.bound_samples_per_s)
 
     def _gain(self, samples_per_s: float | None) -> float | None:
-        if samples_per_s is None or self.planned_samples_per_s <= 0:
+        if samples_per_s is None or not 0 < self.planned_samples_per_s < math.inf:
             return None
         return samples_per_s / self.planned_samples_per_s - 1
 

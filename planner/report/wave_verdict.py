@@ -1,5 +1,7 @@
 """The answer about virtual workers in one sentence, and their rates in words."""
 
+import math
+
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.report.labels import UNKNOWN
@@ -7,8 +9,10 @@ from stagecut.planner.report.verdict import ENDS, quality
 
 
 def rate_label(samples_per_s: float | None) -> str:
-    """Samples per second with four digits, a dash where unknown."""
-    return UNKNOWN if samples_per_s is None else f"{samples_per_s:.4g} samples/s"
+    """Samples per second with four digits, a dash where unknown; `unlimited` where nothing takes any time."""
+    if samples_per_s is None:
+        return UNKNOWN
+    return "unlimited" if math.isinf(samples_per_s) else f"{samples_per_s:.4g} samples/s"
 
 
 def wave_verdict(result: WaveResult) -> str:

@@ -107,7 +107,7 @@ def wave_plan_files(draw):
         problem=problem,
         plan=plan,
         predicted=WavePrediction(
-            samples_per_s=draw(amounts),
+            samples_per_s=draw(amounts | st.just(float("inf"))),
             s_local=draw(st.integers(0, 99)),
             s_global=draw(st.integers(0, 99)),
             workers=tuple(
@@ -117,7 +117,7 @@ def wave_plan_files(draw):
         certificate=WaveCertificate(
             status=draw(st.sampled_from((Status.OPTIMAL, Status.FEASIBLE, Status.INTERRUPTED))),
             solver=draw(names),
-            samples_per_s=draw(amounts),
+            samples_per_s=draw(amounts | st.just(float("inf"))),
             bound_samples_per_s=draw(st.none() | amounts),
             gap=draw(st.none() | amounts),
         ),

@@ -105,7 +105,7 @@ def _print_for_people(outcomes: Outcomes, results: Sequence[WaveResult], conflic
             rate_label(result.bound_samples_per_s),
             percent_label(result.gap),
             seconds_label(result.seconds),
-            percent_label(None if result.samples_per_s is None else result.samples_per_s / best),
+            percent_label(_share(result, best)),
         )
         for result in results
     )
@@ -123,5 +123,11 @@ def _row(name: str, outcome: WaveResult | str, best: float) -> dict[str, object]
     if isinstance(outcome, str):
         nothing = WaveResult(status=Status.NO_PLAN, solver=f"waves-{name}", seconds=0.0)
         return {**_row(name, nothing, best), "status": "unsupported", "seconds": None, "message": outcome}
-    share = None if outcome.samples_per_s is None else outcome.samples_per_s / best
-    return {**wave_row(outcome), "of_best": share, "message": ""}
+    return {**wave_row(outcome), "of_best": _share(outcome, best), "message": ""}
+
+
+def _share(result: WaveResult, best: float) -> float | None:
+    """Of the best samples per second; None without a plan."""
+    if result.samples_per_s is None:
+        return None
+    return 1.0 if result.samples_per_s == best else result.samples_per_s / best

@@ -39,10 +39,9 @@ def print_wave_plan(played: PlayedWaves) -> None:
 def print_wave_numbers(played: PlayedWaves, result: WaveResult | None = None) -> None:
     """Throughput, staleness, traffic; with a result also what is proven about the throughput."""
     timeline = played.timeline
-    rows = [("samples per second", f"{timeline.samples_per_s:.4g}")]
+    rows = [("throughput", rate_label(timeline.samples_per_s))]
     if result is not None:
-        bound = result.bound_samples_per_s
-        rows += [("upper bound", "-" if bound is None else f"{bound:.4g}"), ("gap", percent_label(result.gap))]
+        rows += [("upper bound", rate_label(result.bound_samples_per_s)), ("gap", percent_label(result.gap))]
     rows += [
         ("local staleness", _at_most(played.s_local)),
         ("global staleness", _at_most(played.s_global)),
