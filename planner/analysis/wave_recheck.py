@@ -1,5 +1,6 @@
 """Every number of a plan file of virtual workers derived again from the inputs inside it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from stagecut.planner.analysis.recheck import Check, Recheck, Unchecked, hash_checks, status_faults
@@ -93,7 +94,7 @@ def _certificate_faults(plan_file: WavePlanFile) -> Iterator[str]:
     samples_per_s, bound = certificate.samples_per_s, certificate.bound_samples_per_s
     if bound is not None and bound < samples_per_s * (1 - RECOMPUTED):
         yield f"certificate: the bound of {bound!r} samples/s is below the plan's own {samples_per_s!r}"
-    gap = certified_waves(plan_file, samples_per_s).gap
+    gap = 0.0 if math.isinf(samples_per_s) else certified_waves(plan_file, samples_per_s).gap
     yield from status_faults(certificate.status, gap, asked=options.gap)
 
 
