@@ -31,7 +31,7 @@ def best_by_enumeration(problem: Problem) -> tuple[float, WavePlan | None]:
 
 def every_plan(problem: Problem) -> Iterator[WavePlan]:
     """With waves of equal length, owners by the planner's rule, and recomputation in all combinations."""
-    choices, job, model = problem.job.waves, problem.job, WaveCostModel(problem)
+    choices, model = problem.job.waves, WaveCostModel(problem)
     names = [device.name for device in problem.cluster.devices()]
     for team in _teams(names, problem.model.num_layers):
         if choices.num_workers not in {AUTO, len(team)}:
@@ -39,17 +39,15 @@ def every_plan(problem: Problem) -> Iterator[WavePlan]:
         for in_flight in _numbers(problem, team):
             per_worker = [_workers(own, in_flight, problem) for own in team]
             for workers in product(*per_worker):
+                served = choices.carrier is Carrier.PARAMETER_SERVER
                 yield WavePlan(
                     workers=workers,
                     clock_distance=choices.clock_distance,
                     local_step=choices.local_step,
                     carrier=choices.carrier,
                     shards=choices.shards,
-                    owners=owners_of(model, workers, choices.shards)
-                    if choices.carrier is Carrier.PARAMETER_SERVER
-                    else (),
+                    owners=owners_of(model, workers, choices.shards) if served else (),
                 )
-    assert job.micro_batches
 
 
 def _numbers(problem: Problem, team: Sequence[Pipeline]) -> Iterator[int]:

@@ -99,12 +99,12 @@ def _on_seats(search: WaveSearch, tables: RowTables, seats: Sequence[Seats]) -> 
 
 def _best_allocation(search: WaveSearch, tables: RowTables) -> None:
     """Policies first, so that none of them is better than the answer."""
+    search.lower_bound_to(fluid_bound(search, tables))
     for policy in POLICIES:
         seats = seats_by_policy(tables, policy)
         if search.num_workers in (None, len(seats)):
             _on_seats(search, tables, seats)
     chains = Chains(tables, _lattice(tables))
-    search.lower_bound_to(fluid_bound(search, tables))
     if tables.choices.proportional:
         best_proportional(search, chains)
     else:

@@ -13,11 +13,11 @@ from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.step_clock import StepClock
-from stagecut.planner.workers.throughput import throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class WaveSearch(Budget):
         """Simulate a plan, keep it if it is the best; its samples per second."""
         if plan not in self._known:
             with self.step("simulation"):
-                self._known[plan] = throughput(self.model.plan(plan))
+                self._known[plan] = steady_state(self.model.plan(plan)).samples_per_s
             self.count("plans simulated")
         samples_per_s = self._known[plan]
         if samples_per_s > self.best * (1 + EQUAL_TIMES):

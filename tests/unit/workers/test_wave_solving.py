@@ -73,7 +73,12 @@ def test_a_cancelled_search_says_so():
 
 def test_a_search_cancelled_at_its_first_plan_keeps_it():
     cancelled = threading.Event()
-    result = solve_waves(hetpipe_16(), SolveOptions(), cancelled=cancelled, observer=lambda _: cancelled.set())
+
+    def stop(point):
+        if point.samples_per_s is not None:
+            cancelled.set()
+
+    result = solve_waves(hetpipe_16(), SolveOptions(), cancelled=cancelled, observer=stop)
     assert result.plan is not None
     assert result.stopped_by is StopCause.USER
 
