@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.job import AUTO, Job
+from stagecut.planner.core.job import Job
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE, Share, shares_of
@@ -62,10 +62,6 @@ class Problem:
         require(len(variants) > 0, "job", "pipelines", rule, self.job.pipelines)
         most = max(variant.num_microbatches for variant in variants)
         require(most <= MAX_MICROBATCHES, "job", "global_batch", LARGE_BATCH_RULE, self.job.global_batch)
-        if self.job.waves is not None and self.job.waves.num_workers != AUTO:
-            rule = f"at most {self.cluster.num_devices}, the devices of cluster {self.cluster.name!r}"
-            few = self.job.waves.num_workers <= self.cluster.num_devices
-            require(few, "job", "num_workers", rule, self.job.waves.num_workers)
         used = {island.device_type for server in self.cluster.servers for island in server.islands}
         complaints = [fault for name in sorted(used) if (fault := self._missing_times(name))]
         if complaints:

@@ -12,6 +12,7 @@ from stagecut.planner.cli.options.waves import (
     batch_of,
     minibatch_of,
     refuse_without_effect,
+    require_devices,
     through_waves,
 )
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
@@ -135,7 +136,9 @@ class ProblemChoices(WaveOptions):
         else:
             job = self._job(default_precision=Precision.FP16)
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
-        return Problem(model=model, cluster=load_cluster(self.cluster), job=job)
+        cluster = load_cluster(self.cluster)
+        require_devices(job.waves, cluster)
+        return Problem(model=model, cluster=cluster, job=job)
 
     def _job(self, *, default_precision: Precision) -> Job:
         """The job file, or the defaults without one, overridden by the options that were given."""

@@ -9,6 +9,8 @@ import click
 
 from stagecut.planner.cli.parameters.groups import flags_given, member_option, option
 from stagecut.planner.cli.parameters.types import MicroBatches, number_or_auto
+from stagecut.planner.core.checks import require
+from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.job import AUTO, Job, Number, WaveChoices
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 from stagecut.planner.io.documents.fields import MAX_COUNT
@@ -97,6 +99,14 @@ def refuse_without_effect(names: Iterable[str]) -> None:
     """Raise a usage error if the command line states options that training through waves has no use of."""
     if flags := flags_given(names):
         raise click.UsageError(f"{flags}: no effect with '--synchronisation wsp'.")
+
+
+def require_devices(waves: WaveChoices | None, cluster: Cluster) -> None:
+    """Raise a BadInputError if there are more workers than devices."""
+    most = cluster.num_devices
+    if waves is not None and waves.num_workers != AUTO:
+        rule = f"at most {most}, the devices of cluster {cluster.name!r}"
+        require(waves.num_workers <= most, "job", "num_workers", rule, waves.num_workers)
 
 
 def minibatch_of(sizes: MicroBatches | None, stated: Job | None) -> int:
