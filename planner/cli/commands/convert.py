@@ -32,7 +32,7 @@ from stagecut.planner.simulator.action_lists import plan_actions
 TARGETS = ("megatron", "torchtitan", "deepspeed")
 NO_WAVES = (
     "cannot express virtual workers that train through waves: it starts alike pipelines, which all-reduce gradients "
-    "once per iteration; plan run runs this plan, and --synchronisation all-reduce plans one that can be converted"
+    "once per iteration; stagecut.executor.waves trains it, and --synchronisation all-reduce plans one to convert"
 )
 OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
