@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(chosen: argparse.Namespace) -> None:
+    from stagecut.executor.ranks.environment import TIMEOUT_S
     from stagecut.executor.ranks.launch import launch
-    from stagecut.executor.ranks.world import TIMEOUT_S
     from stagecut.executor.schedule.rank_layout import RankLayout
 
     if not chosen.script.is_file():

@@ -1,6 +1,8 @@
 """Settings that every test shares."""
 
+import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -11,3 +13,10 @@ settings.load_profile("ci")
 # A shell without job control has what it runs in the background ignore Ctrl-C, which programs that tests start inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tensors of tests are small: threads of torch would only wait for each other, the longer the busier the machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell may forbid Python to keep compiled modules. Programs that tests start would then compile ours again and again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False

@@ -13,6 +13,8 @@ ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 LOOPBACK_ONLY = {"GLOO_SOCKET_IFNAME": _LOOPBACK, "NCCL_SOCKET_IFNAME": _LOOPBACK}
 """Makes gloo and NCCL open their ports on the loopback interface alone."""
+TIMEOUT_S = 120.0
+"""How long a rank waits for another before it gives up."""
 
 
 def is_rank() -> bool:

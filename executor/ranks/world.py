@@ -25,9 +25,6 @@ from stagecut.planner.core.errors import BadInputError
 
 T = TypeVar("T")
 
-TIMEOUT_S = 120.0
-"""How long a rank waits for another before it gives up."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -94,7 +91,9 @@ class World:
             return Path(self.store.get("folder").decode())
 
 
-def join_world(*, backend: str | None = None, device: str | None = None, timeout_s: float = TIMEOUT_S) -> World:
+def join_world(
+    *, backend: str | None = None, device: str | None = None, timeout_s: float = environment.TIMEOUT_S
+) -> World:
     """Start torch.distributed; the only place that does.
 
     A process that was not started as a rank is a world of one. From here on, a failure that ends a rank is reported

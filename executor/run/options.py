@@ -13,7 +13,8 @@ from stagecut.executor.loading import PaceMaker, load
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.optimizers import OptimizerFactory
-from stagecut.executor.ranks.world import TIMEOUT_S, World
+from stagecut.executor.ranks.environment import TIMEOUT_S
+from stagecut.executor.ranks.world import World
 from stagecut.executor.run.layer_source import layers_of
 from stagecut.executor.team import Team
 from stagecut.models.modules.module_chain import ModuleChain

@@ -6,13 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-
 from stagecut.executor.ranks.environment import attempt_number
 from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.rank_process import become_rank, end_rank
-from stagecut.executor.ranks.world import join_world
 from stagecut.planner.core.errors import BadInputError
 
 
@@ -27,6 +23,8 @@ def fail(how):
     elif how == "raising":
         raise ValueError("no such layer")
     elif how == "memory":
+        import torch
+
         torch.empty(2**60)
     elif how == "input":
         raise BadInputError("plan.json: one fault", "plan.json: another fault")
@@ -35,6 +33,9 @@ def fail(how):
 
 
 def play(how, world, folder):
+    import torch
+    import torch.distributed as dist
+
     tensor, last = torch.full((4,), float(world.rank)), world.world_size - 1
     dist.all_reduce(tensor)
     folder.joinpath(f"pid{world.rank}").write_text(str(os.getpid()))
@@ -54,6 +55,8 @@ def play(how, world, folder):
 
 def main(how, timeout_s, folder):
     become_rank()
+    from stagecut.executor.ranks.world import join_world
+
     rank, world = int(os.environ["RANK"]), None
     try:
         world = join_world(device="cpu", timeout_s=float(timeout_s))

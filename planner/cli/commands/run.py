@@ -19,11 +19,12 @@ from stagecut.planner.cli.process.cancellable import held, held_silently, unwoun
 from stagecut.planner.cli.process.streams import ClosedPipeError
 from stagecut.planner.cli.process.writing import announce, compact_json, print_json
 from stagecut.planner.cli.views.run import print_run
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError, UnsupportedError
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
-from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.run_history import append_run, to_tree
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.report.labels import seconds_label, stage_labels
 from stagecut.planner.report.perfetto import run_trace
 from stagecut.planner.report.run_tables import check_label, duration_label
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.outcome import RunOutcome
 
+NO_WAVES = "plan run does not run virtual workers that train through waves; stagecut.executor.waves does, from a script"
 ARGUMENTS = "stagecut.planner.cli.arguments"
 """Key of the context under which the command's own arguments are kept."""
 
@@ -74,7 +76,10 @@ def command(
         become_rank()
     require_torch("plan run")
     choices.check_mode()
-    run = Run(read_plan_file(path), choices, outputs, quiet=quiet, as_json=as_json)
+    plan_file = read_any_plan_file(path)
+    if isinstance(plan_file, WavePlanFile):
+        raise UnsupportedError(f"{path}: {NO_WAVES}")
+    run = Run(plan_file, choices, outputs, quiet=quiet, as_json=as_json)
     if is_rank():
         run.be_rank()
         return

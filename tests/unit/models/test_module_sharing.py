@@ -1,8 +1,5 @@
 """Two devices that share every layer compute what one computes, with the collectives that the profile counts."""
 
-import json
-import os
-
 import pytest
 import torch
 
@@ -10,6 +7,7 @@ from stagecut.models.families.bert import BertShape
 from stagecut.models.families.gpt import GptShape
 from stagecut.models.families.llama import LlamaShape
 from stagecut.models.families.mixtral import MixtralShape
+from tests.executor import pool
 
 ODD = 37
 """A vocabulary that two devices cannot share evenly."""
@@ -21,20 +19,13 @@ SHAPES = {
 }
 
 
-def compare(rank, folder):
-    """Run every family alone and shared; the first device writes what differs."""
-    import torch.distributed as dist
+def compare():
+    """What differs between every family alone and shared."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # the name of the machine may have no address
-    torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
-    found = {name: difference(shape, mesh) for name, shape in SHAPES.items()}
-    if rank == 0:
-        (folder / "found.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+    return {name: difference(shape, mesh) for name, shape in SHAPES.items()}
 
 
 def difference(shape, mesh):
@@ -78,10 +69,8 @@ def run(chain, modules):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sharing")
-    torch.multiprocessing.spawn(compare, args=(folder,), nprocs=2)
-    return json.loads((folder / "found.json").read_text())
+def found():
+    return pool.run(compare, world_size=2)[0]
 
 
 @pytest.mark.parametrize("name", SHAPES)
