@@ -69,6 +69,8 @@ class OptimalAllocation:
         self._minibatch = search.problem.job.micro_batches[0]
         self._heap: list[tuple[tuple[float, int, int], int, Entry]] = []
         self._number = itertools.count()
+        self._improvement = Improvement(search, chains)
+        self._left = 0.0
         for num_workers in self._numbers():
             setting = Setting(in_flight=1, wave=1, alone=True, relaxed=True)
             case = Case(num_workers=num_workers, setting=setting, longest=1)
@@ -79,16 +81,17 @@ class OptimalAllocation:
         try:
             while self._heap and not self._search.out_of_budget:
                 _, _, entry = heapq.heappop(self._heap)
-                self._search.lower_bound_to(max(entry.bound, self._search.best))
-                if self._search.closed or not self._treat(entry):
+                self._search.lower_bound_to(max(entry.bound, self._left, self._search.best))
+                if self._search.closed or entry.bound <= self._search.target:
                     return
+                self._treat(entry)
         except StoppedError:
             return
         if not self._heap:
-            self._search.lower_bound_to(self._search.best)
+            self._search.lower_bound_to(max(self._left, self._search.best))
 
-    def _treat(self, entry: Entry) -> bool:
-        """Replace an entry by others with lower bounds; False if that cannot be done."""
+    def _treat(self, entry: Entry) -> None:
+        """Replace an entry by others with lower bounds; where that cannot be done, its bound is left."""
         match entry.stage:
             case Stage.RELAXED:
                 bound = self._bound(entry, COARSE)
@@ -100,22 +103,22 @@ class OptimalAllocation:
                 bound = self._bound(entry, FINE)
                 self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
             case Stage.PROVEN:
-                return self._play_on(entry)
-        return True
+                self._play_on(entry)
 
-    def _play_on(self, entry: Entry) -> bool:
+    def _play_on(self, entry: Entry) -> None:
         """Look for better plans where rows cannot lower the bound."""
         with self._search.step("improvement"):
-            better = Improvement(self._search, self._chains).run()
+            better = self._improvement.run()
         if better:
             self._push(entry)
-            return True
+            return
         target = self._search.target
         with self._search.step("exhaustion"):
             done = exhaust(self._search, self._chains, entry.case)
         if done:
             self._push(Entry(bound=target, stage=Stage.PROVEN, case=entry.case))
-        return done
+        else:
+            self._left = max(self._left, entry.bound)
 
     def _bound(self, entry: Entry, precision: float) -> float:
         """Samples per second of the case at most; the plans of packings found on the way are played."""
