@@ -1,0 +1,279 @@
+"""Builds one rank of a plan of virtual workers, each rank a process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from stagecut.executor.play.agreement import fingerprint
+from stagecut.executor.play.batch import CountFunction, LossFunction
+from stagecut.executor.play.build import SEED_STRIDE, Layers
+from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
+from stagecut.executor.ranks.excepthook import install_excepthook
+from stagecut.executor.ranks.watched_transport import WatchedTransport
+from stagecut.executor.ranks.world import TIMEOUT_S, World
+from stagecut.executor.schedule.labels import ranks_label
+from stagecut.executor.transport.distributed import DistributedTransport
+from stagecut.executor.transport.interface import Transport
+from stagecut.executor.transport.objects import gather, gather_everywhere
+from stagecut.executor.transport.threads import Hub
+from stagecut.executor.waves.channels import AllReduceChannel, Channel, Reducer, SharedSums, Total
+from stagecut.executor.waves.data import WaveData
+from stagecut.executor.waves.execution import WaveExecution, WaveTraining
+from stagecut.executor.waves.flat import FlatLayout
+from stagecut.executor.waves.host_transport import HostTransport
+from stagecut.executor.waves.layout import Part, WaveRole
+from stagecut.executor.waves.report import WaveReport
+from stagecut.executor.waves.schemes import Scheme
+from stagecut.executor.waves.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
+from stagecut.executor.waves.shards import build_shard
+from stagecut.executor.waves.stage_worker import StageWorker
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.wave_plan import WavePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaveRank:
+    """One rank of a run: a stage of a worker, or a parameter server. All ranks call the same methods."""
+
+    execution: WaveExecution
+    role: WaveRole
+    engine: StageWorker | WaveServer
+
+    def train(self, data: WaveData, *, num_waves: int) -> WaveReport:
+        """Train so many waves; a server serves meanwhile.
+
+        Parameters
+        ----------
+        data
+            Maps worker and minibatch to a batch; see :func:`stagecut.executor.waves.data.sharded`.
+
+        Raises
+        ------
+        StalenessError
+            If a minibatch would compute with weights older than the plan allows.
+        LossError
+            If a loss is infinite or NaN.
+        WaitError
+            If another rank does not answer in time, or is gone.
+        """
+        return self.engine.train(data, num_waves=num_waves)
+
+    def global_weights(self) -> dict[str, Tensor] | None:
+        """Parameters and buffers by global name on rank 0, between two calls of `train`; None on other ranks.
+
+        Parameters are those of the servers, with every update pushed; without servers, or if workers step with the
+        gradients of all, they are those of worker 0. Buffers are those of worker 0.
+        """
+        gathered = gather(self._own_weights()) if dist.is_initialized() else [self._own_weights()]
+        if gathered is None:
+            return None
+        servers = [own for own, role in zip(gathered, self.execution.layout.roles, strict=True) if role.worker is None]
+        workers = [own for own, role in zip(gathered, self.execution.layout.roles, strict=True) if role.worker == 0]
+        return dict(chain.from_iterable(own.items() for own in (*workers, *servers)))
+
+    def _own_weights(self) -> dict[str, Tensor]:
+        if isinstance(self.engine, WaveServer):
+            return self.engine.trained_weights() if self.execution.has_global_weights else {}
+        held = self.engine.held_weights() if self.role.worker == 0 else {}
+        return {name: tensor.detach().cpu().clone() for name, tensor in held.items()}
+
+
+def load_waves(  # noqa: PLR0913
+    plan: WavePlan,
+    layers: Layers,
+    loss_fn: LossFunction | None = None,
+    optimizer: OptimizerFactory = DEFAULT,
+    *,
+    scheme: Scheme | None = None,
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+    count: CountFunction | None = None,
+    autocast: torch.dtype | None = None,
+    seed: int = 0,
+    check_finite: bool = True,
+    problem: Problem | None = None,
+    device: torch.device | None = None,
+    world: World | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> WaveRank:
+    """Build this rank's part of a plan of virtual workers; a collective of all ranks of `torch.distributed`.
+
+    The ranks are the plan's devices in the cluster's order, then a parameter server for each host that owns layers.
+
+    Parameters
+    ----------
+    layers
+        A chain of layers, or a list with a module, or a function that builds one, for each layer. Modules are copied,
+        and must be the same on all ranks.
+    loss_fn
+        loss_fn(output, targets) returns the mean over a minibatch, or its sum if `count` is set. None: the chain's own.
+    optimizer
+        Makes the optimizer of a stage from its parameters: what it changes is what workers exchange.
+    scheme
+        What is exchanged and when; None: as the plan has it, which is WSP, or one step a wave.
+    scheduler
+        Makes a learning-rate scheduler, stepped after each step of the optimizer.
+    count
+        Maps the targets of a minibatch to the number by which the sum of its losses is divided.
+    problem
+        What was planned for: its model must match the layers, its cluster gives the order of ranks.
+    device
+        Where stages compute; None: the CPU. Whatever travels does so through host memory, over gloo.
+    world
+        What :func:`stagecut.executor.ranks.world.join_world` returned: a rank that waits in vain then names the rank
+        to blame.
+    timeout_s
+        How long a stage waits at a gate.
+
+    Raises
+    ------
+    BadInputError
+        If layers, plan and scheme do not go together, there are not as many ranks as the plan needs, or ranks have
+        built different weights.
+    """
+    if world is None:
+        install_excepthook()
+    training = WaveTraining(
+        loss_fn=loss_fn,
+        optimizer=optimizer,
+        count=count,
+        autocast=autocast,
+        seed=seed,
+        check_finite=check_finite,
+        scheduler=scheduler,
+        scheme=scheme,
+    )
+    execution = WaveExecution.of(plan, layers, training, problem=problem)
+    role = _join(execution)
+    torch.manual_seed((seed + 1) * SEED_STRIDE - 1 - role.rank)  # dropout masks of its own
+    connections = _Connections(execution, role, world=world, timeout_s=timeout_s)
+    engine: StageWorker | WaveServer
+    if role.worker is None:
+        engine = connections.server()
+    else:
+        place = device or torch.device("cpu")
+        engine = StageWorker(
+            execution, role, transport=connections.transport(place), channel_of=connections.channel, device=place
+        )
+    if dist.is_initialized():
+        _check_same_weights(execution, engine)
+    return WaveRank(execution=execution, role=role, engine=engine)
+
+
+def _join(execution: WaveExecution) -> WaveRole:
+    layout = execution.layout
+    num_ranks = dist.get_world_size() if dist.is_initialized() else 1
+    if num_ranks != layout.world_size:
+        num_servers = len(layout.servers)
+        raise BadInputError(
+            f"executor: the plan has {layout.world_size - num_servers} devices and {num_servers} parameter servers, "
+            f"and needs one process for each, but there are {num_ranks}; start {layout.world_size}, for example with "
+            f"torchrun --nproc-per-node {layout.world_size}"
+        )
+    return layout.roles[dist.get_rank() if dist.is_initialized() else 0]
+
+
+class _Connections:
+    """The process groups of a run, made by all ranks in one order, and this rank's use of them."""
+
+    def __init__(self, execution: WaveExecution, role: WaveRole, *, world: World | None, timeout_s: float) -> None:
+        self._execution, self._role, self._world, self._timeout_s = execution, role, world, timeout_s
+        self._waiting: Waiting = waiting_alone if world is None else world.wait_graph.waiting_for
+        layout, plan = execution.layout, execution.plan
+        self._wires: dict[tuple[str, int], Wire] = {}
+        """By the server's host and the rank of the stage."""
+        self._sums: dict[tuple[int, ...], dist.ProcessGroup] = {}
+        """By the layers that are summed."""
+        if layout.world_size == 1:
+            return
+        parts = [
+            part
+            for worker, own in enumerate(plan.workers)
+            for stage in range(own.num_stages)
+            for part in layout.parts(worker, stage)
+        ]
+        for part in dict.fromkeys(part for part in parts if part.owner == ""):
+            self._sums[part.layers] = dist.new_group(sorted(layout.rank_of(*member) for member in part.members))
+        for owner, members in dict.fromkeys((part.owner, part.members) for part in parts if part.owner):
+            server = layout.server_of(owner)
+            for rank in (layout.rank_of(*member) for member in members):
+                group = dist.new_group(sorted((rank, server)), timeout=LONG)
+                if role.rank in (rank, server):
+                    peer = server if role.rank == rank else rank
+                    self._wires[owner, rank] = Wire(group=group, peer=peer)
+
+    def transport(self, device: torch.device) -> Transport:
+        """For activations and their gradients."""
+        if not dist.is_initialized():
+            return Hub(1).transport(0)
+        transport: Transport = DistributedTransport(tagged=True, groups=(), pairs=())
+        if self._world is not None:
+            transport = WatchedTransport(transport, self._world)
+        return transport if device.type == "cpu" else HostTransport(transport, device)
+
+    def channel(self, part: Part, layout: FlatLayout, vector: Tensor) -> Channel:
+        """For one part of this rank's stage."""
+        if part.owner:
+            wire = self._wires[part.owner, self._role.rank]
+            return RemoteChannel(wire, layout.empty, timeout_s=self._timeout_s, waiting=self._waiting)
+        return AllReduceChannel(self._reducer(part), vector, self._execution.scheme)
+
+    def server(self) -> WaveServer:
+        """The parameter server that this rank is."""
+        host = self._role.device
+        shard, layout = build_shard(self._execution, host)
+        ranks = {member: self._execution.layout.rank_of(*member) for member in shard.arrived}
+        wires = {member: self._wires[host, rank] for member, rank in ranks.items()}
+        watch = (lambda _: None) if self._world is None else self._world.wait_graph.waits_for
+        return WaveServer(self._execution, self._role, shard=shard, layout=layout, wires=wires, watch=watch)
+
+    def _reducer(self, part: Part) -> Reducer:
+        if len(part.members) == 1:
+            return SharedSums(1).reducer(0)
+        ranks = tuple(self._execution.layout.rank_of(*member) for member in part.members)
+        return _GroupReducer(self._sums[part.layers], ranks, self._waiting)
+
+
+class _GroupReducer(Reducer):
+    """All-reduces of a process group, several at once."""
+
+    def __init__(self, group: dist.ProcessGroup, ranks: tuple[int, ...], waiting: Waiting) -> None:
+        self._group, self._ranks, self._waiting = group, ranks, waiting
+
+    def begin(self, wave: int, vector: Tensor) -> Total:
+        """See :class:`Reducer`."""
+        host = vector.cpu()
+        work = dist.all_reduce(host, group=self._group, async_op=True)
+
+        def total() -> Tensor:
+            with self._waiting(self._ranks):
+                work.wait()
+            return host.to(vector.device)
+
+        return total
+
+
+def _check_same_weights(execution: WaveExecution, engine: StageWorker | WaveServer) -> None:
+    """Refuse ranks that have built other weights than the first that holds the layer."""
+    own = engine.trained_weights()
+    names = [layer.name for layer in execution.chain.layers]
+    prints = {
+        name: fingerprint([tensor for _, tensor in sorted(held.items())])
+        for name in names
+        if (held := {key: tensor for key, tensor in own.items() if key.startswith(f"{name}.")})
+    }
+    gathered = gather_everywhere(prints)
+    for name in names:
+        holders = [(rank, each[name]) for rank, each in enumerate(gathered) if name in each]
+        others = [rank for rank, print_ in holders if print_ != holders[0][1]]
+        if others:
+            raise BadInputError(
+                f"executor: layer {name!r} has other weights on {ranks_label(others)} than on rank {holders[0][0]}: "
+                "seed all ranks alike, or pass functions that build the layers"
+            )
