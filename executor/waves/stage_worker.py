@@ -61,7 +61,7 @@ class StageWorker:
         self._planned = worker.stages[self._stage]
         self.module = execution.stage_module(self._index, self._stage, device)
         self.rule = scheme.rule_of(plan, worker)
-        self.weights = StageWeights(self.module, in_flight=worker.in_flight, versions=not scheme.merge.is_step)
+        self.weights = StageWeights(self.module, versions=not scheme.merge.is_step)
         self.optimizer = build_optimizer(self.weights.master, execution.training.optimizer)
         scheduler = execution.training.scheduler
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
@@ -91,8 +91,12 @@ class StageWorker:
         self._waiting: dict[int, dict[str, Tensor | None]] = {}
         """Gradients of minibatches whose step waits for those of tied weights on other stages."""
         self._connect(transport)
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the first minibatches in flight compute with the weights as they are."""
         if not self._flushes:
-            self.weights.start(range(1, worker.in_flight + 1), own_updates=0, clock=0)
+            self.weights.start(range(1, self.worker.in_flight + 1), own_updates=0, clock=0)
 
     def train(self, data: WaveData, *, num_waves: int) -> WaveReport:
         """Train so many waves; in the end the worker's pipeline is empty, and all it had to push has been pushed.

@@ -32,15 +32,13 @@ class StageWeights:
 
     Parameters
     ----------
-    in_flight
-        N_m.
     versions
         Whether minibatches have copies of their own; otherwise they compute with the weights themselves, which must
         not change then while any is in flight.
     """
 
-    def __init__(self, stage: StageModule, *, in_flight: int, versions: bool) -> None:
-        self._stage, self._in_flight, self._copies = stage, in_flight, versions
+    def __init__(self, stage: StageModule, *, versions: bool) -> None:
+        self._stage, self.copies = stage, versions
         self.master: dict[str, nn.Parameter] = {
             name: parameter for name, parameter in stage.global_parameters() if parameter.requires_grad
         }
@@ -90,7 +88,7 @@ class StageWeights:
         version, found = self.versions.pop(minibatch), {}
         for name, tensor in version.tensors.items():
             found[name] = tensor.grad
-            if self._copies:
+            if self.copies:
                 tensor.grad = None
         return found
 
@@ -100,7 +98,7 @@ class StageWeights:
             self.master[name].grad = gradient
 
     def _copy(self) -> Tensors:
-        if not self._copies:
+        if not self.copies:
             return dict(self.master)
         return {name: _leaf(parameter.detach().clone()) for name, parameter in self.master.items()}
 
