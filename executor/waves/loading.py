@@ -27,12 +27,12 @@ from stagecut.executor.waves.channels import AllReduceChannel, Channel, Reducer,
 from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.execution import WaveExecution, WaveTraining
 from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.host_transport import HostTransport
 from stagecut.executor.waves.layout import Part, WaveRole
+from stagecut.executor.waves.messages.host_transport import HostTransport
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.schemes import Scheme
-from stagecut.executor.waves.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
-from stagecut.executor.waves.shards import build_shard
+from stagecut.executor.waves.serving.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
+from stagecut.executor.waves.serving.shards import build_shard
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
 from stagecut.planner.core.errors import BadInputError
