@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Any
 
@@ -217,7 +218,8 @@ class _Connections:
             for part in layout.parts(worker, stage)
         ]
         for part in dict.fromkeys(part for part in parts if part.owner == ""):
-            self._sums[part.layers] = dist.new_group(sorted(layout.rank_of(*member) for member in part.members))
+            ranks = sorted(layout.rank_of(*member) for member in part.members)
+            self._sums[part.layers] = dist.new_group(ranks, timeout=LONG)
         for owner, members in dict.fromkeys((part.owner, part.members) for part in parts if part.owner):
             server = layout.server_of(owner)
             for rank in (layout.rank_of(*member) for member in members):
@@ -254,15 +256,16 @@ class _Connections:
     def _reducer(self, part: Part) -> Reducer:
         if len(part.members) == 1:
             return SharedSums(1).reducer(0)
-        ranks = tuple(self._execution.layout.rank_of(*member) for member in part.members)
-        return _GroupReducer(self._sums[part.layers], ranks, self._waiting)
+        ranks = tuple(self._execution.layout.rank_of(*member) for member in part.members if member != self._role.member)
+        return _GroupReducer(self._sums[part.layers], ranks, waiting=self._waiting, timeout_s=self._timeout_s)
 
 
 class _GroupReducer(Reducer):
     """All-reduces of a process group, several at once."""
 
-    def __init__(self, group: dist.ProcessGroup, ranks: tuple[int, ...], waiting: Waiting) -> None:
-        self._group, self._ranks, self._waiting = group, ranks, waiting
+    def __init__(self, group: dist.ProcessGroup, ranks: tuple[int, ...], *, waiting: Waiting, timeout_s: float) -> None:
+        self._group, self._ranks = group, ranks
+        self._waiting, self._timeout = waiting, timedelta(seconds=timeout_s)
 
     def begin(self, wave: int, vector: Tensor) -> Total:
         """See :class:`Reducer`."""
@@ -271,7 +274,7 @@ class _GroupReducer(Reducer):
 
         def total() -> Tensor:
             with self._waiting(self._ranks):
-                work.wait()
+                work.wait(self._timeout)
             return host.to(vector.device)
 
         return total
