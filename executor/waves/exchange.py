@@ -171,7 +171,7 @@ class StageExchange:
         part.own = {wave: change for wave, change in part.own.items() if wave >= pulled.clock}
         part.base = reduce(add, part.own.values(), pulled.content)
         values = part.layout.split(part.base)
-        self._weights.merge(minibatch, lambda name, _: values[name], part.layout.names, clock=self.clock)
+        self._weights.merge(minibatch, lambda name, _: values[name].clone(), part.layout.names, clock=self.clock)
 
     def _step(self, part: PartExchange, waves: Tensor) -> None:
         """One step of the optimizer for each wave; weights without gradients stay as they are."""

@@ -124,6 +124,18 @@ def test_one_worker_with_four_in_flight_is_a_sequential_program_with_delayed_upd
     check_close(team.global_weights(), weights)
 
 
+@pytest.mark.parametrize("in_flight", [1, 2, 4])
+def test_a_stage_keeps_as_many_copies_of_its_weights_as_minibatches_are_in_flight(in_flight):
+    """The newest version is the weights themselves until the next step; pulls give both the same memory again."""
+    workers = [worker_of(name, (0, 2, 4), in_flight=in_flight) for name in "ab"]
+    team = team_of(plan_of(*workers), ADAM)
+    team.train(sharded(samples(16), team.execution.plan), num_waves=3)
+    for worker in team.workers:
+        for name, parameter in worker.weights.master.items():
+            versions = [version.tensors[name].data_ptr() for version in worker.weights.versions.values()]
+            assert len(versions) == len({*versions, parameter.data_ptr()}) == in_flight
+
+
 @pytest.mark.parametrize("distance", [1, 2])
 def test_one_step_a_wave_with_distance_is_a_sequential_program_with_delayed_steps(distance):
     """By all-reduce the gate of wave c has exactly c - D waves: step c + 1 takes gradients at the weights of c - D."""
