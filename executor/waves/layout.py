@@ -1,6 +1,6 @@
 """Maps the ranks of a run to the devices and parameter servers of a plan of virtual workers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -50,9 +50,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class WaveLayout:
-    """All ranks of a plan: its devices in the cluster's order, then a parameter server for each host that owns layers.
+    """All ranks of a plan: its devices in the cluster's order, those of a host followed by its parameter server.
 
-    A single worker has no servers: it exchanges nothing.
+    So the ranks of a host follow one another, as torchrun has them. A host that owns no layers has no server, and a
+    single worker needs none: it exchanges nothing.
     """
 
     plan: WavePlan
@@ -60,26 +61,20 @@ class WaveLayout:
 
     @classmethod
     def of(cls, plan: WavePlan, cluster: Cluster | None = None) -> "WaveLayout":
-        """Number the ranks; without a cluster in the order in which the plan names devices and owners."""
+        """Number the ranks; without a cluster first the devices, then the owners, in the order of the plan."""
         places = {
             device: (index, stage)
             for index, worker in enumerate(plan.workers)
             for stage, device in enumerate(worker.devices)
         }
-        order: Sequence[str] = list(places)
         owners = list(dict.fromkeys(plan.owners)) if len(plan.workers) > 1 else []
+        order = [*places, *owners]
         if cluster is not None:
-            order = [device.name for device in cluster.devices() if device.name in places]
-            hosts = [name for index in range(len(cluster.servers)) for name in cluster.host_names(index)]
-            missing = sorted(set(places) - set(order)) + sorted(set(owners) - set(hosts))
+            wanted = set(order)
+            order = [name for name in _host_by_host(cluster) if name in wanted]
+            missing = sorted(wanted - set(order))
             require(not missing, "executor", "devices and owners", "those of the plan's cluster", missing)
-            owners.sort(key=hosts.index)
-        workers = [
-            WaveRole(rank=rank, device=name, worker=places[name][0], stages=(places[name][1],))
-            for rank, name in enumerate(order)
-        ]
-        servers = [WaveRole(rank=len(order) + index, device=host) for index, host in enumerate(owners)]
-        return cls(plan=plan, roles=(*workers, *servers))
+        return cls(plan=plan, roles=tuple(_role(rank, name, places.get(name)) for rank, name in enumerate(order)))
 
     @property
     def world_size(self) -> int:
@@ -135,3 +130,18 @@ class WaveLayout:
             for number, stage in enumerate(worker.stages)
             if any(stage.start <= layer < stage.stop for layer in layers)
         )
+
+
+def _host_by_host(cluster: Cluster) -> Iterator[str]:
+    """Names of all devices and hosts, each host behind its devices."""
+    devices = cluster.devices()
+    for index in range(len(cluster.servers)):
+        for number, host in enumerate(cluster.host_names(index)):
+            yield from (own.name for own in devices if (own.server_class, own.host) == (index, number))
+            yield host
+
+
+def _role(rank: int, name: str, place: Member | None) -> WaveRole:
+    if place is None:
+        return WaveRole(rank=rank, device=name)
+    return WaveRole(rank=rank, device=name, worker=place[0], stages=(place[1],))

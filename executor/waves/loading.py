@@ -116,7 +116,7 @@ def load_waves(  # noqa: PLR0913
 ) -> WaveRank:
     """Build this rank's part of a plan of virtual workers; a collective of all ranks of `torch.distributed`.
 
-    The ranks are the plan's devices in the cluster's order, then a parameter server for each host that owns layers.
+    The ranks are the plan's devices in the cluster's order, those of a host followed by its parameter server.
 
     Parameters
     ----------
