@@ -8,8 +8,8 @@ from stagecut.executor.waves.messages.mail import message_of
 from stagecut.planner.simulator.action_lists import Op
 
 
-def test_what_is_sent_is_copied_and_arrives_in_its_place():
-    """Here both memories are the host's; the sender may change its tensor as soon as it has been sent."""
+def test_what_is_sent_arrives_in_its_place():
+    """Here both memories are the same one."""
     hub = Hub(2)
     sender, receiver = (HostTransport(hub.transport(rank), torch.device("cpu")) for rank in (0, 1))
     message = message_of(Op.FORWARD, 3, stage=0, ends=(0, 1), size=2)
