@@ -24,6 +24,7 @@ from stagecut.executor.waves.order import WaveAction, continuous, in_waves
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.schemes import Gate
 from stagecut.executor.waves.staleness import StalenessCheck
+from stagecut.executor.waves.tied import TiedGradients
 from stagecut.executor.waves.waits import Waits, WaveSpan
 from stagecut.executor.waves.weights import StageWeights
 from stagecut.planner.simulator.action_lists import Op
@@ -60,7 +61,7 @@ class StageWorker:
         self._planned = worker.stages[self._stage]
         self.module = execution.stage_module(self._index, self._stage, device)
         self.rule = scheme.rule_of(plan, worker)
-        self.weights = StageWeights(self.module, in_flight=worker.in_flight, versions=not scheme.merge.is_step)
+        self.weights = StageWeights(self.module, versions=not scheme.merge.is_step)
         self.optimizer = build_optimizer(self.weights.master, execution.training.optimizer)
         scheduler = execution.training.scheduler
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
@@ -85,9 +86,17 @@ class StageWorker:
         self._outputs: dict[int, LayerState] = {}
         self._losses: list[Tensor] = []
         self._spans: list[WaveSpan] = []
+        self._ends_s: list[float] = []
+        self._tied = TiedGradients(execution, role.member, transport=transport, device=device)
+        self._waiting: dict[int, dict[str, Tensor | None]] = {}
+        """Gradients of minibatches whose step waits for those of tied weights on other stages."""
         self._connect(transport)
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the first minibatches in flight compute with the weights as they are."""
         if not self._flushes:
-            self.weights.start(range(1, worker.in_flight + 1), own_updates=0, clock=0)
+            self.weights.start(range(1, self.worker.in_flight + 1), own_updates=0, clock=0)
 
     def train(self, data: WaveData, *, num_waves: int) -> WaveReport:
         """Train so many waves; in the end the worker's pipeline is empty, and all it had to push has been pushed.
@@ -102,7 +111,7 @@ class StageWorker:
         start_s, wave = time.monotonic(), self.worker.wave
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
         check = self._new_check()
-        self.waits, self._losses, self._spans, ends_s = Waits(), [], [], []
+        self.waits, self._losses, self._spans, self._ends_s = Waits(), [], [], []
         self._open(last)
         self.module.train()
         for action in self._order(first, last):
@@ -110,9 +119,7 @@ class StageWorker:
                 self._forward(action.minibatch, data, check)
             else:
                 self._backward(action.minibatch)
-                if self.rule.is_last(action.minibatch):
-                    self.exchange.wave_ended(self.rule.wave_of(action.minibatch))
-                    ends_s.append(time.monotonic())
+        self._finish_steps(last)
         self.num_waves += num_waves
         self._drain(last)
         return WaveReport(
@@ -131,7 +138,7 @@ class StageWorker:
             link_s=self.waits.link_s,
             start_s=start_s,
             end_s=time.monotonic(),
-            wave_ends_s=tuple(ends_s),
+            wave_ends_s=tuple(self._ends_s),
             spans=tuple(self._spans),
         )
 
@@ -199,6 +206,7 @@ class StageWorker:
         for outbox in (self._activations_out, self._gradients_out):
             if outbox is not None:
                 outbox.settle(self.waits)
+        self._tied.settle()
         with self.waits.gate():
             if self._flushes:
                 self.exchange.pass_gate(self.num_waves, last + 1)
@@ -207,6 +215,8 @@ class StageWorker:
             self.exchange.rest()
 
     def _forward(self, minibatch: int, data: WaveData, check: StalenessCheck) -> None:
+        if self._waiting and self._tied.lag:
+            self._finish_steps(minibatch - self._tied.lag)
         ready_s = time.monotonic()
         self._pass_gate(minibatch)
         version = self.weights.versions[minibatch]
@@ -285,14 +295,36 @@ class StageWorker:
         with self._lock:
             if pairs:
                 torch.autograd.backward([own for own, _ in pairs], [given for _, given in pairs])
-        self.weights.take_gradients(minibatch)
+        gradients = self.weights.take_gradients(minibatch)
         state = self._inputs.pop(minibatch)
         if self._gradients_out is not None:
-            gradients = [_gradient(tensor) for tensor in state if tensor.is_floating_point()]
-            self._gradients_out.send(minibatch, gradients, self.waits)
+            to_send = [_gradient(tensor) for tensor in state if tensor.is_floating_point()]
+            self._gradients_out.send(minibatch, to_send, self.waits)
         self._span(Op.BACKWARD, minibatch, ready_s, start_s)
-        if not self.execution.scheme.merge.is_step:
-            self._step(minibatch)
+        if self.rule.is_last(minibatch) or not self.execution.scheme.merge.is_step:
+            self._finish(minibatch, gradients)
+
+    def _finish(self, minibatch: int, gradients: dict[str, Tensor | None]) -> None:
+        """Step with the gradients of a minibatch, or end a wave with its own: at once unless weights are tied."""
+        self._waiting[minibatch] = gradients
+        if self._tied:
+            self._tied.send(minibatch, gradients, self.weights.master)
+        if self._tied.lag == 0 or (self._flushes and self.rule.is_last(minibatch)):
+            self._finish_steps(minibatch)
+
+    def _finish_steps(self, last: int) -> None:
+        """Make the steps of minibatches that had to wait for gradients from other stages, and end their waves."""
+        for minibatch in [minibatch for minibatch in self._waiting if minibatch <= last]:
+            gradients = self._waiting.pop(minibatch)
+            if self._tied:
+                with self.waits.pipeline():
+                    gradients |= self._tied.totals(minibatch)
+            self.weights.set_gradients(gradients)
+            if not self.execution.scheme.merge.is_step:
+                self._step(minibatch)
+            if self.rule.is_last(minibatch):
+                self.exchange.wave_ended(self.rule.wave_of(minibatch))
+                self._ends_s.append(time.monotonic())
 
     def _step(self, minibatch: int) -> None:
         """Make the local step of a minibatch, and the version that minibatch + N_m will compute with."""

@@ -211,7 +211,7 @@ def test_a_carrier_that_gives_too_little_is_noticed():
             assert released.wait(PATIENCE_S)
         return one_hot(worker, 2), torch.zeros(1)
 
-    with pytest.raises(StalenessError, match="minibatch 2 of wave 1 .* clock 0"):
+    with pytest.raises(StalenessError, match=r"minibatch 2 of wave 1 .* clock 0"):
         team.train(data, num_waves=2)
 
 
