@@ -34,6 +34,10 @@ class Channel(Protocol):
         """Nothing more is pushed or asked for until the stage trains again."""
         return
 
+    def missing(self) -> Tensor | None:
+        """What the others have pushed and nobody has asked for, once all have; None if a server holds it."""
+        return None
+
 
 class DirectChannel(Channel):
     """To a shard in this process."""
@@ -114,8 +118,10 @@ class AllReduceChannel(Channel):
         self._own = dict(own)
         self._totals = {wave: partial(_known, total) for wave, total in totals.items()}
 
-    def missing(self) -> Tensor:
-        """With `ADD`, the sum of the other workers' updates that have not been asked for, once all have pushed."""
+    def missing(self) -> Tensor | None:
+        """See :class:`Channel`; with `ADD` only."""
+        if self._merge is not Merge.ADD:
+            return None
         changes = (total() - self._own[wave] for wave, total in self._totals.items())
         return reduce(add, changes, self._empty)
 
