@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stagecut.executor.dilated.event_queue import EventQueue
 from stagecut.executor.dilated.timer import Timer
+from stagecut.executor.ranks.world import TIMEOUT_S
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.waves.channels import Channel, DirectChannel
 from stagecut.executor.waves.layout import Part, WaveRole
@@ -27,8 +28,8 @@ from stagecut.planner.simulator.waves.tables import tables_of
 class WaveDilation:
     """The pace of all stages of a plan, and of their channels: for :class:`stagecut.executor.waves.team.WaveTeam`."""
 
-    def __init__(self, costs: WaveCosts) -> None:
-        self.network = network_of(costs)
+    def __init__(self, costs: WaveCosts, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.network, self.timeout_s = network_of(costs), timeout_s
         self.timer = Timer()
         self.events = EventQueue(self.timer)
         self.time_scale = 1.0
@@ -145,7 +146,8 @@ class _ServerChannel(Channel):
 
     def ask(self, *, have: int, least: int) -> None:
         """See :class:`Channel`."""
-        self._asked = asked = Future()
+        asked: Future[Pulled] = Future()
+        self._asked = asked
 
         def request() -> None:
             self._channel.ask(have=have, least=least)
@@ -186,5 +188,6 @@ class _ReduceChannel(Channel):
     def answer(self) -> Pulled:
         """See :class:`Channel`: all-reduces end in order, so the last one counts."""
         pulled = self._channel.answer()
-        self._dilation.timer.wait_until(self._dilation.reduced(self._node, self._least - 1).result())
+        ends = self._dilation.reduced(self._node, self._least - 1)
+        self._dilation.timer.wait_until(ends.result(timeout=self._dilation.timeout_s))
         return pulled

@@ -50,9 +50,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class WaveLayout:
-    """All ranks of a plan: its devices in the cluster's order, then a parameter server for each host that owns layers.
+    """All ranks of a plan: in the cluster's order the devices of each host, then its parameter server if it has one.
 
-    A single worker has no servers: it exchanges nothing.
+    So the ranks of a host follow one another, as torchrun numbers them. A single worker has no servers: it exchanges
+    nothing.
     """
 
     plan: WavePlan
@@ -60,26 +61,28 @@ class WaveLayout:
 
     @classmethod
     def of(cls, plan: WavePlan, cluster: Cluster | None = None) -> "WaveLayout":
-        """Number the ranks; without a cluster in the order in which the plan names devices and owners."""
+        """Number the ranks host by host; without a cluster in the order in which the plan names devices and owners."""
         places = {
             device: (index, stage)
             for index, worker in enumerate(plan.workers)
             for stage, device in enumerate(worker.devices)
         }
-        order: Sequence[str] = list(places)
         owners = list(dict.fromkeys(plan.owners)) if len(plan.workers) > 1 else []
+        order = [*places, *owners]
         if cluster is not None:
-            order = [device.name for device in cluster.devices() if device.name in places]
-            hosts = [name for index in range(len(cluster.servers)) for name in cluster.host_names(index)]
-            missing = sorted(set(places) - set(order)) + sorted(set(owners) - set(hosts))
+            known = _names(cluster)
+            missing = sorted(set(order) - set(known))
             require(not missing, "executor", "devices and owners", "those of the plan's cluster", missing)
-            owners.sort(key=hosts.index)
-        workers = [
-            WaveRole(rank=rank, device=name, worker=places[name][0], stages=(places[name][1],))
-            for rank, name in enumerate(order)
-        ]
-        servers = [WaveRole(rank=len(order) + index, device=host) for index, host in enumerate(owners)]
-        return cls(plan=plan, roles=(*workers, *servers))
+            order = [name for name in known if name in places or name in owners]
+        return cls(
+            plan=plan,
+            roles=tuple(
+                WaveRole(rank=rank, device=name, worker=places[name][0], stages=(places[name][1],))
+                if name in places
+                else WaveRole(rank=rank, device=name)
+                for rank, name in enumerate(order)
+            ),
+        )
 
     @property
     def world_size(self) -> int:
@@ -135,3 +138,14 @@ class WaveLayout:
             for number, stage in enumerate(worker.stages)
             if any(stage.start <= layer < stage.stop for layer in layers)
         )
+
+
+def _names(cluster: Cluster) -> list[str]:
+    """Of each host, the names of its devices and then its own."""
+    devices = [device.name for device in cluster.devices()]
+    hosts = (host for index in range(len(cluster.servers)) for host in cluster.host_names(index))
+    return [name for host in hosts for name in (*(each for each in devices if _host_of(each) == host), host)]
+
+
+def _host_of(device: str) -> str:
+    return device.rpartition("/")[0]

@@ -122,7 +122,8 @@ def load_waves(  # noqa: PLR0913
 ) -> WaveRank:
     """Build this rank's part of a plan of virtual workers; a collective of all ranks of `torch.distributed`.
 
-    The ranks are the plan's devices in the cluster's order, then a parameter server for each host that owns layers.
+    The ranks are, host by host in the cluster's order, the plan's devices and a parameter server if the host owns any
+    layers.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ from stagecut.planner.report.text_table import text_table
 
 COLUMNS = ("samples/s", "own staleness", "global staleness", "gate", "pipeline", "link", "loss")
 HEADING = (
-    "samples/s and seconds of waiting per wave: predicted | measured; staleness in minibatches: seen | bound; loss: first "
-    "wave -> last"
+    "samples/s, and waits of all stages per wave: predicted | measured; staleness in minibatches: seen | bound;\n"
+    "loss: first wave -> last"
 )
 
 

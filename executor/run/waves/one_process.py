@@ -49,13 +49,21 @@ def run_waves_together(
     started, chain, pace = datetime.now(UTC), options.chain(plan_file), None
     if options.mode is RunMode.DILATED:
         torch.set_num_threads(1)
-        pace = WaveDilation(WaveCostModel(plan_file.problem).plan(plan_file.plan))
+        pace = WaveDilation(WaveCostModel(plan_file.problem).plan(plan_file.plan), timeout_s=options.timeout_s)
     own = options.training(plan_file)
     training = WaveTraining(
         optimizer=own.optimizer, autocast=own.autocast, seed=own.seed, check_finite=own.check_finite
     )
     device = torch.device("cuda" if options.device == "cuda" else "cpu")
-    team = WaveTeam(plan_file.plan, chain, training, problem=plan_file.problem, device=device, pace=pace)
+    team = WaveTeam(
+        plan_file.plan,
+        chain,
+        training,
+        problem=plan_file.problem,
+        device=device,
+        pace=pace.pace if pace else None,
+        channel=pace.channel if pace else None,
+    )
     data, scale = wave_data(plan_file, chain, options), None
     if pace is not None:
         scale = options.time_scale or find_wave_time_scale(team, data, pace=pace)

@@ -17,7 +17,9 @@ NO_CHECK = (
     "--check: virtual workers that train through waves compute with weights of different age, as no single process "
     "does; omit --check"
 )
-DILATED_PROCESSES = "--mode dilated: plans of virtual workers are dilated as threads of one process; omit --own-processes"
+DILATED_PROCESSES = (
+    "--mode dilated: plans of virtual workers are dilated as threads of one process; omit --own-processes"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,9 +96,7 @@ def stage_device(layout: WaveLayout, options: RunOptions) -> torch.device:
     stages = [role.rank for role in local if role.worker is not None]
     num_gpus = torch.cuda.device_count() if options.device != "cpu" else 0
     if num_gpus < len(stages) and options.device == "cuda":
-        raise BadInputError(
-            f"--device cuda: this host has {len(stages)} stages but {num_gpus} GPUs; use --device cpu"
-        )
+        raise BadInputError(f"--device cuda: this host has {len(stages)} stages but {num_gpus} GPUs; use --device cpu")
     if num_gpus < len(stages) or environment.rank() not in stages:
         return torch.device("cpu")
     device = torch.device("cuda", stages.index(environment.rank()))

@@ -71,7 +71,7 @@ def wave_record(
 
 def _wave_s(reports: Sequence[WaveReport], *, warmup: int) -> float:
     """Seconds per wave of one worker after the warm-up; a wave ends when its last stage ends it."""
-    ends_s = [max(ends) for ends in zip(*(report.wave_ends_s for report in reports), strict=True)]
+    ends_s: list[float] = [max(ends) for ends in zip(*(report.wave_ends_s for report in reports), strict=True)]
     begin_s = ends_s[warmup - 1] if warmup else min(report.start_s for report in reports)
     return (ends_s[-1] - begin_s) / (len(ends_s) - warmup)
 

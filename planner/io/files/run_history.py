@@ -76,7 +76,8 @@ def read_runs(path: str | Path) -> History:
 
     Raises a BadInputError if the file cannot be read, is too large, has lines but no run, or has too many other lines.
     """
-    runs, skipped = [], []
+    runs: list[RunRecord] = []
+    skipped: list[str] = []
     for number, line in _lines(Path(path)):
         try:
             runs += _runs_of(line)
