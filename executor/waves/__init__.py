@@ -11,10 +11,11 @@ What it offers, on top of a :class:`stagecut.planner.core.wave_plan.WavePlan`:
   global names for any plan (:mod:`stagecut.executor.waves.state`).
 - :class:`stagecut.executor.waves.team.WaveTeam`: the same with all ranks as threads of one process.
 - :func:`stagecut.executor.waves.data.sharded`: a data set divided among the workers.
+- a pace and wrapped channels (`WaveTeam(..., pace=, channel=)`), for dilated mode.
 - :mod:`stagecut.executor.waves.schemes`: BSP, SSP, WSP, synchronous waves, local SGD, DiLoCo.
 - :mod:`stagecut.executor.waves.evaluation`: outputs and loss of the whole model with given weights.
 
 A stage (`stage_worker`) plays a fixed order of forwards and backwards (`order`), each with a version of the weights of
 its own (`weights`), which is checked (`staleness`). At the end of a wave it pushes, and at a gate it merges
-(`exchange`), over a parameter server (`shard`, `server`) or a delayed all-reduce (`channels`).
+(`exchange`), over a parameter server (`shard`, `serving`) or a delayed all-reduce (`channels`).
 """

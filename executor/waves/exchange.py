@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from stagecut.executor.play.stage import StageModule
 from stagecut.executor.waves.channels import Channel
+from stagecut.executor.waves.execution import WaveExecution
 from stagecut.executor.waves.flat import FlatLayout
+from stagecut.executor.waves.layout import Member, Part
 from stagecut.executor.waves.schemes import Merge
 from stagecut.executor.waves.shard import Pulled
 from stagecut.executor.waves.weights import StageWeights
@@ -20,8 +23,6 @@ from stagecut.executor.waves.weights import StageWeights
 class PartExchange:
     """One part of a stage's weights and its channel."""
 
-    label: str
-    """The owner's host, or empty."""
     layout: FlatLayout
     channel: Channel
     clock: int = 0
@@ -33,6 +34,26 @@ class PartExchange:
     """What has come and is not merged."""
     own: dict[int, Tensor] = field(default_factory=dict)
     """With `REPLACE`, the stage's own changes of the waves that the global weights did not hold yet."""
+
+
+ChannelMaker = Callable[[Part, FlatLayout, Tensor], Channel]
+"""Makes the channel of a part from the places of its weights in a vector, and that vector."""
+
+
+def parts_of(
+    execution: WaveExecution, member: Member, stage: StageModule, channel_of: ChannelMaker
+) -> list[PartExchange]:
+    """The parts of a stage with trained weights, each with a channel of its own."""
+    found = []
+    parameters = dict(stage.global_parameters())
+    for part in execution.layout.parts(*member):
+        layout = FlatLayout({name: parameters[name] for name in execution.held(part, stage)})
+        if layout.numel:
+            vector = layout.join(dict(parameters))
+            channel = channel_of(part, layout, vector)
+            base = layout.empty if execution.scheme.merge.is_step else vector
+            found.append(PartExchange(layout=layout, channel=channel, base=base))
+    return found
 
 
 class StageExchange:

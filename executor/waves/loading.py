@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Any
 
@@ -27,12 +28,12 @@ from stagecut.executor.waves.channels import AllReduceChannel, Channel, Reducer,
 from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.execution import WaveExecution, WaveTraining
 from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.host_transport import HostTransport
 from stagecut.executor.waves.layout import Part, WaveRole
+from stagecut.executor.waves.messages.host_transport import HostTransport
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.schemes import Scheme
-from stagecut.executor.waves.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
-from stagecut.executor.waves.shards import build_shard
+from stagecut.executor.waves.serving.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
+from stagecut.executor.waves.serving.shards import build_shard
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
 from stagecut.planner.core.errors import BadInputError
@@ -218,7 +219,8 @@ class _Connections:
             for part in layout.parts(worker, stage)
         ]
         for part in dict.fromkeys(part for part in parts if part.owner == ""):
-            self._sums[part.layers] = dist.new_group(sorted(layout.rank_of(*member) for member in part.members))
+            ranks = sorted(layout.rank_of(*member) for member in part.members)
+            self._sums[part.layers] = dist.new_group(ranks, timeout=LONG)
         for owner, members in dict.fromkeys((part.owner, part.members) for part in parts if part.owner):
             server = layout.server_of(owner)
             for rank in (layout.rank_of(*member) for member in members):
@@ -255,15 +257,16 @@ class _Connections:
     def _reducer(self, part: Part) -> Reducer:
         if len(part.members) == 1:
             return SharedSums(1).reducer(0)
-        ranks = tuple(self._execution.layout.rank_of(*member) for member in part.members)
-        return _GroupReducer(self._sums[part.layers], ranks, self._waiting)
+        ranks = tuple(self._execution.layout.rank_of(*member) for member in part.members if member != self._role.member)
+        return _GroupReducer(self._sums[part.layers], ranks, waiting=self._waiting, timeout_s=self._timeout_s)
 
 
 class _GroupReducer(Reducer):
     """All-reduces of a process group, several at once."""
 
-    def __init__(self, group: dist.ProcessGroup, ranks: tuple[int, ...], waiting: Waiting) -> None:
-        self._group, self._ranks, self._waiting = group, ranks, waiting
+    def __init__(self, group: dist.ProcessGroup, ranks: tuple[int, ...], *, waiting: Waiting, timeout_s: float) -> None:
+        self._group, self._ranks = group, ranks
+        self._waiting, self._timeout = waiting, timedelta(seconds=timeout_s)
 
     def begin(self, wave: int, vector: Tensor) -> Total:
         """See :class:`Reducer`."""
@@ -272,7 +275,7 @@ class _GroupReducer(Reducer):
 
         def total() -> Tensor:
             with self._waiting(self._ranks):
-                work.wait()
+                work.wait(self._timeout)
             return host.to(vector.device)
 
         return total

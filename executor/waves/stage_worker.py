@@ -1,37 +1,31 @@
 """One stage of a virtual worker at work."""
 
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
-from stagecut.executor.play.batch import Batch, Tensors, check_batch
+from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.optimizers import build_optimizer
-from stagecut.executor.play.stage import LayerState, as_state, from_state, precision
-from stagecut.executor.ranks.failures import LossError
+from stagecut.executor.play.stage import LayerState, precision
 from stagecut.executor.transport.interface import Transport
-from stagecut.executor.waves.channels import Channel
 from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.exchange import PartExchange, StageExchange
+from stagecut.executor.waves.exchange import ChannelMaker, StageExchange, parts_of
 from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Part, WaveRole
-from stagecut.executor.waves.mail import Inbox, Outbox
+from stagecut.executor.waves.layout import WaveRole
+from stagecut.executor.waves.messages.neighbours import Neighbours
+from stagecut.executor.waves.messages.tied import TiedGradients
+from stagecut.executor.waves.minibatches import Minibatches
 from stagecut.executor.waves.order import WaveAction, continuous, in_waves
 from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.schemes import Gate
+from stagecut.executor.waves.schemes import Gate, Merge
 from stagecut.executor.waves.staleness import StalenessCheck
-from stagecut.executor.waves.tied import TiedGradients
 from stagecut.executor.waves.waits import Waits, WaveSpan
 from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.executor.waves.weights import StageWeights
 from stagecut.planner.simulator.action_lists import Op
-
-ChannelMaker = Callable[[Part, FlatLayout, Tensor], Channel]
-"""Makes the channel of a part from the places of its weights in a vector, and that vector."""
 
 
 class StageWorker:
@@ -71,7 +65,7 @@ class StageWorker:
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
         alone = len(plan.workers) == 1
         self.exchange = StageExchange(
-            [] if alone and not scheme.merge.is_step else list(self._parts(channel_of)),
+            [] if alone and scheme.merge is Merge.ADD else parts_of(execution, role.member, self.module, channel_of),
             self.weights,
             self.optimizer,
             merge=scheme.merge,
@@ -80,21 +74,19 @@ class StageWorker:
             after_step=self._stepped,
         )
         self._flushes = scheme.gate is Gate.FIRST
-        self._weight = worker.minibatch / plan.samples_per_wave if scheme.merge.is_step else 1.0
-        """Of a minibatch's mean loss: gradients are summed over the waves of all workers, updates are each worker's."""
+        self._minibatches = Minibatches(execution, role, device)
         self._lock, self.pace = lock or nullcontext(), pace or WavePace()
         self.waits = Waits()
         self.num_waves = 0
         """Waves done."""
         self._inputs: dict[int, LayerState] = {}
         self._outputs: dict[int, LayerState] = {}
-        self._losses: list[Tensor] = []
         self._spans: list[WaveSpan] = []
         self._ends_s: list[float] = []
         self._tied = TiedGradients(execution, role.member, transport=transport, device=device)
         self._waiting: dict[int, dict[str, Tensor | None]] = {}
         """Gradients of minibatches whose step waits for those of tied weights on other stages."""
-        self._connect(transport)
+        self._neighbours = Neighbours(execution, role.member, transport=transport, device=device, pace=self.pace)
         self.restart()
 
     def restart(self) -> None:
@@ -114,9 +106,9 @@ class StageWorker:
         """
         start_s, wave = time.monotonic(), self.worker.wave
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
-        check = self._new_check()
-        self.waits, self._losses, self._spans, self._ends_s = Waits(), [], [], []
-        self._open(last)
+        check = StalenessCheck(self.execution.scheme, self.rule, self.worker, label=str(self.role))
+        self.waits, self._minibatches.losses, self._spans, self._ends_s = Waits(), [], [], []
+        self._neighbours.open(last)
         self.module.train()
         for action in self._order(first, last):
             if action.op is Op.FORWARD:
@@ -131,7 +123,7 @@ class StageWorker:
             worker=self._index,
             stage=self._stage,
             first_minibatch=first,
-            losses=tuple(map(float, self._losses)),
+            losses=tuple(map(float, self._minibatches.losses)),
             clock=self._clock(last + 1),
             local_staleness=check.most_own,
             local_bound=check.own_bound,
@@ -158,58 +150,15 @@ class StageWorker:
         held: dict[str, Tensor] = {name: parameter.detach() for name, parameter in self.module.global_parameters()}
         return held | self.exchange.missing_changes() | dict(self.module.global_buffers())
 
-    def _parts(self, channel_of: ChannelMaker) -> Iterator[PartExchange]:
-        for part in self.execution.layout.parts(self._index, self._stage):
-            names = self.execution.held(part, self.module)
-            layout = FlatLayout({name: self.weights.master[name] for name in names})
-            if layout.numel:
-                vector = layout.join(dict(self.weights.master))
-                channel = channel_of(part, layout, vector)
-                base = layout.empty if self.execution.scheme.merge.is_step else vector
-                yield PartExchange(label=part.owner, layout=layout, channel=channel, base=base)
-
-    def _connect(self, transport: Transport) -> None:
-        layout, rank, size = self.execution.layout, self.role.rank, self.worker.minibatch
-        ranks = [layout.rank_of(self._index, stage) for stage in range(self.worker.num_stages)]
-        before = ranks[self._stage - 1] if self._stage > 0 else None
-        after = ranks[self._stage + 1] if self._stage + 1 < len(ranks) else None
-        depth = self.worker.in_flight
-
-        def outbox(op: Op, target: int | None) -> Outbox | None:
-            if target is None:
-                return None
-            ends = (rank, target)
-            return Outbox(transport, op, stage=self._stage, ends=ends, size=size, depth=depth, pace=self.pace)
-
-        def inbox(op: Op, source: int | None) -> Inbox | None:
-            if source is None:
-                return None
-            ends = (source, rank)
-            return Inbox(transport, op, stage=self._stage, ends=ends, size=size, device=self.device, pace=self.pace)
-
-        self._activations_in, self._activations_out = inbox(Op.FORWARD, before), outbox(Op.FORWARD, after)
-        self._gradients_in, self._gradients_out = inbox(Op.BACKWARD, after), outbox(Op.BACKWARD, before)
-
-    def _new_check(self) -> StalenessCheck:
-        scheme = self.execution.scheme
-        return StalenessCheck(scheme=scheme, rule=self.rule, worker=self.worker, label=str(self.role))
-
     def _order(self, first: int, last: int) -> Iterator[WaveAction]:
         depth = self._planned.warmup_depth
         if self._flushes:
             return in_waves(depth, wave=self.worker.wave, first=first, last=last)
         return continuous(depth, first=first, last=last)
 
-    def _open(self, last: int) -> None:
-        for inbox in (self._activations_in, self._gradients_in):
-            if inbox is not None:
-                inbox.open(last)
-
     def _drain(self, last: int) -> None:
         """Wait for all messages; with a gate at the first minibatch of a wave, the next one's is passed already."""
-        for outbox in (self._activations_out, self._gradients_out):
-            if outbox is not None:
-                outbox.settle(self.waits)
+        self._neighbours.settle(self.waits)
         self._tied.settle()
         if self._flushes:
             self._merge(self.num_waves, last + 1)
@@ -221,7 +170,8 @@ class StageWorker:
         if self._waiting and self._tied.lag:
             self._finish_steps(minibatch - self._tied.lag)
         ready_s = time.monotonic()
-        batch = self._batch(minibatch, data)
+        ends = self._neighbours.is_first or self._neighbours.is_last
+        batch = self._minibatches.batch(minibatch, data) if ends else None
         state = self._state(minibatch, batch)
         self._pass_gate(minibatch)
         version = self.weights.versions[minibatch]
@@ -231,13 +181,21 @@ class StageWorker:
         self.pace.begin()
         with self._lock, precision(self.device, self.execution.training.autocast):
             output = self.weights.forward(minibatch, state)
-            if self._activations_out is None:
-                output = (self._objective(minibatch, output, batch),)
+            if batch is not None and self._neighbours.is_last:
+                output = (self._minibatches.objective(minibatch, output, batch),)
         self.pace.finish(Op.FORWARD)
         self._inputs[minibatch], self._outputs[minibatch] = state, output
-        if self._activations_out is not None:
-            self._activations_out.send(minibatch, [tensor.detach() for tensor in output], self.waits)
+        self._neighbours.send(Op.FORWARD, minibatch, [tensor.detach() for tensor in output], self.waits)
         self._span(Op.FORWARD, minibatch, ready_s, start_s)
+
+    def _state(self, minibatch: int, batch: Batch | None) -> LayerState:
+        """The stage's inputs, leaves of its graph."""
+        if batch is not None and self._neighbours.is_first:
+            return self._minibatches.inputs(batch)
+        state = self._neighbours.take(Op.FORWARD, minibatch, self.waits)
+        for tensor in state:
+            tensor.requires_grad_(_is_float(tensor))
+        return state
 
     def _pass_gate(self, minibatch: int) -> None:
         wave = self.rule.wave_of(minibatch)
@@ -267,42 +225,12 @@ class StageWorker:
         """The clock of the weights; those that are not exchanged have all waves."""
         return self.exchange.clock if self.exchange.parts else self.rule.wave_of(minibatch)
 
-    def _batch(self, minibatch: int, data: WaveData) -> Batch | None:
-        if self._activations_in is not None and self._activations_out is not None:
-            return None
-        batch = data(self._index, minibatch)
-        check_batch(batch, self.worker.minibatch)
-        return batch
-
-    def _state(self, minibatch: int, batch: Batch | None) -> LayerState:
-        if self._activations_in is None:
-            assert batch is not None
-            return as_state(self._here(batch[0]))
-        state = self._activations_in.take(minibatch, self.waits)
-        for tensor in state:
-            tensor.requires_grad_(tensor.is_floating_point())
-        return state
-
-    def _objective(self, minibatch: int, output: LayerState, batch: Batch | None) -> Tensor:
-        assert batch is not None
-        loss = self.execution.loss(from_state(output), self._here(batch[1]))
-        self._losses.append(loss.detach())
-        found = self._losses[-1]
-        if self.execution.training.check_finite and not math.isfinite(found):
-            raise LossError(f"{self.role}: the loss of minibatch {minibatch} is {float(found)}", rank=self.role.rank)
-        return loss * self._weight
-
-    def _here(self, tensors: Tensors) -> Tensors:
-        if isinstance(tensors, Tensor):
-            return tensors.to(self.device, non_blocking=True)
-        return tuple(tensor.to(self.device, non_blocking=True) for tensor in tensors)
-
     def _backward(self, minibatch: int) -> None:
         ready_s = time.monotonic()
-        outputs = [tensor for tensor in self._outputs.pop(minibatch) if tensor.is_floating_point()]
+        outputs = [tensor for tensor in self._outputs.pop(minibatch) if _is_float(tensor)]
         incoming: LayerState | list[None] = [None]
-        if self._gradients_in is not None:
-            incoming = self._gradients_in.take(minibatch, self.waits)
+        if not self._neighbours.is_last:
+            incoming = self._neighbours.take(Op.BACKWARD, minibatch, self.waits)
         pairs = [(own, given) for own, given in zip(outputs, incoming, strict=True) if own.requires_grad]
         start_s = time.monotonic()
         self.pace.begin()
@@ -312,9 +240,8 @@ class StageWorker:
         self.pace.finish(Op.BACKWARD)
         gradients = self.weights.take_gradients(minibatch)
         state = self._inputs.pop(minibatch)
-        if self._gradients_out is not None:
-            to_send = [_gradient(tensor) for tensor in state if tensor.is_floating_point()]
-            self._gradients_out.send(minibatch, to_send, self.waits)
+        to_send = [] if self._neighbours.is_first else [_gradient(tensor) for tensor in state if _is_float(tensor)]
+        self._neighbours.send(Op.BACKWARD, minibatch, to_send, self.waits)
         self._span(Op.BACKWARD, minibatch, ready_s, start_s)
         if self.rule.is_last(minibatch) or not self.execution.scheme.merge.is_step:
             self._finish(minibatch, gradients)
@@ -364,6 +291,10 @@ class StageWorker:
 
 UPDATE = "update"
 """The kind of span of a local step."""
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.is_floating_point()
 
 
 def _gradient(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The weights of every minibatch are checked for how many updates they lack."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stagecut.executor.ranks.failures import RunError
 from stagecut.executor.waves.schemes import Scheme
@@ -12,14 +12,14 @@ class StalenessError(RunError):
     """Weights that lack more updates than the plan allows."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class StalenessCheck:
     """Compares the weights of each minibatch of one stage with the bounds, and keeps the worst seen."""
 
     scheme: Scheme
     rule: WaveRule
     worker: VirtualWorker
-    label: str
+    label: str = field(kw_only=True)
     """The rank, in words."""
     most_own: int = 0
     """Most of the worker's own earlier updates that the weights of a minibatch lacked."""

@@ -18,7 +18,7 @@ from stagecut.executor.waves.execution import WaveExecution, WaveTraining
 from stagecut.executor.waves.flat import FlatLayout
 from stagecut.executor.waves.layout import Member, Part, WaveRole
 from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.shards import build_shard
+from stagecut.executor.waves.serving.shards import build_shard
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.planner.core.problem import Problem

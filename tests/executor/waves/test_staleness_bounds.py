@@ -100,7 +100,7 @@ def test_the_bound_is_reached_and_not_exceeded(in_flight, distance, served):
 
 def random_plan(draw):
     """Two or three unlike workers with minibatches of one sample, and waves that may be longer or shorter than N_m."""
-    distance = draw.randint(0, 3)
+    distance = draw.randint(0, 2)
 
     def worker(index):
         cuts = (0, *sorted(draw.sample((1, 2), draw.randint(0, 2))), 3)
@@ -140,11 +140,11 @@ def run_at_random_speed(draw, plan, scheme=None):
     return team, record
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_speeds_keep_the_bounds_and_never_wait_forever(seed):
-    """50 plans: weights hold exactly 1 .. p - N_m of their own, and at least the waves of the last gate of others."""
+    """100 plans: weights hold exactly 1 .. p - N_m of their own, and at least the waves of the last gate of others."""
     draw = random.Random(seed)
-    for _ in range(50):
+    for _ in range(100):
         plan = random_plan(draw)
         team, record = run_at_random_speed(draw, plan)
         for (worker, _), every in record.items():
@@ -182,7 +182,7 @@ def test_weights_that_are_too_old_end_the_run():
     """N_m = H = 4, D = 1: minibatch 12 is the gate of wave 2 and needs clock 1; 12 - 4 own updates."""
     worker = worker_of("a", (0, 1), in_flight=4)
     rule = WaveRule(wave=4, clock_distance=1)
-    check = StalenessCheck(scheme=WSP, rule=rule, worker=worker, label="rank 3 (a/0, worker 0, stage 0)")
+    check = StalenessCheck(WSP, rule, worker, label="rank 3 (a/0, worker 0, stage 0)")
     check.check(11, own_updates=7, clock=0)
     check.check(12, own_updates=8, clock=1)
     assert (check.most_own, check.most_missing) == (3, 10)

@@ -124,6 +124,18 @@ def test_one_worker_with_four_in_flight_is_a_sequential_program_with_delayed_upd
     check_close(team.global_weights(), weights)
 
 
+@pytest.mark.parametrize("distance", [1, 2])
+def test_one_step_a_wave_with_distance_is_a_sequential_program_with_delayed_steps(distance):
+    """By all-reduce the gate of wave c has exactly c - D waves: step c + 1 takes gradients at the weights of c - D."""
+    workers = [worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 1, 4), minibatch=1, in_flight=3)]
+    plan = plan_of(*workers, served=False, local_step=LocalStep.WAVE, clock_distance=distance)
+    team, batch = team_of(plan, MOMENTUM), samples(6 * plan.samples_per_wave)
+    reports = team.train(sharded(batch, plan, seed=None), num_waves=6)
+    losses, _ = delayed(parts_of(batch, plan.samples_per_wave), MOMENTUM, distance + 1)
+    assert [wave_loss(plan, reports, wave) for wave in range(6)] == pytest.approx(losses, abs=1e-9)
+    assert reports[0].global_staleness == reports[0].global_bound == (distance + 1) * 2 - 1
+
+
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 def test_servers_and_delayed_all_reduce_train_alike_without_distance(in_flight):
     """With D = 0 a gate has exactly the waves that it needs, whoever is faster; in two calls or in one."""
