@@ -52,7 +52,8 @@ class WaveExecution:
         """
         chain = chain_of(layers, problem.model if problem else None, copied=True)
         require(plan.num_layers == len(chain.layers), "executor", "layers", f"{plan.num_layers}", len(chain.layers))
-        require(training.clip_norm is None, "executor", "clip_norm", "None: no rank has the whole gradient", training)
+        rule = "None, because no rank has the whole gradient"
+        require(training.clip_norm is None, "executor", "clip_norm", rule, training.clip_norm)
         scheme = training.scheme or scheme_of(plan)
         scheme.check(plan)
         return cls(

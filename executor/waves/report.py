@@ -33,6 +33,8 @@ class WaveReport:
     start_s: float
     """On the clock of `time.monotonic`, which all processes of a machine share."""
     end_s: float
+    dropped: tuple[int, ...] = ()
+    """Workers that a parameter server has gone on without."""
     wave_ends_s: tuple[float, ...] = ()
     """When each wave was complete on this stage."""
     spans: tuple[WaveSpan, ...] = ()

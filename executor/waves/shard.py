@@ -58,10 +58,14 @@ class Shard:
         Initial ones, as a vector.
     members
         The part of the vector that each stage of each worker exchanges.
+    shares
+        Of each worker in the samples of a wave: sums of gradients and means count those who have taken part.
     """
 
-    def __init__(self, weights: Tensor, members: Mapping[Member, slice], scheme: Scheme) -> None:
-        self._merge, self._members = scheme.merge, members
+    def __init__(
+        self, weights: Tensor, members: Mapping[Member, slice], scheme: Scheme, *, shares: Mapping[int, float]
+    ) -> None:
+        self._merge, self._members, self._shares = scheme.merge, members, shares
         self.weights = weights.clone()
         """The initial ones with all complete waves; with `STEP`, which leaves steps to the workers, the initial ones.
         """
@@ -80,14 +84,13 @@ class Shard:
     def push(self, member: Member, wave: int, vector: Tensor) -> None:
         """Take what a member has for a wave."""
         with self._lock:
+            if member not in self.arrived:  # dropped
+                return
             assert wave == self.arrived[member], f"{member} pushed wave {wave} after {self.arrived[member]} waves"
             pushed = self.waves.setdefault(wave, {})
             pushed.setdefault(member[0], torch.zeros_like(self.weights))[self._members[member]] = vector
             self.arrived[member] += 1
-            while self.clock < min(self.arrived.values()):
-                self._complete(self.clock)
-                self.clock += 1
-            self._reply()
+            self._advance()
 
     def ask(self, member: Member, *, have: int, least: int) -> "Future[Pulled]":
         """What a member lacks whose weights have one clock, as soon as it can have another one at least."""
@@ -99,6 +102,19 @@ class Shard:
             self._requests[member] = _Request(have, least, answer)
             self._reply()
             return answer
+
+    def drop(self, worker: int) -> None:
+        """Go on without a worker: what it has pushed of waves that are not complete is gone."""
+        with self._lock:
+            for member in [member for member in self.arrived if member[0] == worker]:
+                del self.arrived[member], self.fetched[member]
+                if member in self._requests:
+                    self._requests.pop(member).answer.set_exception(RuntimeError(f"worker {worker} was dropped"))
+            for wave, pushed in self.waves.items():
+                if wave >= self.clock:
+                    pushed.pop(worker, None)
+            if self.arrived:
+                self._advance()
 
     def late(self) -> tuple[Member, ...]:
         """The members that requests wait for."""
@@ -114,13 +130,26 @@ class Shard:
                 request.answer.set_exception(fault)
             self._requests.clear()
 
+    def _advance(self) -> None:
+        while self.clock < min(self.arrived.values()):
+            self._complete(self.clock)
+            self.clock += 1
+        self._reply()
+
     def _complete(self, wave: int) -> None:
-        parts = [vector for _, vector in sorted(self.waves[wave].items())]
         if self._merge is Merge.ADD:
-            self.weights += reduce(add, parts)
+            self.weights += self._total(wave)
         if self.outer is not None:
-            self.outer.step(reduce(add, parts))
+            self.outer.step(self._total(wave))
             self.weights.copy_(self.outer.weights.detach())
+
+    def _total(self, wave: int) -> Tensor:
+        """The sum over all workers; with weights that add up to one, also of those who have taken part."""
+        pushed = self.waves[wave]
+        total = reduce(add, (vector for _, vector in sorted(pushed.items())))
+        if self._merge is Merge.ADD or len(pushed) == len(self._shares):
+            return total
+        return total / sum(self._shares[worker] for worker in pushed)
 
     def _reply(self) -> None:
         ready = [member for member, request in self._requests.items() if request.least <= self.clock]
@@ -137,13 +166,9 @@ class Shard:
         own, lacks = self._members[member], range(have, self.clock)
         if self._merge is Merge.REPLACE:
             return self.weights[own].clone()
-        others = [
-            [vector[own] for worker, vector in sorted(self.waves[wave].items()) if self._counts(worker, member)]
-            for wave in lacks
-        ]
         if self._merge is Merge.STEP:
-            return torch.cat([reduce(add, parts) for parts in others])
-        return reduce(add, (part for parts in others for part in parts), torch.zeros_like(self.weights[own]))
-
-    def _counts(self, worker: int, member: Member) -> bool:
-        return self._merge is Merge.STEP or worker != member[0]
+            return torch.cat([self._total(wave)[own] for wave in lacks])
+        others = (
+            vector[own] for wave in lacks for worker, vector in sorted(self.waves[wave].items()) if worker != member[0]
+        )
+        return reduce(add, others, torch.zeros_like(self.weights[own]))

@@ -148,6 +148,8 @@ class WaveServer:
         Where each parameter lies in the shard's vector.
     wires
         To the members of the shard.
+    drops
+        Whether to go on without a worker whose connection breaks.
     watch
         Called again and again with the ranks that a worker waits for here.
     """
@@ -160,8 +162,12 @@ class WaveServer:
         shard: Shard,
         layout: FlatLayout,
         wires: Mapping[Member, Wire],
+        drops: bool = False,
         watch: Callable[[Sequence[int]], object] = lambda _: None,
     ) -> None:
+        self.dropped: list[int] = []
+        """Workers that are gone."""
+        self._drops = drops
         self.execution, self.role, self.shard, self.layout = execution, role, shard, layout
         self._wires, self._watch = wires, watch
 
@@ -171,26 +177,49 @@ class WaveServer:
         Raises
         ------
         WaitError
-            If the connection to a worker breaks.
+            If the connection to a worker breaks, unless workers may be dropped and another one is left.
         """
         start_s = time.monotonic()
-        served = {member: _in_thread(partial(self._serve, member, wire)) for member, wire in self._wires.items()}
-        pending: set[Future[None]] = set(served.values())
-        while pending:
-            done, pending = wait(pending, timeout=_WATCH_S, return_when=FIRST_EXCEPTION)
+        served = {
+            member: _in_thread(partial(self._serve, member, wire))
+            for member, wire in self._wires.items()
+            if member[0] not in self.dropped
+        }
+        while served:
+            wait(served.values(), timeout=_WATCH_S, return_when=FIRST_EXCEPTION)
             self._watch([self._wires[member].peer for member in self.shard.late()])
-            broken = [member for member, future in served.items() if future in done and future.exception()]
+            done = {member: future.exception() for member, future in served.items() if future.done()}
+            for member in done:
+                served.pop(member, None)
+            broken = {member: fault for member, fault in done.items() if fault is not None}
             if broken:
-                ranks = tuple(self._wires[member].peer for member in broken)
-                raise WaitError(ranks) from served[broken[0]].exception()
+                gone = self._drop(broken)
+                served = {member: future for member, future in served.items() if member[0] not in gone}
         self._watch(())
         return WaveReport(
-            rank=self.role.rank, worker=None, clock=self.shard.clock, start_s=start_s, end_s=time.monotonic()
+            rank=self.role.rank,
+            worker=None,
+            clock=self.shard.clock,
+            start_s=start_s,
+            end_s=time.monotonic(),
+            dropped=tuple(self.dropped),
         )
 
     def trained_weights(self) -> dict[str, Tensor]:
         """The weights of the shard by global name: the initial ones with all complete waves."""
         return self.layout.split(self.shard.weights.clone())
+
+    def _drop(self, broken: Mapping[Member, BaseException]) -> set[int]:
+        """Go on without the workers whose connections have broken; raises a WaitError if that is not to be."""
+        gone = {worker for worker, _ in broken}
+        left = {worker for worker, _ in self._wires} - gone - set(self.dropped)
+        if not self._drops or not left:
+            ranks = tuple(self._wires[member].peer for member in broken)
+            raise WaitError(ranks) from next(iter(broken.values()))
+        for worker in sorted(gone):
+            self.shard.drop(worker)
+        self.dropped += sorted(gone)
+        return gone
 
     def _serve(self, member: Member, wire: Wire) -> None:
         while True:

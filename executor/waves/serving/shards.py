@@ -26,7 +26,9 @@ def build_shard(execution: WaveExecution, owner: str) -> tuple[Shard, FlatLayout
             if own:
                 members[index, number] = slice(before, before + own)
     weights = layout.join(layout_values(trained))
-    return Shard(weights, members, execution.scheme), layout
+    samples = execution.plan.samples_per_wave
+    shares = {index: worker.samples_per_wave / samples for index, worker in enumerate(execution.plan.workers)}
+    return Shard(weights, members, execution.scheme, shares=shares), layout
 
 
 def layout_values(trained: dict[int, dict[str, torch.nn.Parameter]]) -> dict[str, torch.Tensor | None]:
