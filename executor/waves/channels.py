@@ -44,7 +44,8 @@ class DirectChannel(Channel):
 
     def __init__(self, shard: Shard, member: Member) -> None:
         self._shard, self._member = shard, member
-        self._asked: Future[Pulled] | None = None
+        self.asked: Future[Pulled] = Future()
+        """What was asked for last."""
 
     def push(self, wave: int, vector: Tensor) -> None:
         """See :class:`Channel`."""
@@ -52,12 +53,11 @@ class DirectChannel(Channel):
 
     def ask(self, *, have: int, least: int) -> None:
         """See :class:`Channel`."""
-        self._asked = self._shard.ask(self._member, have=have, least=least)
+        self.asked = self._shard.ask(self._member, have=have, least=least)
 
     def answer(self) -> Pulled:
         """See :class:`Channel`."""
-        assert self._asked is not None
-        return self._asked.result()
+        return self.asked.result()
 
 
 Total = Callable[[], Tensor]

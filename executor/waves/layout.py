@@ -1,6 +1,6 @@
 """Maps the ranks of a run to the devices and parameter servers of a plan of virtual workers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -50,10 +50,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class WaveLayout:
-    """All ranks of a plan: its devices in the cluster's order, those of a host followed by its parameter server.
+    """All ranks of a plan: in the cluster's order the devices of each host, then its parameter server if it has one.
 
-    So the ranks of a host follow one another, as torchrun has them. A host that owns no layers has no server, and a
-    single worker needs none: it exchanges nothing.
+    So the ranks of a host follow one another, as torchrun numbers them. A single worker has no servers: it exchanges
+    nothing.
     """
 
     plan: WavePlan
@@ -61,7 +61,7 @@ class WaveLayout:
 
     @classmethod
     def of(cls, plan: WavePlan, cluster: Cluster | None = None) -> "WaveLayout":
-        """Number the ranks; without a cluster first the devices, then the owners, in the order of the plan."""
+        """Number the ranks host by host; without a cluster in the order in which the plan names devices and owners."""
         places = {
             device: (index, stage)
             for index, worker in enumerate(plan.workers)
@@ -70,11 +70,19 @@ class WaveLayout:
         owners = list(dict.fromkeys(plan.owners)) if len(plan.workers) > 1 else []
         order = [*places, *owners]
         if cluster is not None:
-            wanted = set(order)
-            order = [name for name in _host_by_host(cluster) if name in wanted]
-            missing = sorted(wanted - set(order))
+            known = _names(cluster)
+            missing = sorted(set(order) - set(known))
             require(not missing, "executor", "devices and owners", "those of the plan's cluster", missing)
-        return cls(plan=plan, roles=tuple(_role(rank, name, places.get(name)) for rank, name in enumerate(order)))
+            order = [name for name in known if name in places or name in owners]
+        return cls(
+            plan=plan,
+            roles=tuple(
+                WaveRole(rank=rank, device=name, worker=places[name][0], stages=(places[name][1],))
+                if name in places
+                else WaveRole(rank=rank, device=name)
+                for rank, name in enumerate(order)
+            ),
+        )
 
     @property
     def world_size(self) -> int:
@@ -132,16 +140,12 @@ class WaveLayout:
         )
 
 
-def _host_by_host(cluster: Cluster) -> Iterator[str]:
-    """Names of all devices and hosts, each host behind its devices."""
-    devices = cluster.devices()
-    for index in range(len(cluster.servers)):
-        for number, host in enumerate(cluster.host_names(index)):
-            yield from (own.name for own in devices if (own.server_class, own.host) == (index, number))
-            yield host
+def _names(cluster: Cluster) -> list[str]:
+    """Of each host, the names of its devices and then its own."""
+    devices = [device.name for device in cluster.devices()]
+    hosts = (host for index in range(len(cluster.servers)) for host in cluster.host_names(index))
+    return [name for host in hosts for name in (*(each for each in devices if _host_of(each) == host), host)]
 
 
-def _role(rank: int, name: str, place: Member | None) -> WaveRole:
-    if place is None:
-        return WaveRole(rank=rank, device=name)
-    return WaveRole(rank=rank, device=name, worker=place[0], stages=(place[1],))
+def _host_of(device: str) -> str:
+    return device.rpartition("/")[0]

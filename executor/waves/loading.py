@@ -66,7 +66,7 @@ class WaveRank:
         Parameters are those of the servers, with every update pushed; without servers, or if workers step with the
         gradients of all, they are those of worker 0. Buffers are those of worker 0.
         """
-        gathered = gather(self._own_weights()) if dist.is_initialized() else [self._own_weights()]
+        gathered = gather(self.own_weights()) if dist.is_initialized() else [self.own_weights()]
         if gathered is None:
             return None
         servers = [own for own, role in zip(gathered, self.execution.layout.roles, strict=True) if role.worker is None]
@@ -89,7 +89,8 @@ class WaveRank:
         """What the optimizer keeps of each of this rank's weights, by global name; nothing on a server."""
         return {} if isinstance(self.engine, WaveServer) else optimizer_states(self.engine)
 
-    def _own_weights(self) -> dict[str, Tensor]:
+    def own_weights(self) -> dict[str, Tensor]:
+        """What this rank adds to the global weights."""
         if isinstance(self.engine, WaveServer):
             return self.engine.trained_weights() if self.execution.has_global_weights else {}
         held = self.engine.held_weights() if self.role.worker == 0 else {}
@@ -116,7 +117,8 @@ def load_waves(  # noqa: PLR0913
 ) -> WaveRank:
     """Build this rank's part of a plan of virtual workers; a collective of all ranks of `torch.distributed`.
 
-    The ranks are the plan's devices in the cluster's order, those of a host followed by its parameter server.
+    The ranks are, host by host in the cluster's order, the plan's devices and a parameter server if the host owns any
+    layers.
 
     Parameters
     ----------

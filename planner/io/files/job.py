@@ -70,13 +70,17 @@ def job_of(document: Document, *, default_precision: Precision = Precision.FP16)
 
 
 def check_job(root: Node, complaints: Complaints) -> None:
-    """Check what a schema cannot express: unique values, powers of two, a micro-batch that divides the global batch."""
+    """Check what a schema cannot express: unique values, powers of two, sizes that make sense together."""
     for key, what in _DISTINCT.items():
         complain_of_repetitions(complaints, root.items(key), what)
     for node in root.items("tensor_parallel"):
         if _is_count(node.value) and node.value.bit_count() > 1:
             complaints.add(node.line, node.where, f"must be a power of two, got {node.text}")
     batch, listed = root.at("global_batch"), root.at("micro_batches")
+    waves = root.at("waves")
+    if waves is not None and waves.value is not None and len(root.items("micro_batches")) != 1:
+        where = (*root.where, "micro_batches")
+        complaints.add((listed or waves).line, where, "must be a single size with waves: that of a minibatch")
     if batch is None or not _is_count(batch.value):
         return
     sizes = JobFile.model_fields["micro_batches"].default if listed is None else [node.value for node in listed.items()]

@@ -10,12 +10,10 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths
 from stagecut.planner.core.share import Share, cluster_share, device_names, shares_of
 from stagecut.planner.core.sublot_sizes import is_union
-from stagecut.planner.io.documents.complaints import PathStep, nearest, shorten
+from stagecut.planner.io.documents.complaints import PathStep, shorten
 from stagecut.planner.io.documents.tree import Document
+from stagecut.planner.io.files.chain_checks import LocatedFault, chain_faults, device_faults
 from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
-
-LocatedFault = tuple[tuple[PathStep, ...], str]
-"""Place in the file, and what is wrong there."""
 
 
 def check_plan(entry: PlanFileEntry, document: Document, problem: Problem) -> None:
@@ -36,6 +34,8 @@ class _PlanChecks:
 
     def faults(self) -> Iterator[LocatedFault]:
         """Run every check."""
+        if self._problem.job.waves is not None:
+            yield ("inputs", "job", "waves"), "must be left out: plan.synchronisation is all-reduce"
         yield from self._batch_faults()
         yield from self._chain_faults()
         yield from self._chunk_faults()
@@ -60,25 +60,10 @@ class _PlanChecks:
             yield ("plan", "num_microbatches"), f"{names} must be the global batch {batch}, got {shown}"
 
     def _chain_faults(self) -> Iterator[LocatedFault]:
-        """Every layer is in exactly one stage, in order, and layer names match the profile."""
+        """Every layer is in exactly one stage."""
         names = [layer.name for layer in self._problem.model.layers]
-        start = 0
-        for index, stage in enumerate(self._stages):
-            if stage.start != start:
-                yield _in_stage(index, "start"), f"must be {start}, got {stage.start}"
-            if not stage.start < stage.stop <= len(names):
-                rule = f"must be above start and at most {len(names)}, got {stage.stop}"
-                yield _in_stage(index, "stop"), rule
-                return
-            ends = ("first_layer", names[stage.start]), ("last_layer", names[stage.stop - 1])
-            for key, expected in ends:
-                if (name := getattr(stage, key)) != expected:
-                    rule = f"must be {shorten(expected)} according to start and stop, got {shorten(name)}"
-                    yield _in_stage(index, key), rule
-            start = stage.stop
-        if start != len(names):
-            rule = f"must be {len(names)}, the number of layers, got {start}"
-            yield _in_stage(len(self._stages) - 1, "stop"), rule
+        for (index, key), fault in chain_faults(self._stages, names):
+            yield _in_stage(index, key), fault
 
     def _chunk_faults(self) -> Iterator[LocatedFault]:
         """Only under `interleaved` do device groups have several chunks, on the same devices each."""
@@ -136,17 +121,13 @@ class _PlanChecks:
 
     def _device_faults(self) -> Iterator[LocatedFault]:
         """Every device exists, and belongs to one device group."""
-        cluster, taken = shorten(self._problem.cluster.name), set[str]()
-        for number, pipeline in enumerate(self._plan.pipelines):
-            for index, stage in enumerate(pipeline.stages[: self._num_groups]):
-                for slot, name in enumerate(stage.devices):
-                    place = _in_stage(index, "devices", slot, pipeline=number)
-                    if name not in self._devices:
-                        hint = nearest(name, self._devices)
-                        yield place, f"{shorten(name)} is not a device of cluster {cluster}{hint}"
-                    elif name in taken:
-                        yield place, f"{shorten(name)} is used twice"
-                    taken.add(name)
+        named = [
+            (_in_stage(index, "devices", slot, pipeline=number), name)
+            for number, pipeline in enumerate(self._plan.pipelines)
+            for index, stage in enumerate(pipeline.stages[: self._num_groups])
+            for slot, name in enumerate(stage.devices)
+        ]
+        yield from device_faults(named, self._problem.cluster)
 
     def _size_faults(self) -> Iterator[LocatedFault]:
         """Stages have the plan's micro-batch size, or sublot sizes of their own under a flush."""

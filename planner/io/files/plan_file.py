@@ -15,8 +15,13 @@ from stagecut.planner.io.documents.tree import Document, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files import cluster, job, profile
 from stagecut.planner.io.files.plan_checks import check_plan
-from stagecut.planner.io.files.plan_entry import PlanFileEntry
+from stagecut.planner.io.files.plan_entry import InputsEntry, PlanFileEntry
 from stagecut.planner.io.files.plan_statements import Certificate, OptionValue, Prediction, Provenance
+
+OF_WORKERS = (
+    "plan.synchronisation: must be 'all-reduce' here, got a plan of virtual workers that train through waves (wsp); "
+    "plan simulate, plan check and plan run take those"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ def installed_versions() -> dict[str, str]:
 
 def input_hashes(problem: Problem) -> dict[str, str]:
     """SHA-256 of each input's canonical JSON, by the name of the input."""
-    return {name: sha256_of(tree) for name, tree in _input_trees(problem).items()}
+    return {name: sha256_of(tree) for name, tree in input_trees(problem).items()}
 
 
 def read_plan_file(path: str | Path) -> PlanFile:
@@ -66,23 +71,37 @@ def read_plan_file(path: str | Path) -> PlanFile:
 
 def plan_file_of(document: Document) -> PlanFile:
     """The plan file in a document; raises the same errors as :func:`read_plan_file`."""
-    root, complaints = document.root, document.complaints
+    complaints = document.complaints
+    if is_of_workers(document):
+        node = document.root.at("plan", "synchronisation") or document.root
+        complaints.stop(node.line, OF_WORKERS)
     entry = validate(document, PlanFileEntry, kind="plan")
-    checks = (("profile", profile.check_profile), ("cluster", cluster.check_cluster), ("job", job.check_job))
-    for name, check in checks:
-        if (node := root.at("inputs", name)) is not None:
-            check(node, complaints)
-    problem = complaints.finish(entry, _problem)
+    check_inputs(document)
+    problem = complaints.finish(entry, lambda sound: problem_of(sound.inputs))
     checked = complaints.checked(entry)
     check_plan(checked, document, problem)
     return complaints.finish(checked, lambda sound: _plan_file(sound, problem))
+
+
+def is_of_workers(document: Document) -> bool:
+    """Whether a document is a plan of virtual workers, or tries to be."""
+    word = document.root.at("plan", "synchronisation")
+    return (word is not None and word.value == "wsp") or "workers" in document.root.keys("plan")
+
+
+def check_inputs(document: Document) -> None:
+    """Check what a schema cannot express in the inputs of a plan file."""
+    checks = (("profile", profile.check_profile), ("cluster", cluster.check_cluster), ("job", job.check_job))
+    for name, check in checks:
+        if (node := document.root.at("inputs", name)) is not None:
+            check(node, document.complaints)
 
 
 def to_tree(plan_file: PlanFile) -> Tree:
     """The tree of a plan file; :func:`stagecut.planner.io.documents.canonical.format_json` gives its text."""
     return {
         "schema": 1,
-        "inputs": _input_trees(plan_file.problem),
+        "inputs": input_trees(plan_file.problem),
         "plan": _plan_tree(plan_file.plan, plan_file.problem),
         "predicted": tree_of(plan_file.predicted),
         "certificate": tree_of(plan_file.certificate),
@@ -90,26 +109,28 @@ def to_tree(plan_file: PlanFile) -> Tree:
     }
 
 
-def _problem(entry: PlanFileEntry) -> Problem:
-    model = profile.build_profile(entry.inputs.profile)
+def problem_of(inputs: InputsEntry) -> Problem:
+    """The problem in checked inputs."""
+    model = profile.build_profile(inputs.profile)
     return Problem(
         model=model,
-        cluster=cluster.build_cluster(entry.inputs.cluster),
-        job=job.build_job(entry.inputs.job, default_precision=model.precision),
+        cluster=cluster.build_cluster(inputs.cluster),
+        job=job.build_job(inputs.job, default_precision=model.precision),
     )
 
 
-def _plan_file(entry: PlanFileEntry, problem: Problem) -> PlanFile:
-    share = Share(num_pipelines=len(entry.plan.pipelines), host_splits=tuple(entry.plan.host_splits))
-    return from_entry(PlanFile, entry, problem=problem, plan=from_entry(Plan, entry.plan, share=share))
-
-
-def _input_trees(problem: Problem) -> dict[str, Tree]:
+def input_trees(problem: Problem) -> dict[str, Tree]:
+    """The inputs as a plan file holds them."""
     return {
         "profile": profile.to_tree(problem.model),
         "cluster": cluster.to_tree(problem.cluster),
         "job": job.to_tree(problem.job),
     }
+
+
+def _plan_file(entry: PlanFileEntry, problem: Problem) -> PlanFile:
+    share = Share(num_pipelines=len(entry.plan.pipelines), host_splits=tuple(entry.plan.host_splits))
+    return from_entry(PlanFile, entry, problem=problem, plan=from_entry(Plan, entry.plan, share=share))
 
 
 def _plan_tree(plan: Plan, problem: Problem) -> Tree:

@@ -1,21 +1,25 @@
 """JSON Schemas of the kinds of files."""
 
+from typing import Any
+
+from pydantic import TypeAdapter
+
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import nearest
-from stagecut.planner.io.documents.fields import FileEntry
 from stagecut.planner.io.files.cluster import ClusterFile
 from stagecut.planner.io.files.job import JobFile
 from stagecut.planner.io.files.plan_entry import PlanFileEntry
 from stagecut.planner.io.files.profile import ProfileFile
 from stagecut.planner.io.files.run_entry import RunFile
+from stagecut.planner.io.files.wave_plan_entry import WavePlanFileEntry
 
-_ENTRIES: dict[str, type[FileEntry]] = {
-    "profile": ProfileFile,
-    "cluster": ClusterFile,
-    "job": JobFile,
-    "plan": PlanFileEntry,
-    "run": RunFile,
+_ENTRIES: dict[str, TypeAdapter[Any]] = {
+    "profile": TypeAdapter(ProfileFile),
+    "cluster": TypeAdapter(ClusterFile),
+    "job": TypeAdapter(JobFile),
+    "plan": TypeAdapter(PlanFileEntry | WavePlanFileEntry),
+    "run": TypeAdapter(RunFile),
 }
 KINDS = tuple(_ENTRIES)
 
@@ -27,4 +31,4 @@ def json_schema(kind: str) -> Tree:
     """
     if kind not in _ENTRIES:
         raise BadInputError(f"unknown kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_ENTRIES[kind].model_json_schema()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_ENTRIES[kind].json_schema()}

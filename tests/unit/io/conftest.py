@@ -6,17 +6,26 @@ from pathlib import Path
 import pytest
 
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.job import WaveChoices
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import Share
+from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.job import read_job
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.io.files.profile import read_profile
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile
+from stagecut.planner.io.files.wave_statements import (
+    WaveCertificate,
+    WavePrediction,
+    WaveStagePrediction,
+    WorkerPrediction,
+)
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny"
 
@@ -89,6 +98,44 @@ def turns_plan_file(tiny_plan_file):
     )
     stages = (tiny_plan_file.predicted.stages[0],) * 4
     return replace(tiny_plan_file, plan=plan, predicted=replace(tiny_plan_file.predicted, stages=stages))
+
+
+@pytest.fixture(scope="session")
+def wave_plan_file(tiny_problem):
+    """Two virtual workers: layers 0..3 on a fast and 4, 5 on a slow device; all six layers on the other fast one."""
+
+    def stage(start, stop, device, depth):
+        sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4}
+        return Stage(start=start, stop=stop, devices=(device,), warmup_depth=depth, **sizes)
+
+    mixed = VirtualWorker(stages=(stage(0, 4, "fast/0", 2), stage(4, 6, "slow/0", 1)), minibatch=4, in_flight=3, wave=2)
+    alone = VirtualWorker(stages=(stage(0, 6, "fast/1", 1),), minibatch=4, in_flight=1, wave=3)
+    job = replace(tiny_problem.job, global_batch=4, micro_batches=(4,), waves=WaveChoices(clock_distance=1))
+    problem = replace(tiny_problem, job=job)
+    predicted = WaveStagePrediction(
+        forward_s=0.1,
+        backward_s=0.2,
+        transfer_s=1 / 3,
+        update_s=1e-5,
+        push_s=0.01,
+        pull_s=0.02,
+        all_reduce_s=0.0,
+        weight_versions=3,
+        memory_bytes=1e9,
+        limit_bytes=float("inf"),
+    )
+    workers = (WorkerPrediction(stages=(predicted, predicted)), WorkerPrediction(stages=(predicted,)))
+    return WavePlanFile(
+        problem=problem,
+        plan=WavePlan(
+            workers=(mixed, alone), clock_distance=1, owners=("fast", "fast", "slow", "slow", "slow", "fast")
+        ),
+        predicted=WavePrediction(samples_per_s=12.5, s_local=2, s_global=7, workers=workers),
+        certificate=WaveCertificate(
+            status=Status.FEASIBLE, solver="optimal", samples_per_s=12.5, bound_samples_per_s=12.75, gap=0.25 / 12.75
+        ),
+        provenance=provenance_of(problem, {"gap": 1e-4}, seed=7),
+    )
 
 
 @pytest.fixture

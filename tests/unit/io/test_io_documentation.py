@@ -15,7 +15,13 @@ from stagecut.planner.io.files.schema import json_schema
 TEXT = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
 SECTIONS = {
     kind: TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    for kind, title in (("profile", "Model profile"), ("cluster", "Cluster"), ("job", "Job"), ("plan", "Plan"))
+    for kind, title in (
+        ("profile", "Model profile"),
+        ("cluster", "Cluster"),
+        ("job", "Job"),
+        ("plan", "Plan"),
+        ("workers", "Plan of virtual workers"),
+    )
 }
 
 
@@ -36,9 +42,9 @@ def test_every_key_is_explained(kind):
 
 
 def test_plan_example_has_the_keys_of_the_schema():
-    schema = json_schema("plan")
     shown = json.loads(example("plan"))
     parts = {
+        "PlanFileEntry": shown,
         "StageEntry": shown["plan"]["pipelines"][0]["stages"][0],
         "PlanEntry": shown["plan"],
         "PredictionEntry": shown["predicted"],
@@ -47,7 +53,29 @@ def test_plan_example_has_the_keys_of_the_schema():
         "ProvenanceEntry": shown["provenance"],
         "InputsEntry": shown["inputs"],
     }
-    assert shown.keys() == schema["properties"].keys()
-    assert {name: set(part) for name, part in parts.items()} == {
-        name: set(schema["$defs"][name]["properties"]) for name in parts
+    assert keys_of(parts) == keys_in_schema(parts)
+
+
+def test_example_of_a_plan_of_workers_has_the_keys_of_the_schema():
+    shown = json.loads(example("workers"))
+    (worker,), (predicted,) = shown["plan"]["workers"], shown["predicted"]["workers"]
+    parts = {
+        "WavePlanFileEntry": shown,
+        "WavePlanEntry": shown["plan"],
+        "VirtualWorkerEntry": worker,
+        "WorkerStageEntry": worker["stages"][0],
+        "WavePredictionEntry": shown["predicted"],
+        "WorkerPredictionEntry": predicted,
+        "WaveStagePredictionEntry": predicted["stages"][0],
+        "WaveCertificateEntry": shown["certificate"],
     }
+    assert keys_of(parts) == keys_in_schema(parts)
+
+
+def keys_of(parts):
+    return {name: set(part) for name, part in parts.items()}
+
+
+def keys_in_schema(names):
+    definitions = json_schema("plan")["$defs"]
+    return {name: set(definitions[name]["properties"]) for name in names}
