@@ -36,6 +36,24 @@ def parts_of(batch, sizes):
     return list(zip(*(torch.split(tensor, sizes) for tensor in batch), strict=True))
 
 
+def test_learning_rates_change_once_a_wave():
+    """Stages whose layers two servers own make one step of the scheduler for each wave, as a single process does."""
+    workers = [worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 4), in_flight=1)]
+    plan = plan_of(*workers, local_step=LocalStep.WAVE)
+    halving = partial(torch.optim.lr_scheduler.ExponentialLR, gamma=0.5)
+    team, batch = team_of(plan, MOMENTUM, scheduler=halving), samples(3 * plan.samples_per_wave)
+    team.train(sharded(batch, plan, seed=None), num_waves=3)
+    model = torch.nn.Sequential(*layers())
+    optimizer = MOMENTUM(model.parameters())
+    scheduler = halving(optimizer)
+    for inputs, targets in parts_of(batch, plan.samples_per_wave):
+        optimizer.zero_grad()
+        MSE(model(inputs), targets).backward()
+        optimizer.step()
+        scheduler.step()
+    check_close(team.global_weights(), {f"layer{name}": value.detach() for name, value in model.named_parameters()})
+
+
 def wave_loss(plan, reports, wave):
     """Mean loss over all samples of a wave."""
     total = 0.0
