@@ -88,7 +88,7 @@ class ExecutionPlan:
             zero1=problem is not None and problem.job.zero1,
             plan_hash=sha256_of(to_tree(content)) if isinstance(content, PlanFile) else None,
             training=training,
-            loss=_loss_of(training, chain),
+            loss=loss_of(training, chain),
         )
 
     @property
@@ -120,7 +120,8 @@ class ExecutionPlan:
         )
 
 
-def _loss_of(training: Training, chain: ModuleChain) -> LossFunction:
+def loss_of(training: Training, chain: ModuleChain) -> LossFunction:
+    """The loss of a training; raises a BadInputError if there is none, or two ways of counting."""
     loss, count = training.loss_fn or chain.loss, training.count
     if loss is None:
         raise BadInputError("executor: a list of layers has no loss function; pass loss_fn")

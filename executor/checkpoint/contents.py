@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.optimizers import local_optimizer, local_states
@@ -57,9 +58,13 @@ def saved_states(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 def saved_settings(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """Learning rate, weight decay and so on, for each of this rank's parameters."""
-    names = {parameter: name for name, parameter in _owned_parameters(pipeline).items()}
+    return settings_of(pipeline.optimizer, {own: name for name, own in _owned_parameters(pipeline).items()})
+
+
+def settings_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, dict[str, Any]]:
+    """The same for some of the parameters of an optimizer, with their names."""
     found: dict[str, dict[str, Any]] = {}
-    for group in pipeline.optimizer.param_groups:
+    for group in optimizer.param_groups:
         settings = {key: value for key, value in group.items() if key not in _HOW}
         found |= {names[parameter]: settings for parameter in group["params"] if parameter in names}
     return found
@@ -90,7 +95,7 @@ class OptimizerStates:
     def __init__(self, pipeline: Pipeline, metadata: Metadata) -> None:
         self._optimizer = local_optimizer(pipeline.optimizer)
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in pipeline.named_parameters().items()}
-        found = _found_states(metadata)
+        found = found_states(metadata)
         self._states: dict[Tensor, dict[str, Any]] = {
             parameter: {key: _allocated(saved, name, key, like=parameter, group=group) for key, saved in own.items()}
             for parameter, name, group in self._places()
@@ -118,17 +123,21 @@ class OptimizerStates:
             yield from ((parameter, self._names[parameter], group) for parameter in group["params"])
 
 
-def install_settings(pipeline: Pipeline, settings: Values) -> None:
+def install_settings(optimizer: Optimizer, names: Mapping[Tensor, str], settings: Values) -> None:
     """Restore learning rates and so on; parameter groups without parameters get the first one's settings.
+
+    Parameters
+    ----------
+    names
+        Of the optimizer's parameters, in the checkpoint.
 
     Raises
     ------
     BadInputError
         If parameters of one group had different settings.
     """
-    names = {parameter: name for name, parameter in pipeline.named_parameters().items()}
     default = next(iter(settings.values()), {})
-    for group in pipeline.optimizer.param_groups:
+    for group in optimizer.param_groups:
         own = [names[parameter] for parameter in group["params"] if names[parameter] in settings]
         chosen = settings[own[0]] if own else default
         for name in own:
@@ -146,7 +155,8 @@ def _owned_parameters(pipeline: Pipeline) -> dict[str, torch.nn.Parameter]:
     return {name: parameter for name, parameter in pipeline.named_parameters().items() if name in owned}
 
 
-def _found_states(metadata: Metadata) -> dict[str, dict[str, TensorStorageMetadata]]:
+def found_states(metadata: Metadata) -> dict[str, dict[str, TensorStorageMetadata]]:
+    """The tensors of optimizer states, by parameter name and key."""
     found: dict[str, dict[str, TensorStorageMetadata]] = defaultdict(dict)
     for full_name, saved in metadata.state_dict_metadata.items():
         if full_name.startswith(OPTIMIZER) and isinstance(saved, TensorStorageMetadata):

@@ -32,14 +32,17 @@ class Manifest:
     plan_hash: str | None
     """SHA-256 of the plan file's tree; None if the plan was not loaded from a file."""
     versions: dict[str, str]
+    waves_of: str | None = None
+    """SHA-256 of the plan of virtual workers that wrote it, the only one whose ranks go on exactly; None for others."""
     files: Mapping[str, FileSum] | None = None
     """All other files of the checkpoint by name; None if it was written without checksums."""
 
     def text(self) -> str:
         """The manifest as it is written."""
+        own = {name: value for name, value in asdict(self).items() if name != "waves_of" or value is not None}
         tree: Tree = {
             "schema": SCHEMA,
-            **asdict(self),
+            **own,
             "layers": list(self.layers),
             "shapes": [[name, list(shape)] for name, shape in self.shapes.items()],
             "files": {name: {"bytes": size, "blake2b": digest} for name, (size, digest) in (self.files or {}).items()},
@@ -67,6 +70,7 @@ class Manifest:
                 **{name: tree[name] for name in ("model", "optimizer", "num_steps", "plan_hash", "versions")},
                 layers=tuple(tree["layers"]),
                 shapes={name: tuple(shape) for name, shape in tree["shapes"]},
+                waves_of=tree.get("waves_of"),
                 files=None if tree["schema"] == WITHOUT_CHECKSUMS else _summed_files(tree),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:

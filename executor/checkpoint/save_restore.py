@@ -4,17 +4,25 @@ torch.distributed.checkpoint writes each tensor once, under its global name, and
 of another plan need. What torch would read as a pickle is read without running anything that it names.
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
-from stagecut.executor.checkpoint.checksums import FileSum, damage
+from stagecut.executor.checkpoint.checksums import FileSum
+from stagecut.executor.checkpoint.collective import (
+    check_files,
+    chosen,
+    finish,
+    gathered,
+    merged,
+    on_first_rank,
+    whole_or_not_at_all,
+)
 from stagecut.executor.checkpoint.contents import (
     OptimizerStates,
     install_settings,
@@ -24,32 +32,23 @@ from stagecut.executor.checkpoint.contents import (
     saved_tensors,
 )
 from stagecut.executor.checkpoint.folder import (
-    MANIFEST,
-    discard,
-    latest,
     partial_place_of,
     place_of,
     prepare,
-    prune,
-    publish,
-    write_file,
 )
 from stagecut.executor.checkpoint.manifest import Manifest, Shape
 from stagecut.executor.checkpoint.store import (
-    VALUES,
     check_values,
     disk_errors,
     read_metadata,
     read_tensors,
     read_values,
     write_tensors,
-    write_values,
 )
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.build import SEED_STRIDE
 from stagecut.executor.play.optimizers import local_optimizer
 from stagecut.executor.play.stage import StageModule
-from stagecut.executor.transport.objects import gather_everywhere
 from stagecut.planner.core.checks import require_count
 from stagecut.planner.core.errors import BadInputError, OutputError
 from stagecut.planner.io.files.plan_file import installed_versions
@@ -94,11 +93,11 @@ def save(pipeline: Pipeline, folder: str | Path, *, extra: Mapping[str, Any] | N
     pipeline.transport.barrier()
     manifest, values = _manifest(pipeline), {**_gathered_values(pipeline), "extra": dict(extra or {})}
     with disk_errors(place, OutputError, "cannot be written", advice="earlier checkpoints are intact"):
-        _on_first_rank(pipeline, folder, lambda: prepare(folder))
-        with _whole_or_not_at_all(pipeline, partial):
-            files = _merged(_gathered(write_tensors(saved_tensors(pipeline), partial), classes=(FileSum,)))
+        on_first_rank(pipeline, folder, lambda: prepare(folder))
+        with whole_or_not_at_all(pipeline, partial):
+            files = merged(gathered(write_tensors(saved_tensors(pipeline), partial), classes=(FileSum,)))
             summed = replace(manifest, files=files)
-            _on_first_rank(pipeline, partial, lambda: _finish(partial, place, values, summed, keep=keep))
+            on_first_rank(pipeline, partial, lambda: finish(partial, place, values, summed, keep=keep))
     return place
 
 
@@ -125,16 +124,17 @@ def restore(pipeline: Pipeline, folder: str | Path) -> dict[str, Any]:
         message names the first difference.
     """
     _require_processes(pipeline)
-    place = Path(cast(str, pipeline.transport.broadcast(str(_chosen(Path(folder))), 0)))
+    place = Path(cast(str, pipeline.transport.broadcast(str(chosen(Path(folder))), 0)))
     manifest = Manifest.read(place)
     manifest.check_fits(_manifest(pipeline), place)
     with disk_errors(place, BadInputError, "cannot be read", advice="restore another checkpoint"):
-        _check_files(pipeline, place, manifest)
+        check_files(pipeline, place, manifest)
         values, metadata = read_values(place), read_metadata(place)
         states = OptimizerStates(pipeline, metadata)
         read_tensors(model_tensors(pipeline) | states.tensors, place, metadata)
     states.install(values["states"])
-    install_settings(pipeline, values["settings"])
+    names: dict[Tensor, str] = {own: name for name, own in pipeline.named_parameters().items()}
+    install_settings(pipeline.optimizer, names, values["settings"])
     pipeline.num_steps = manifest.num_steps
     torch.manual_seed((torch.initial_seed() + SEED_STRIDE**2 * manifest.num_steps) % 2**63)
     return cast(dict[str, Any], values["extra"])
@@ -149,41 +149,16 @@ def _require_processes(pipeline: Pipeline) -> None:
         )
 
 
-def _chosen(folder: Path) -> Path:
-    if (folder / MANIFEST).is_file():
-        return folder
-    place = latest(folder)
-    if place is None:
-        raise BadInputError(f"{folder}: contains no complete checkpoint; train from scratch, or choose another folder")
-    return place
-
-
-def _check_files(pipeline: Pipeline, place: Path, manifest: Manifest) -> None:
-    """Refuse damaged files, on all ranks alike; each rank checks some of the files."""
-    if manifest.files is None:
-        if pipeline.role.rank == 0:
-            warnings.warn(
-                f"{place}: was written without checksums by an earlier version; damage to it cannot be detected",
-                stacklevel=3,
-            )
-        return
-    by_size = sorted(manifest.files.items(), key=lambda file: file[1], reverse=True)
-    own = dict(by_size[pipeline.role.rank :: pipeline.layout.world_size])
-    found = [problem for problem in _gathered(damage(place, own)) if problem]
-    if found:
-        raise ValueError(min(found))
-
-
 def _gathered_values(pipeline: Pipeline) -> dict[str, Any]:
     own = {"states": saved_states(pipeline), "settings": saved_settings(pipeline)}
     check_values(own, "the optimizer's settings")
-    every = _gathered(own)
-    return {key: _merged(values[key] for values in every) for key in own}
+    every = gathered(own)
+    return {key: merged(values[key] for values in every) for key in own}
 
 
 def _manifest(pipeline: Pipeline) -> Manifest:
     own = {stage.index: (stage.names, _shapes(pipeline, stage)) for stage in pipeline.stages}
-    stages = [stage for _, stage in sorted(_merged(_gathered(own)).items())]
+    stages = [stage for _, stage in sorted(merged(gathered(own)).items())]
     return Manifest(
         model=pipeline.execution.chain.name,
         layers=tuple(name for names, _ in stages for name in names),
@@ -199,43 +174,3 @@ def _shapes(pipeline: Pipeline, stage: StageModule) -> dict[str, Shape]:
     """Shapes of whole tensors, even under tensor parallelism."""
     tensors = (*pipeline.parameters[stage.index].items(), *stage.global_buffers())
     return {name: tuple(tensor.shape) for name, tensor in tensors}
-
-
-def _finish(partial: Path, place: Path, values: dict[str, Any], manifest: Manifest, *, keep: int) -> None:
-    files = {**(manifest.files or {}), VALUES: write_values(values, partial)}
-    write_file(partial / MANIFEST, replace(manifest, files=files).text().encode())
-    publish(partial, place)
-    prune(place.parent, keep=keep, up_to=manifest.num_steps)
-
-
-def _gathered(own: V, *, classes: Sequence[type] = ()) -> list[V]:
-    """The values of all ranks, by rank."""
-    return gather_everywhere(own, classes=classes) if dist.is_initialized() else [own]
-
-
-def _merged(parts: Iterable[dict[K, V]]) -> dict[K, V]:
-    return {key: value for part in parts for key, value in part.items()}
-
-
-def _on_first_rank(pipeline: Pipeline, folder: Path, work: Callable[[], object]) -> None:
-    """Let rank 0 do something while the others wait, and raise its error on all of them."""
-    fault = None
-    if pipeline.role.rank == 0:
-        try:
-            work()
-        except OSError as error:
-            fault = (error.errno, error.strerror, str(error.filename or folder))
-    common = cast(tuple[int, str, str] | None, pipeline.transport.broadcast(fault, 0))
-    if common is not None:
-        raise OSError(*common)
-
-
-@contextmanager
-def _whole_or_not_at_all(pipeline: Pipeline, partial: Path) -> Iterator[None]:
-    """Remove what could not be finished right away: the disk may be full."""
-    try:
-        yield
-    except BaseException:  # torch's CheckpointException is not an Exception
-        if pipeline.role.rank == 0:
-            discard(partial)
-        raise

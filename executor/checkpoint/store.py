@@ -57,20 +57,20 @@ def read_metadata(folder: Path) -> Metadata:
     return parse_metadata((folder / METADATA).read_bytes())
 
 
-def write_values(values: Mapping[str, Any], folder: Path) -> FileSum:
+def write_values(values: Mapping[str, Any], folder: Path, *, name: str = VALUES) -> FileSum:
     """Write everything else."""
     content = _pickled(values)
-    write_file(folder / VALUES, content)
+    write_file(folder / name, content)
     return sum_of(content)
 
 
-def read_values(folder: Path) -> dict[str, Any]:
+def read_values(folder: Path, *, name: str = VALUES) -> dict[str, Any]:
     """Everything else."""
-    path = folder / VALUES
+    path = folder / name
     try:
         return cast(dict[str, Any], torch.load(path, map_location="cpu", weights_only=True))
     except RuntimeError as fault:
-        raise ValueError(f"{VALUES}: {fault}") from None
+        raise ValueError(f"{name}: {fault}") from None
 
 
 def check_values(values: Mapping[str, Any], what: str) -> None:

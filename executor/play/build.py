@@ -1,7 +1,7 @@
 """Builds stage modules from a plan and a chain of layers; each rank builds only its own layers."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -90,7 +90,7 @@ def build_stages(chain: ModuleChain, plan: Plan, role: Role, *, seed: int, devic
         planned = plan.stages[index]
         span = range(planned.start, planned.stop)
         modules = {layer: build_layer(chain, layer, seed=seed).to(device) for layer in span}
-        _copy_tied(chain, modules, seed=seed)
+        copy_tied(chain, modules, seed=seed)
         names = [chain.layers[layer].name for layer in span]
         stages.append(StageModule(index, names=names, layers=list(modules.values()), recompute=planned.recompute))
     return stages
@@ -116,7 +116,8 @@ def share_tied(chain: ModuleChain, stages: Sequence[StageModule]) -> dict[str, s
     return owners
 
 
-def _copy_tied(chain: ModuleChain, modules: dict[int, nn.Module], *, seed: int) -> None:
+def copy_tied(chain: ModuleChain, modules: Mapping[int, nn.Module], *, seed: int) -> None:
+    """Let tied copies start with their owner's values."""
     for tie in chain.ties:
         layer, name = tie.copy
         if layer in modules:

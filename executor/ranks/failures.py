@@ -5,14 +5,30 @@ import time
 import traceback
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stagecut.executor.schedule.labels import action_label
 from stagecut.planner.core.errors import BadInputError, StagecutError
 from stagecut.planner.simulator.action_lists import Action
 
-if TYPE_CHECKING:
-    from stagecut.executor.schedule.rank_layout import Role
+
+class RankRole(Protocol):
+    """What a report says of a rank."""
+
+    @property
+    def rank(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Its stages."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Its device, or the host whose parameter server it is."""
+        ...
 
 
 class FailureKind(StrEnum):
@@ -94,7 +110,7 @@ class FailureReport:
 
 
 def failure_report(
-    fault: BaseException, role: "Role | None" = None, *, action: Action | None = None, rank: int = 0
+    fault: BaseException, role: RankRole | None = None, *, action: Action | None = None, rank: int = 0
 ) -> FailureReport:
     """Classify an exception that ends a rank.
 

@@ -67,7 +67,8 @@ class WaitGraph:
     def culprits(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Ranks that wait for nobody, at the ends of the chains of waits that start at these.
 
-        Empty if they all wait for each other.
+        A process that has been stopped, with a signal or by a debugger, may still be on record as waiting: where there
+        is one on these chains, it is to blame. Empty if all wait for each other.
         """
         found, seen, to_visit = set[int](), set[int](), list(ranks)
         while to_visit:
@@ -79,7 +80,8 @@ class WaitGraph:
             to_visit.extend(awaited)
             if not awaited:
                 found.add(rank)
-        return tuple(sorted(found))
+        stopped = {rank for rank in seen if _is_stopped(self.pid_of(rank))}
+        return tuple(sorted(stopped or found))
 
     def _awaited(self, rank: int) -> slice:
         """The bytes of a rank's row that say whom it waits for."""
@@ -94,3 +96,12 @@ def _mapped(path: Path | None, size: int) -> mmap.mmap:
     with path.open("a+b") as file:
         file.truncate(size)
         return mmap.mmap(file.fileno(), size)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process of this machine has been stopped, as far as the system tells: Linux's /proc/PID/stat."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in {"T", "t"}

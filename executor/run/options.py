@@ -20,6 +20,7 @@ from stagecut.executor.team import Team
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
+from stagecut.planner.io.files.wave_plan_file import AnyPlanFile
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
@@ -56,7 +57,7 @@ class RunOptions:
     time_scale: float | None = None
     """Time scale of a dilated run; None: found before its first step."""
 
-    def chain(self, plan_file: PlanFile) -> ModuleChain:
+    def chain(self, plan_file: AnyPlanFile) -> ModuleChain:
         """The layers to run, not yet built."""
         if self.stand_ins:
             return stand_ins(plan_file.problem.model)
@@ -68,13 +69,13 @@ class RunOptions:
             return self.timeout_s
         return self.timeout_s + (self.time_scale or LARGEST_SCALE) * plan_file.predicted.iteration_s
 
-    def optimizer(self, plan_file: PlanFile) -> OptimizerFactory:
+    def optimizer(self, plan_file: AnyPlanFile) -> OptimizerFactory:
         """The optimizer named by the job, or AdamW if it is neither of `OPTIMIZERS`."""
         name = plan_file.problem.job.optimizer.name
         extra = {"momentum": MOMENTUM} if name == "sgd" else {}
         return functools.partial(OPTIMIZERS.get(name, torch.optim.AdamW), lr=self.learning_rate, **extra)
 
-    def training(self, plan_file: PlanFile) -> Training:
+    def training(self, plan_file: AnyPlanFile) -> Training:
         """How to train, for :class:`stagecut.executor.team.Team`."""
         return Training(
             optimizer=self.optimizer(plan_file),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stagecut.planner.analysis.prediction import play
+from stagecut.planner.cli.commands.run_waves import WaveRun
 from stagecut.planner.cli.options.profile import require_torch
 from stagecut.planner.cli.options.run import RunChoices, RunOutputs
 from stagecut.planner.cli.parameters.files import InputFile
@@ -19,12 +20,12 @@ from stagecut.planner.cli.process.cancellable import held, held_silently, unwoun
 from stagecut.planner.cli.process.streams import ClosedPipeError
 from stagecut.planner.cli.process.writing import announce, compact_json, print_json
 from stagecut.planner.cli.views.run import print_run
-from stagecut.planner.core.errors import BadInputError, UnsupportedError
+from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.run_history import append_run, to_tree
-from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
+from stagecut.planner.io.files.wave_plan_file import read_any_plan_file
 from stagecut.planner.report.labels import seconds_label, stage_labels
 from stagecut.planner.report.perfetto import run_trace
 from stagecut.planner.report.run_tables import check_label, duration_label
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from stagecut.executor.run.loop import RunObserver
     from stagecut.executor.run.outcome import RunOutcome
 
-NO_WAVES = "plan run does not run virtual workers that train through waves; stagecut.executor.waves does, from a script"
 ARGUMENTS = "stagecut.planner.cli.arguments"
 """Key of the context under which the command's own arguments are kept."""
 
@@ -67,6 +67,7 @@ def command(
     Starts one process per device of the plan on this machine, trains a few steps on random samples, and
     shows measured beside predicted times. In dilated mode any plan runs on this machine: small layers take
     as long as the plan says. Under torchrun this process is one rank of a run on several hosts.
+    A plan of virtual workers also gets a process for each parameter server; its steps are waves.
     Exits with code 6 if --check finds a difference.
     """
     from stagecut.executor.ranks.environment import is_rank
@@ -77,17 +78,16 @@ def command(
     require_torch("plan run")
     choices.check_mode()
     plan_file = read_any_plan_file(path)
-    if isinstance(plan_file, WavePlanFile):
-        raise UnsupportedError(f"{path}: {NO_WAVES}")
-    run = Run(plan_file, choices, outputs, quiet=quiet, as_json=as_json)
+    run: Run | WaveRun
+    if isinstance(plan_file, PlanFile):
+        run = Run(plan_file, choices, outputs, quiet=quiet, as_json=as_json)
+    else:
+        run = WaveRun(plan_file, choices, outputs, quiet=quiet, as_json=as_json)
     if is_rank():
         run.be_rank()
         return
     outputs.check()
-    if run.fits_one_process():
-        run.be_all_ranks()
-    else:
-        run.launch(context.meta[ARGUMENTS])
+    run.start(context.meta[ARGUMENTS])
 
 
 class Run:
@@ -98,6 +98,13 @@ class Run:
     ) -> None:
         self._plan_file, self._choices, self._outputs = plan_file, choices, outputs
         self._quiet, self._as_json = quiet, as_json
+
+    def start(self, arguments: Sequence[str]) -> None:
+        """Run as threads of this process, or by starting this command again as a process for each rank."""
+        if self.fits_one_process():
+            self.be_all_ranks()
+        else:
+            self.launch(arguments)
 
     def fits_one_process(self) -> bool:
         """Refuse what cannot run, and print notes; whether all ranks are to be threads of this process."""

@@ -22,6 +22,8 @@ from stagecut.planner.io.files.run_entry import RunFile
 
 DEFAULT_HISTORY = "runs.jsonl"
 """Path in the current folder."""
+OF_WAVES = "waves"
+"""The kind of the records of :mod:`stagecut.planner.io.files.wave_run_file`; others have none."""
 MAX_LINE_BYTES = 16_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_SKIPPED = 1000
@@ -52,13 +54,17 @@ def append_run(path: str | Path, run: RunRecord) -> None:
     A line that a crash left half-written is terminated first. Raises the errors of :func:`check_appendable`, and an
     OutputError if the system fails to write.
     """
+    append_line(path, json.dumps(to_tree(run), separators=(",", ":"), sort_keys=True, allow_nan=False))
+
+
+def append_line(path: str | Path, line: str) -> None:
+    """Append the record of a run, of whatever kind; see :func:`append_run`."""
     check_appendable(path)
-    line = json.dumps(to_tree(run), separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            _append(descriptor, line.encode())
+            _append(descriptor, f"{line}\n".encode())
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -70,10 +76,11 @@ def read_runs(path: str | Path) -> History:
 
     Raises a BadInputError if the file cannot be read, is too large, has lines but no run, or has too many other lines.
     """
-    runs, skipped = [], []
+    runs: list[RunRecord] = []
+    skipped: list[str] = []
     for number, line in _lines(Path(path)):
         try:
-            runs.append(_run_of(line))
+            runs += _runs_of(line)
         except BadInputError as fault:
             skipped.append(f"{path}:{number}: {fault}; line skipped")
         if len(skipped) > MAX_SKIPPED:
@@ -132,9 +139,13 @@ def _opened(path: Path) -> io.BufferedReader:
     return open_input(path)
 
 
-def _run_of(line: bytes) -> RunRecord:
+def _runs_of(line: bytes) -> tuple[RunRecord, ...]:
+    """The run of a line; none if it is one through waves, which has other figures."""
     try:
-        entry = RunFile.model_validate(json.loads(line))
+        tree = json.loads(line)
+        if isinstance(tree, dict) and tree.get("kind") == OF_WAVES:
+            return ()
+        entry = RunFile.model_validate(tree)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         place = format_where(fault["loc"])
@@ -142,7 +153,7 @@ def _run_of(line: bytes) -> RunRecord:
     except (ValueError, RecursionError):
         half = "" if line.endswith(b"\n") else "; it is incomplete"
         raise BadInputError(f"not a run in JSON{half}") from None
-    return from_entry(RunRecord, entry)
+    return (from_entry(RunRecord, entry),)
 
 
 def _check_tree(check: CheckRecord) -> Tree:

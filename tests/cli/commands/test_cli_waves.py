@@ -240,15 +240,6 @@ def test_exports_refuse_workers_with_the_reason(plan, solved, target):
     assert f"{target} cannot express virtual workers that train through waves" in done.stderr
 
 
-def test_run_says_what_runs_workers_instead(plan, solved):
-    done = plan("run", solved[0])
-    assert (done.exit_code, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert line.endswith(
-        "does not run virtual workers that train through waves; stagecut.executor.waves does, from a script"
-    )
-
-
 def test_explain_tells_waits_and_what_one_more_unit_brings(plan, plan_json, solved):
     """Each unit is planned for anew: no gain is above what its bound allows."""
     path, answer = solved

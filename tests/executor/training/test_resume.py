@@ -89,7 +89,7 @@ def test_shared_weights_resume_in_replicas_that_divide_the_optimizer_state(tmp_p
 
 def killed_before_the_renaming(folder: Path) -> None:
     """Kill one rank before it renames the checkpoint."""
-    publish = "stagecut.executor.checkpoint.save_restore.publish"
+    publish = "stagecut.executor.checkpoint.collective.publish"
     with mock.patch(publish, lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
         train(ALONE, folder, steps=1, restores=True, saves=True)
 

@@ -1,6 +1,9 @@
 """Which fault ended a run, and of which rank: no processes."""
 
 import os
+import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -161,6 +164,19 @@ def test_circle_of_waits_has_no_culprit(rows):
     rows[0].waits_for((1,))
     rows[1].waits_for((0,))
     assert rows[0].culprits((1,)) == ()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells whether a process is stopped")
+def test_stopped_process_is_the_culprit_even_in_a_circle_of_waits(rows, monkeypatch):
+    """0 waits for 1, which was stopped while it waited for 0."""
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
+        rows[0].waits_for((1,))
+        rows[1].waits_for((0,))
+        monkeypatch.setattr(rows[0], "pid_of", {0: os.getpid(), 1: sleeper.pid}.get)
+        assert rows[0].culprits((1,)) == (1,)
+        sleeper.kill()
 
 
 def test_world_of_one_needs_no_file():

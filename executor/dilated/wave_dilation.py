@@ -1,0 +1,193 @@
+"""Dilated mode of virtual workers: stages, messages, pushes, pulls and all-reduces as slow as planned.
+
+The work is real but small. An action ends its planned seconds after it actually began. Messages, pushes, pulls and
+all-reduces queue for the links of their routes as in the simulator, from when they were actually ready: the server gets
+a push, and the stage what it pulls, when it would have arrived. All stages are threads of one process.
+"""
+
+import threading
+from collections import defaultdict
+from concurrent.futures import Future
+
+from torch import Tensor
+
+from stagecut.executor.dilated.event_queue import EventQueue
+from stagecut.executor.dilated.timer import Timer
+from stagecut.executor.ranks.environment import TIMEOUT_S
+from stagecut.executor.schedule.messages import Message
+from stagecut.executor.waves.channels import Channel, DirectChannel
+from stagecut.executor.waves.layout import Part, WaveRole
+from stagecut.executor.waves.shard import Pulled
+from stagecut.executor.waves.wave_pace import WavePace
+from stagecut.planner.cost.wave_costs import WaveCosts
+from stagecut.planner.simulator.action_lists import Op
+from stagecut.planner.simulator.waves.network import NONE, WaveKind, network_of
+from stagecut.planner.simulator.waves.tables import tables_of
+
+
+class WaveDilation:
+    """The pace of all stages of a plan, and of their channels: for :class:`stagecut.executor.waves.team.WaveTeam`."""
+
+    def __init__(self, costs: WaveCosts, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.network, self.timeout_s = network_of(costs), timeout_s
+        self.timer = Timer()
+        self.events = EventQueue(self.timer)
+        self.time_scale = 1.0
+        """Multiplies all planned times; 0: full speed."""
+        self._tables = tables_of(self.network)
+        self._free_s = [0.0] * self._tables.num_lines
+        self._nodes = {(node.worker, node.stage): index for index, node in enumerate(self.network.nodes)}
+        self._flows = {(flow.kind, flow.node, flow.owner): index for index, flow in enumerate(self.network.flows)}
+        self._arrivals: dict[tuple[int, int, int], float] = {}
+        """When messages arrive, by source, target and number."""
+        self._ready: dict[tuple[int, int], list[float]] = defaultdict(list)
+        """When the holders of a stage's layers were ready for an all-reduce, by stage and wave."""
+        self._handed = [0] * len(self.network.nodes)
+        """Waves that each stage has handed over."""
+        self._ends: dict[tuple[int, int], Future[float]] = defaultdict(Future)
+        """When all-reduces end."""
+        self._lock = threading.Lock()
+
+    def pace(self, role: WaveRole) -> WavePace:
+        """The pace of a stage."""
+        return _StagePace(self, self._nodes[role.member])
+
+    def channel(self, role: WaveRole, part: Part, channel: Channel) -> Channel:
+        """A channel that takes its time."""
+        node = self._nodes[role.member]
+        if isinstance(channel, DirectChannel):
+            return _ServerChannel(self, channel, node, part.owner)
+        return channel if self.network.nodes[node].all_reduce == NONE else _ReduceChannel(self, channel, node)
+
+    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "") -> float:
+        """Let a message have its links as soon as they are free; when it arrives."""
+        flow = self._flows[kind, node, owner]
+        lines = self._tables.lines[flow]
+        with self._lock:
+            start_s = max(ready_s, *(self._free_s[line] for line in lines))
+            end_s = start_s + self.time_scale * self.network.flows[flow].seconds
+            for line in lines:
+                self._free_s[line] = end_s
+        return end_s
+
+    def send(self, message: Message, node: int) -> None:
+        """A message leaves a stage."""
+        kind = WaveKind.ACTIVATIONS if message.op is Op.FORWARD else WaveKind.GRADIENTS
+        arrival_s = self.serve(kind, node, self.timer.now())
+        self._arrivals[message.source, message.target, message.number] = arrival_s
+
+    def arrival_s(self, message: Message) -> float:
+        """When a message arrives that has been sent."""
+        return self._arrivals.pop((message.source, message.target, message.number))
+
+    def hand_over(self, node: int, wave: int) -> None:
+        """A stage has what it gives to the all-reduces of a wave: those begin whose last holder it is.
+
+        A stage calls it for each of its parts, of which the first one counts: the others follow at once.
+        """
+        if self._handed[node] > wave:
+            return
+        self._handed[node], now_s = wave + 1, self.timer.now()
+        for holder in self.network.nodes[node].holders:
+            with self._lock:
+                ready_s = self._ready[holder, wave]
+                ready_s.append(now_s)
+                complete = len(ready_s) == len(self.network.nodes[holder].holders)
+            if complete:
+                del self._ready[holder, wave]
+                self.reduced(holder, wave).set_result(self.serve(WaveKind.ALL_REDUCE, holder, max(ready_s)))
+
+    def reduced(self, node: int, wave: int) -> "Future[float]":
+        """When the all-reduce of a stage ends."""
+        with self._lock:
+            return self._ends[node, wave]
+
+
+class _StagePace(WavePace):
+    """The pace of one stage."""
+
+    def __init__(self, dilation: WaveDilation, node: int) -> None:
+        self._dilation, self._node, self._timer = dilation, node, dilation.timer
+        own = dilation.network.nodes[node]
+        self._seconds = {"F": own.forward_s, "B": own.backward_s, "update": own.update_s}
+        self._begin_s = 0.0
+
+    def begin(self) -> None:
+        """See :class:`WavePace`."""
+        self._begin_s = self._timer.now()
+
+    def finish(self, kind: str, count: int = 1) -> None:
+        """See :class:`WavePace`."""
+        seconds = count * self._seconds[str(kind)]
+        self._timer.wait_until(self._begin_s + self._dilation.time_scale * seconds)
+
+    def sent(self, message: Message) -> None:
+        """See :class:`WavePace`."""
+        self._dilation.send(message, self._node)
+
+    def received(self, message: Message) -> None:
+        """See :class:`WavePace`."""
+        self._timer.wait_until(self._dilation.arrival_s(message))
+
+
+class _ServerChannel(Channel):
+    """A push reaches the shard when it has arrived, and then comes the request; the reply takes its time as well."""
+
+    def __init__(self, dilation: WaveDilation, channel: DirectChannel, node: int, owner: str) -> None:
+        self._dilation, self._channel, self._node, self._owner = dilation, channel, node, owner
+        self._pushed_s = 0.0
+        self._asked: Future[Pulled] = Future()
+
+    def push(self, wave: int, vector: Tensor) -> None:
+        """See :class:`Channel`."""
+        ready_s = self._dilation.timer.now()
+        self._pushed_s = self._dilation.serve(WaveKind.PUSH, self._node, ready_s, owner=self._owner)
+        self._dilation.events.at(self._pushed_s, lambda: self._channel.push(wave, vector))
+
+    def ask(self, *, have: int, least: int) -> None:
+        """See :class:`Channel`."""
+        asked: Future[Pulled] = Future()
+        self._asked = asked
+
+        def request() -> None:
+            self._channel.ask(have=have, least=least)
+            self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked))
+
+        self._dilation.events.at(self._pushed_s, request)
+
+    def answer(self) -> Pulled:
+        """See :class:`Channel`."""
+        return self._asked.result()
+
+    def _reply(self, reply: "Future[Pulled]", asked: "Future[Pulled]") -> None:
+        if (fault := reply.exception()) is not None:
+            asked.set_exception(fault)
+            return
+        events = self._dilation.events
+        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner)
+        events.at(end_s, lambda: asked.set_result(reply.result()))
+
+
+class _ReduceChannel(Channel):
+    """One part of a stage; the all-reduce of the stage is planned as a whole."""
+
+    def __init__(self, dilation: WaveDilation, channel: Channel, node: int) -> None:
+        self._dilation, self._channel, self._node = dilation, channel, node
+        self._least = 0
+
+    def push(self, wave: int, vector: Tensor) -> None:
+        """See :class:`Channel`."""
+        self._channel.push(wave, vector)
+        self._dilation.hand_over(self._node, wave)
+
+    def ask(self, *, have: int, least: int) -> None:
+        """See :class:`Channel`."""
+        self._least = least
+        self._channel.ask(have=have, least=least)
+
+    def answer(self) -> Pulled:
+        """See :class:`Channel`: all-reduces end in order, so the last one counts."""
+        pulled = self._channel.answer()
+        ends = self._dilation.reduced(self._node, self._least - 1)
+        self._dilation.timer.wait_until(ends.result(timeout=self._dilation.timeout_s))
+        return pulled

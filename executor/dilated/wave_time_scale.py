@@ -1,0 +1,35 @@
+"""How far planned times must be stretched for this machine to keep up with a dilated run of virtual workers."""
+
+import time
+
+from stagecut.executor.dilated.time_scale import OVERHEAD_MARGIN, PATH_ACTION_S, round_up
+from stagecut.executor.dilated.wave_dilation import WaveDilation
+from stagecut.executor.waves.data import WaveData
+from stagecut.executor.waves.team import WaveTeam
+from stagecut.planner.core.wave_plan import VirtualWorker
+from stagecut.planner.simulator.waves.steady import steady_state
+
+PLAYS = 2
+"""Waves at full speed; the first, which creates threads and buffers, does not count."""
+
+
+def find_wave_time_scale(team: WaveTeam, data: WaveData, *, pace: WaveDilation) -> float:
+    """The smallest round factor with which this machine keeps up.
+
+    With T the time of a wave at full speed, and n the actions that follow one another in a wave of one worker:
+
+        time scale >= max(OVERHEAD_MARGIN * T, PATH_ACTION_S * n) / predicted time of a wave
+    """
+    pace.time_scale = 0.0
+    team.train(data, num_waves=PLAYS - 1)
+    start_s = time.monotonic()
+    team.train(data, num_waves=1)
+    played_s = time.monotonic() - start_s
+    path = max(map(_path_actions, team.execution.plan.workers))
+    wanted_s = max(OVERHEAD_MARGIN * played_s, PATH_ACTION_S * path)
+    return round_up(wanted_s / steady_state(pace.network.costs).wave_s)
+
+
+def _path_actions(worker: VirtualWorker) -> float:
+    """Forwards and backwards of a wave on one stage, or round trips through the pipeline if these take longer."""
+    return worker.wave * max(2.0, 2 * worker.num_stages / worker.in_flight)

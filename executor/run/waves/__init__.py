@@ -1,0 +1,1 @@
+"""`plan run` for plans of virtual workers that train through waves."""

@@ -1,0 +1,35 @@
+"""What all ranks of a run through waves train on, and how its progress shows."""
+
+from collections.abc import Callable
+
+import torch
+
+from stagecut.executor.play.batch import Batch
+from stagecut.executor.run.options import RunOptions
+from stagecut.executor.waves.data import WaveData, sharded
+from stagecut.executor.waves.layout import WaveRole
+from stagecut.models.modules.module_chain import ModuleChain
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile
+
+WaveObserver = Callable[[int], None]
+"""Called with the number of each wave, from 0, when the first worker begins it."""
+
+
+def wave_data(plan_file: WavePlanFile, chain: ModuleChain, options: RunOptions) -> WaveData:
+    """The same samples in every wave of all workers, so that the loss falls."""
+    assert chain.batch is not None  # checked by `layers_of`
+    generator = torch.Generator().manual_seed(options.seed)
+    return sharded(chain.batch(plan_file.plan.samples_per_wave, generator), plan_file.plan, seed=None)
+
+
+def observed(data: WaveData, role: WaveRole, observer: WaveObserver, *, wave: int) -> WaveData:
+    """The same data; on the first stage of the first worker, waves of so many minibatches are counted."""
+    if role.worker != 0 or role.stages != (0,):
+        return data
+
+    def batch(worker: int, minibatch: int) -> Batch:
+        if minibatch % wave == 1 % wave:
+            observer((minibatch - 1) // wave)
+        return data(worker, minibatch)
+
+    return batch

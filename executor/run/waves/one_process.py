@@ -1,0 +1,104 @@
+"""All ranks of a run through waves as threads of this process, which share one device."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+import torch
+
+from stagecut.executor.dilated.wave_dilation import WaveDilation
+from stagecut.executor.dilated.wave_time_scale import find_wave_time_scale
+from stagecut.executor.machine.devices import device_title
+from stagecut.executor.ranks.failures import failure_report
+from stagecut.executor.ranks.root_cause import root_cause
+from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
+from stagecut.executor.run.waves.record import wave_record
+from stagecut.executor.transport.threads import TeamBrokenError
+from stagecut.executor.waves.data import WaveData
+from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.report import WaveReport
+from stagecut.executor.waves.stage_worker import StageWorker
+from stagecut.executor.waves.team import WaveTeam
+from stagecut.planner.core.run_record import RunMode
+from stagecut.planner.core.wave_run_record import WaveRunRecord
+from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.io.files.plan_file import installed_versions
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile
+
+
+def run_waves_together(
+    plan_file: WavePlanFile,
+    options: RunOptions,
+    *,
+    observer: WaveObserver,
+    scaled: Callable[[float], None] = lambda _: None,
+) -> WaveRunRecord:
+    """Train on one device with a thread for each stage.
+
+    Parameters
+    ----------
+    scaled
+        Called with the time scale of a dilated run.
+
+    Raises
+    ------
+    StagecutError
+        If a stage fails; the message says which.
+    """
+    started, chain, pace = datetime.now(UTC), options.chain(plan_file), None
+    if options.mode is RunMode.DILATED:
+        torch.set_num_threads(1)
+        pace = WaveDilation(WaveCostModel(plan_file.problem).plan(plan_file.plan), timeout_s=options.timeout_s)
+    own = options.training(plan_file)
+    training = WaveTraining(
+        optimizer=own.optimizer, autocast=own.autocast, seed=own.seed, check_finite=own.check_finite
+    )
+    device = torch.device("cuda" if options.device == "cuda" else "cpu")
+    team = WaveTeam(
+        plan_file.plan,
+        chain,
+        training,
+        problem=plan_file.problem,
+        device=device,
+        pace=pace.pace if pace else None,
+        channel=pace.channel if pace else None,
+    )
+    data, scale = wave_data(plan_file, chain, options), None
+    if pace is not None:
+        scale = options.time_scale or find_wave_time_scale(team, data, pace=pace)
+        pace.time_scale = scale
+        scaled(scale)
+    reports = _train(team, data, options, observer=observer)
+    return wave_record(
+        plan_file,
+        reports,
+        options=options,
+        device=device_title(device, torch.get_num_threads()),
+        together=True,
+        started=started,
+        versions={**installed_versions(), "torch": torch.__version__},
+        time_scale=scale,
+    )
+
+
+def _train(team: WaveTeam, data: WaveData, options: RunOptions, *, observer: WaveObserver) -> list[WaveReport]:
+    names, num_waves = team.execution.layout.names, options.warmup + options.num_steps
+    wave = team.execution.plan.workers[0].wave
+    first = team.workers[0].num_waves  # a dilated run has trained to find its time scale
+
+    def be_rank(worker: StageWorker) -> WaveReport:
+        try:
+            own = observed(data, worker.role, partial(_from, first, observer), wave=wave)
+            return worker.train(own, num_waves=num_waves)
+        except TeamBrokenError:
+            raise
+        except Exception as fault:
+            report = failure_report(fault, worker.role)
+            raise root_cause([report], {}, names=names, timeout_s=options.timeout_s) from fault
+
+    return team.each(be_rank)
+
+
+def _from(first: int, observer: WaveObserver, wave: int) -> None:
+    observer(wave - first)

@@ -1,0 +1,84 @@
+"""Predicted and measured throughput of virtual workers that train through waves."""
+
+from dataclasses import dataclass
+
+from stagecut.planner.core.checks import require_count, require_positive
+from stagecut.planner.core.run_record import Pairs, RunMode, relative_error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveWaits:
+    """Seconds that the stages of a worker wait, all together, per wave."""
+
+    gate_s: float = 0.0
+    """At gates, for the other workers."""
+    pipeline_s: float = 0.0
+    """For neighbouring stages."""
+    link_s: float = 0.0
+    """For messages that queue behind others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveWorkerRecord:
+    """One virtual worker of a run."""
+
+    devices: tuple[str, ...]
+    """The device of each stage."""
+    samples_per_wave: int
+    predicted_samples_per_s: float
+    measured_samples_per_s: float
+    """Over the worker's own waves after the warm-up."""
+    local_staleness: int
+    """Most of its own earlier updates that the weights of a minibatch lacked."""
+    local_bound: int
+    global_staleness: int
+    """Most earlier minibatches of another worker that the weights of a minibatch lacked, by their clock."""
+    global_bound: int
+    predicted_waits: WaveWaits
+    measured_waits: WaveWaits
+    """Over the whole run, start and end included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveRunRecord:
+    """One run of a plan of virtual workers."""
+
+    plan_hash: str
+    """SHA-256 of the plan file's tree."""
+    profile_hash: str
+    """SHA-256 of the model profile's tree inside the plan file."""
+    model: str
+    cluster: str
+    device: str
+    """Name of the hardware the ranks ran on."""
+    mode: RunMode
+    one_process: bool
+    """Whether the ranks were threads of one process."""
+    versions: Pairs
+    started: str
+    """Start time in UTC, such as 2026-01-31T12:00:00Z."""
+    samples_per_wave: int
+    """Of all workers."""
+    num_waves: int
+    """All waves, including the warm-up."""
+    warmup: int
+    """Number of initial waves that are not measured."""
+    predicted_samples_per_s: float
+    """Simulated throughput in the long run."""
+    measured_samples_per_s: float
+    """Samples of a wave of all workers over the time that the slowest worker took for one, after the warm-up."""
+    time_scale: float | None = None
+    """Factor by which a dilated run was slowed down; its times are divided by it. None in a real run."""
+    losses: tuple[float | None, ...]
+    """Mean loss of each wave over the samples of all workers; None if it is not finite."""
+    workers: tuple[WaveWorkerRecord, ...]
+
+    def __post_init__(self) -> None:
+        for field in ("samples_per_wave", "num_waves"):
+            require_count("run", field, getattr(self, field))
+        require_positive("run", "measured_samples_per_s", self.measured_samples_per_s)
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the predicted throughput."""
+        return relative_error(self.predicted_samples_per_s, self.measured_samples_per_s)
