@@ -14,6 +14,8 @@ from stagecut.planner.workers.periods import period_of
 from stagecut.planner.workers.rows import Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 
+INTERFACES = ("nic-out", "nic-in")
+"""Resources that messages between hosts occupy."""
 MOST_ROUNDS = 12
 """Rounds of rows of links, after which those found so far have to do."""
 
@@ -80,6 +82,30 @@ def packing_within(search: WaveSearch, chains: Chains, case: Case, period_s: flo
         if not broken:
             break
     return packed
+
+
+def lightest_within(
+    search: WaveSearch, chains: Chains, case: Case, period_s: float
+) -> tuple[list[Counts], list[Chain]] | None:
+    """Workers whose rows keep a period and whose messages occupy the interfaces of hosts least; None: there are none.
+
+    Raises a StoppedError if the budget ends first.
+    """
+    interfaces = tuple((own, 1.0) for own in chains.kinds.resources if own.name in INTERFACES)
+    with search.step("partition"):
+        values = chains.least_load(case.setting, period_s, interfaces)
+        found = [own for own in patterns_of(values.whole(), chains.lattice) if sum(own[0]) <= chains.tables.num_layers]
+    with search.step("packing"):
+        chosen = pack(
+            search,
+            [pattern for pattern, _ in found],
+            chains.kinds.counts,
+            num_workers=case.num_workers,
+            longest=case.longest,
+            cost=np.array([load_s for _, load_s in found]),
+            rows=(),
+        )
+    return None if chosen is None else (chosen, [values.chain(own) for own in chosen])
 
 
 def _broken_rows(

@@ -16,7 +16,7 @@ from enum import IntEnum
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import seats_of
-from stagecut.planner.workers.cases import Case, Packed, packing_within
+from stagecut.planner.workers.cases import Case, Packed, lightest_within, packing_within
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.exhaustion import exhaust
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
@@ -28,6 +28,9 @@ from stagecut.planner.workers.wave_search import WaveSearch
 
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases, and of relaxed ones."""
+
+LIGHTER = (0.995, 0.98, 0.96, 0.94, 0.92)
+"""Shares of a bound at which workers with less to send are tried."""
 
 MOST = 1e18
 """Samples per second that stand for infinitely many."""
@@ -107,9 +110,11 @@ class OptimalAllocation:
 
     def _play_on(self, entry: Entry) -> None:
         """Look for better plans where rows cannot lower the bound."""
+        before = self._search.best
+        self._play_lighter(entry)
         with self._search.step("improvement"):
-            better = self._improvement.run()
-        if better:
+            self._improvement.run()
+        if self._search.best > before:
             self._push(entry)
             return
         target = self._search.target
@@ -147,6 +152,19 @@ class OptimalAllocation:
         seats = seats_of(self._search.problem.cluster, packed.patterns)
         for own in (packed.fastest, packed.lightest):
             offer_chains(self._search, self._chains.tables, [case.setting] * len(seats), seats, own)
+
+    def _play_lighter(self, entry: Entry) -> None:
+        """Simulate somewhat slower workers that send less between hosts, where messages of all of them queue."""
+        case, search = entry.case, self._search
+        samples = case.num_workers * case.setting.wave * self._minibatch
+        for share in LIGHTER if math.isfinite(entry.bound) else ():
+            if share * entry.bound <= search.best or search.out_of_budget:
+                return
+            lightest = lightest_within(search, self._chains, case, samples / (share * entry.bound))
+            if lightest is not None:
+                patterns, own = lightest
+                seats = seats_of(search.problem.cluster, patterns)
+                offer_chains(search, self._chains.tables, [case.setting] * len(seats), seats, own)
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables
