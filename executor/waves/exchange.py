@@ -104,6 +104,9 @@ class StageExchange:
 
     def pass_gate(self, minibatch: int) -> None:
         """Merge what has come into the weights of a minibatch and of those behind it."""
+        if self._merge is Merge.STEP:
+            self._step()
+            return
         for part in self.parts:
             if part.pulled is not None:
                 pulled, part.pulled = part.pulled, None
@@ -159,10 +162,7 @@ class StageExchange:
         return change
 
     def _merge_into(self, part: PartExchange, pulled: Pulled, minibatch: int) -> None:
-        num_waves, part.clock = pulled.clock - part.clock, pulled.clock
-        if self._merge is Merge.STEP:
-            self._step(part, pulled.content.view(num_waves, -1))
-            return
+        part.clock = pulled.clock
         if self._merge is Merge.ADD:
             changes = part.layout.split(pulled.content)
             part.base += pulled.content
@@ -171,14 +171,23 @@ class StageExchange:
         part.own = {wave: change for wave, change in part.own.items() if wave >= pulled.clock}
         part.base = reduce(add, part.own.values(), pulled.content)
         values = part.layout.split(part.base)
-        self._weights.merge(minibatch, lambda name, _: values[name], part.layout.names, clock=self.clock)
+        self._weights.merge(minibatch, lambda name, _: values[name].clone(), part.layout.names, clock=self.clock)
 
-    def _step(self, part: PartExchange, waves: Tensor) -> None:
-        """One step of the optimizer for each wave; weights without gradients stay as they are."""
-        for gradients in waves:
-            for name, gradient in part.layout.split(gradients).items():
-                self._weights.master[name].grad = gradient
+    def _step(self) -> None:
+        """One step of the optimizer for each wave that has come; weights whose part lacks it stay as they are."""
+        coming: dict[int, list[tuple[PartExchange, Tensor]]] = {}
+        for part in self.parts:
+            if part.pulled is not None:
+                waves = range(part.clock, part.pulled.clock)
+                for wave, gradients in zip(waves, part.pulled.content.view(len(waves), -1), strict=True):
+                    coming.setdefault(wave, []).append((part, gradients))
+                part.pulled = None
+        for wave, pairs in sorted(coming.items()):
+            before = self.clock
+            for part, gradients in pairs:
+                self._weights.set_gradients(part.layout.split(gradients))
+                part.clock = wave + 1
             self._optimizer.step()
-            for name in part.layout.names:
-                self._weights.master[name].grad = None
-            self._after_step()
+            self._optimizer.zero_grad(set_to_none=True)
+            if self.clock > before:
+                self._after_step()

@@ -59,7 +59,8 @@ class StageWorker:
         self._planned = worker.stages[self._stage]
         self.module = execution.stage_module(self._index, self._stage, device)
         self.rule = scheme.rule_of(plan, worker)
-        self.weights = StageWeights(self.module, versions=not scheme.merge.is_step)
+        in_flight = worker.in_flight > 1 and not scheme.merge.is_step
+        self.weights = StageWeights(self.module, versions=in_flight)
         self.optimizer = build_optimizer(self.weights.master, execution.training.optimizer)
         scheduler = execution.training.scheduler
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
@@ -272,6 +273,7 @@ class StageWorker:
         """Make the local step of a minibatch, and the version that minibatch + N_m will compute with."""
         start_s = time.monotonic()
         self.pace.begin()
+        self.weights.before_step()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._stepped()

@@ -39,8 +39,8 @@ def state_of(engine: StageWorker | WaveServer) -> State:
         "optimizer": _optimizer_state(engine.optimizer),
         "scheduler": None if engine.scheduler is None else engine.scheduler.state_dict(),
         "versions": [
-            [minibatch, version.own_updates, version.clock, _copied(version.tensors)]
-            for minibatch, version in (engine.weights.versions.items() if engine.weights.copies else ())
+            [minibatch, version.own_updates, version.clock, _copied(version.tensors) if engine.weights.copies else {}]
+            for minibatch, version in engine.weights.versions.items()
         ],
         "parts": [_part_state(part) for part in engine.exchange.parts],
     }
@@ -58,15 +58,17 @@ def restore(engine: StageWorker | WaveServer, state: State) -> None:
     if engine.scheduler is not None:
         engine.scheduler.load_state_dict(state["scheduler"])
     device = engine.device
-    if engine.weights.copies:
-        engine.weights.versions = {
-            minibatch: Version(
-                tensors={name: tensor.clone().to(device).requires_grad_() for name, tensor in tensors.items()},
-                own_updates=own_updates,
-                clock=clock,
-            )
-            for minibatch, own_updates, clock, tensors in state["versions"]
-        }
+    engine.weights.versions = {
+        minibatch: Version(
+            tensors={
+                **engine.weights.master,
+                **{name: tensor.clone().to(device).requires_grad_() for name, tensor in tensors.items()},
+            },
+            own_updates=own_updates,
+            clock=clock,
+        )
+        for minibatch, own_updates, clock, tensors in state["versions"]
+    }
     for part, own in zip(engine.exchange.parts, state["parts"], strict=True):
         _restore_part(part, own, device)
 

@@ -33,8 +33,8 @@ class StageWeights:
     Parameters
     ----------
     versions
-        Whether minibatches have copies of their own; otherwise they compute with the weights themselves, which must
-        not change then while any is in flight.
+        Whether the weights change while minibatches are in flight. If so, each step begins with a copy, which leaves
+        the memory before to the newest version: with N_m minibatches in flight there are N_m copies in all.
     """
 
     def __init__(self, stage: StageModule, *, versions: bool) -> None:
@@ -52,22 +52,28 @@ class StageWeights:
 
     def start(self, minibatches: Sequence[int], *, own_updates: int, clock: int) -> None:
         """Let minibatches compute with the weights as they are now."""
-        own = Version(tensors=self._copy(), own_updates=own_updates, clock=clock)
+        tensors = {name: _leaf(parameter) for name, parameter in self.master.items()} if self.copies else self.master
+        own = Version(tensors=dict(tensors), own_updates=own_updates, clock=clock)
         self.versions |= dict.fromkeys(minibatches, own)
 
     @torch.no_grad()
     def merge(self, gate: int, change: Callable[[str, Tensor], Tensor], names: Sequence[str], *, clock: int) -> None:
         """Change the weights themselves, and those of the gate and of all minibatches after it."""
+        changed: dict[tuple[str, int], Tensor] = {}
+
+        def new(name: str, old: Tensor) -> Tensor:
+            place = (name, old.data_ptr())  # the newest version has the memory of the weights themselves
+            if place not in changed:
+                changed[place] = change(name, old)
+            return changed[place]
+
         for name in names:
-            self.master[name].copy_(change(name, self.master[name]))
-        changed: dict[int, Version] = {}
+            self.master[name].data = new(name, self.master[name].data)
         for minibatch, version in self.versions.items():
             if minibatch >= gate:
-                if id(version) not in changed:
-                    new = {name: _leaf(change(name, version.tensors[name])) for name in names}
-                    own = version.own_updates
-                    changed[id(version)] = Version(tensors=version.tensors | new, own_updates=own, clock=clock)
-                self.versions[minibatch] = changed[id(version)]
+                own = {name: _leaf(new(name, version.tensors[name])) for name in names} if self.copies else {}
+                tensors = version.tensors | own
+                self.versions[minibatch] = Version(tensors=tensors, own_updates=version.own_updates, clock=clock)
 
     def forward(self, minibatch: int, state: LayerState) -> LayerState:
         """The stage's outputs, computed with the minibatch's version."""
@@ -97,14 +103,15 @@ class StageWeights:
         for name, gradient in gradients.items():
             self.master[name].grad = gradient
 
-    def _copy(self) -> Tensors:
-        if not self.copies:
-            return dict(self.master)
-        return {name: _leaf(parameter.detach().clone()) for name, parameter in self.master.items()}
+    def before_step(self) -> None:
+        """Leave the memory of the weights to the newest version: the optimizer changes its own in place."""
+        for parameter in self.master.values() if self.copies else ():
+            parameter.data = parameter.data.clone()
 
 
 def _leaf(tensor: Tensor) -> Tensor:
-    return tensor.requires_grad_()
+    """The same memory as a leaf of its own, which what happens to the other one does not invalidate."""
+    return tensor.data.requires_grad_()
 
 
 def _call_of(layer: nn.Module, own: Mapping[str, Tensor]) -> Callable[..., LayerState]:

@@ -1,10 +1,9 @@
-"""Virtual workers on two hosts with a parameter server on either: network namespaces of this machine."""
+"""Virtual workers on two hosts, network namespaces of this machine, with a parameter server on both."""
 
 import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,45 +11,50 @@ import pytest
 
 pytest.importorskip("torch")
 
-from click.testing import CliRunner
-
-from stagecut.planner.cli.main import main
-from stagecut.planner.core.waves import LocalStep
+from stagecut.executor.waves.data import sharded
+from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.team import WaveTeam
 from tests.executor.hosts.namespaces import CABLE, two_hosts
-from tests.wave_files import SPREAD, tiny_plan, write_wave_file
+from tests.executor.hosts.wave_script import ADAM, NUM_WAVES, plan, problem
+from tests.executor.waves.wave_plans import MSE, layers, samples
 
 ROOT = Path(__file__).parents[3]
-RUN = ["run", "--layers", "tests.executor.tiny_layers:chain", "--device", "cpu", "--json", "--quiet", "--timeout", "60"]
-WATCHDOG_S = 180
-NUM_RANKS = 3
-"""Of each host: two stages and a server."""
+NUM_RANKS = (3, 2)
+"""Two devices and a server, one device and a server."""
+WATCHDOG_S = 120
 
 
 @pytest.mark.slow
-def test_workers_on_two_hosts_have_the_losses_of_threads(tmp_path):
-    """Every worker has a stage on each host, and either host owns layers: all kinds of messages cross the cable."""
-    plan = tiny_plan(local_step=LocalStep.WAVE, clock_distance=0, owners=SPREAD, unlike=False)
-    path = write_wave_file(tmp_path / "plan.json", plan)
-    files = ["--history", str(tmp_path / "runs.jsonl"), "--steps", "2", "--warmup", "1", str(path)]
+def test_workers_and_servers_on_two_hosts_train_like_threads(tmp_path):
+    """The second worker's pipeline crosses the cable, and so does half of what is pushed and pulled."""
+    answer = tmp_path / "answer.json"
     with two_hosts() as hosts, ExitStack() as stack:
-        started = [_start(host, number, hosts[0].address, files) for number, host in enumerate(hosts)]
+        started = [_start(host, number, hosts[0].address, answer) for number, host in enumerate(hosts)]
         for process in started:
             stack.callback(process.kill)
-        with ThreadPoolExecutor(len(started)) as pool:
-            answers = list(pool.map(lambda process: process.communicate(timeout=WATCHDOG_S), started))
-    assert [process.returncode for process in started] == [0, 0], answers
-    threads = CliRunner().invoke(main, [*RUN, *files, "--one-process"])
-    assert threads.exit_code == 0, threads.output
-    losses = [json.loads(answer)["losses"] for answer in (answers[0][0], threads.stdout)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    assert answers[1][0] == ""
+        told = [process.communicate(timeout=WATCHDOG_S) for process in started]
+    assert [process.returncode for process in started] == [0, 0], told
+    found = json.loads(answer.read_text())
+    assert [role for _, _, role in found] == [
+        "rank 0 (host0/0, worker 0, stage 0)",
+        "rank 1 (host0/1, worker 1, stage 0)",
+        "rank 2 (parameter server of host0)",
+        "rank 3 (host1/0, worker 1, stage 1)",
+        "rank 4 (parameter server of host1)",
+    ]
+    team = WaveTeam(plan(), layers(), WaveTraining(loss_fn=MSE, optimizer=ADAM), problem=problem())
+    for report in team.train(sharded(samples(12), plan()), num_waves=NUM_WAVES):
+        losses, clock, _ = found[report.rank]
+        assert losses == pytest.approx(report.losses, abs=1e-12)
+        assert clock == report.clock
+    assert found[2][1] == found[4][1] == NUM_WAVES
 
 
-def _start(host, number, master, files):
+def _start(host, number, master, answer):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-    where = ["--nproc-per-node", str(NUM_RANKS), "--master-addr", master, "--master-port", "29500"]
+    where = ["--nproc-per-node", str(NUM_RANKS[number]), "--master-addr", master, "--master-port", "29500"]
     return subprocess.Popen(
-        host.command(*torchrun, *where, "-m", "stagecut", *RUN, *files),
+        host.command(*torchrun, *where, "-m", "tests.executor.hosts.wave_script", str(answer)),
         cwd=ROOT,
         env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -36,6 +36,24 @@ def parts_of(batch, sizes):
     return list(zip(*(torch.split(tensor, sizes) for tensor in batch), strict=True))
 
 
+def test_learning_rates_change_once_a_wave():
+    """Stages whose layers two servers own make one step of the scheduler for each wave, as a single process does."""
+    workers = [worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 4), in_flight=1)]
+    plan = plan_of(*workers, local_step=LocalStep.WAVE)
+    halving = partial(torch.optim.lr_scheduler.ExponentialLR, gamma=0.5)
+    team, batch = team_of(plan, MOMENTUM, scheduler=halving), samples(3 * plan.samples_per_wave)
+    team.train(sharded(batch, plan, seed=None), num_waves=3)
+    model = torch.nn.Sequential(*layers())
+    optimizer = MOMENTUM(model.parameters())
+    scheduler = halving(optimizer)
+    for inputs, targets in parts_of(batch, plan.samples_per_wave):
+        optimizer.zero_grad()
+        MSE(model(inputs), targets).backward()
+        optimizer.step()
+        scheduler.step()
+    check_close(team.global_weights(), {f"layer{name}": value.detach() for name, value in model.named_parameters()})
+
+
 def wave_loss(plan, reports, wave):
     """Mean loss over all samples of a wave."""
     total = 0.0
@@ -122,6 +140,18 @@ def test_one_worker_with_four_in_flight_is_a_sequential_program_with_delayed_upd
     assert [loss for report in reports for loss in report.losses] == pytest.approx(losses, abs=1e-9)
     assert reports[0].local_staleness == 3
     check_close(team.global_weights(), weights)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 4])
+def test_a_stage_keeps_as_many_copies_of_its_weights_as_minibatches_are_in_flight(in_flight):
+    """The newest version is the weights themselves until the next step; pulls give both the same memory again."""
+    workers = [worker_of(name, (0, 2, 4), in_flight=in_flight) for name in "ab"]
+    team = team_of(plan_of(*workers), ADAM)
+    team.train(sharded(samples(16), team.execution.plan), num_waves=3)
+    for worker in team.workers:
+        for name, parameter in worker.weights.master.items():
+            versions = [version.tensors[name].data_ptr() for version in worker.weights.versions.values()]
+            assert len(versions) == len({*versions, parameter.data_ptr()}) == in_flight
 
 
 @pytest.mark.parametrize("distance", [1, 2])
