@@ -2,33 +2,21 @@
 
     python -m benchmarks.real [--docs]
 
-Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and
-puts predicted beside measured time. Run queues do not tell when a shared machine is slower as a
-whole, so the layers are measured again after each run. A run is contaminated if too few of its steps pass
-the gate of `plan run`, if its steps differ too much among themselves, or if the two profiles around it
-do. Such runs are tried again.
+Measures links and layers with `plan profile`, plans with `plan solve`, trains with `plan run`, and puts predicted
+beside measured time. Contaminated runs (see :mod:`benchmarks.harness.plan_runs`) are tried again.
 """
 
 import argparse
 import json
-import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.plan_runs import LIMIT, ONE_PIPELINE, plan, profile_links, profile_model, run_plan
 from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.report.results import keep_results
 
-LIMIT = 0.08
-"""Largest error accepted for a run that passes the gate."""
-DRIFT = 0.03
-"""Largest difference between the profiles before and after a run that passes the gate."""
-SPREAD = 0.05
-"""Largest distance between the quartiles of the steps, relative to their median, of a run that passes the gate."""
-CLEAN_STEPS = 3
-"""Fewest clean steps of a run that passes the gate."""
 TRIES = 8
 STEPS = 10
 
@@ -56,24 +44,9 @@ WORKLOADS = (
 )
 
 
-def plan(*arguments: object) -> dict[str, object]:
-    """The JSON answer of a `plan` command."""
-    command = [sys.executable, "-m", "stagecut", *(str(argument) for argument in arguments), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
-
-
 def profile(workload: Workload, path: Path) -> float:
-    """Measure the model with both cores busy; return forward and backward seconds of its layers."""
-    plan(
-        *("profile", "model", workload.model, "--processes", 2, "--micro-batch", workload.micro_batch),
-        *("--repetitions", 8),
-        *("-o", path, "--force", "--quiet"),
-    )
-    layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
-    directions = (layer[name] for layer in layers for name in ("forward_s", "backward_s"))
-    return sum(seconds for by_type in directions for by_size in by_type.values() for seconds in by_size.values())
+    """Measure the model; return forward and backward seconds of its layers."""
+    return sum(profile_model(path, workload.model, "--micro-batch", workload.micro_batch, "--repetitions", 8).values())
 
 
 def solve(workload: Workload, folder: Path) -> Path:
@@ -90,7 +63,7 @@ def solve(workload: Workload, folder: Path) -> Path:
             "--schedule",
             workload.schedule,
         ),
-        *("--replicas", 1, "--tensor-parallel", 1, "--pipelines", 1, "--recompute", "never"),
+        *ONE_PIPELINE,
         *("-o", path, "--force", "--quiet"),
     )
     return path
@@ -110,24 +83,18 @@ def run(workload: Workload, folder: Path) -> list[dict[str, object]]:
 def attempt(workload: Workload, folder: Path) -> dict[str, object]:
     """Profile, plan, run, profile again."""
     before_s = profile(workload, folder / "before.json")
-    path, record = solve(workload, folder), folder / "run.json"
-    options = ("--steps", STEPS, "--warmup", 2, "--history", folder / "runs.jsonl", "-o", record, "--force")
-    plan("run", path, *options, "--quiet")
+    path = solve(workload, folder)
+    figures = run_plan(path, num_steps=STEPS)
     drift = profile(workload, folder / "after.json") / before_s - 1
-    answer = json.loads(record.read_text(encoding="utf-8"))
-    steps = answer["steps"][-STEPS:]
-    clean_steps = sum(step["clean"] for step in steps)
-    quartiles_s = statistics.quantiles([step["seconds"] for step in steps])
-    spread = (quartiles_s[2] - quartiles_s[0]) / quartiles_s[1]
     return {
         "stages": len(json.loads(path.read_text(encoding="utf-8"))["plan"]["pipelines"][0]["stages"]),
-        "predicted_s": answer["predicted_s"],
-        "measured_s": answer["measured_s"],
-        "error": answer["measured_s"] / answer["predicted_s"] - 1,
+        "predicted_s": figures.predicted_s,
+        "measured_s": figures.measured_s,
+        "error": figures.error,
         "drift": drift,
-        "spread": spread,
-        "contaminated": clean_steps < CLEAN_STEPS or spread > SPREAD or abs(drift) > DRIFT,
-        "clean_steps": clean_steps,
+        "spread": figures.spread,
+        "contaminated": figures.is_contaminated(drift),
+        "clean_steps": figures.num_clean_steps,
     }
 
 
@@ -171,7 +138,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plan("profile", "links", "--processes", 2, "-o", folder / "cluster.json", "--quiet")
+        profile_links(folder / "cluster.json")
         tries = [run(workload, folder) for workload in WORKLOADS if options.only in workload.name]
     rows = [own[-1] for own in tries]
     print(table(rows))

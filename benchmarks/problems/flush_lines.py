@@ -8,17 +8,16 @@ Simulated networks have S stages. Times are drawn uniformly, in milliseconds:
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from benchmarks.problems.specs import Spec
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.units import MS
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.links import link_between
+from stagecut.planner.network.flush_problem import flush_problem
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.sublots.process_chain import Process, ProcessChain
@@ -55,10 +54,11 @@ class ModelFlush:
         problem = spec.problem()
         plan = run(problem, "greedy", SolveOptions()).plan
         assert plan is not None
-        costs = CostModel(problem, plan.share)
-        forward_s, backward_s = stage_tables(costs, plan, self.num_samples)
-        message_s = message_tables(costs, plan, self.num_samples)
-        return flush(forward_s, backward_s, message_s, self.sizes)
+        whole = Variant(schedule=Schedule.GPIPE, micro_batch=self.num_samples, num_microbatches=1)
+        sizing = flush_problem(CostModel(problem), whole, plan, self.sizes, with_tails=False)
+        assert sizing is not None
+        forward, backward = sizing.sublots.lines
+        return forward, backward.reversed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,29 +104,6 @@ def _line(direction: str, stage_s: Floats, message_s: Floats, sizes: tuple[int, 
             Process(name=f"{direction} {index}", seconds=seconds, sizes=sizes) for index, seconds in enumerate(in_turn)
         )
     )
-
-
-def stage_tables(costs: CostModel, plan: Plan, num_samples: int) -> tuple[Floats, Floats]:
-    """Seconds of forwards and backwards, shape (S, N + 1) each."""
-    forward_s, backward_s = np.zeros((2, len(plan.stages), num_samples + 1))
-    for index, stage in enumerate(plan.stages):
-        placement = costs.device_group(stage).placement
-        for samples in range(1, num_samples + 1):
-            cost = costs.stage(
-                placement, micro_batch=samples, recompute=stage.recompute, start=stage.start, stop=stage.stop
-            )
-            forward_s[index, samples], backward_s[index, samples] = cost.forward_s[0], cost.backward_s[0]
-    return forward_s, backward_s
-
-
-def message_tables(costs: CostModel, plan: Plan, num_samples: int) -> Floats:
-    """Seconds of messages over each boundary, shape (S - 1, N + 1)."""
-    boundary_bytes = costs.problem.model.boundary_bytes()
-    samples = np.arange(num_samples + 1.0)
-    groups = [costs.device_group(stage) for stage in plan.stages]
-    links = [link_between(costs.cluster, *ends) for ends in pairwise(groups)]
-    sizes = [samples * boundary_bytes[stage.start] for stage in plan.stages[1:]]
-    return np.array([link.transfer_s(size) for link, size in zip(links, sizes, strict=True)])
 
 
 def _told(sizes: tuple[int, ...]) -> str:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, fields
 
 from stagecut.planner.analysis.prediction import play, predict
 from stagecut.planner.analysis.stated_options import stated_options
+from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, relative_gap
 from stagecut.planner.core.tolerances import EQUAL_TIMES, RECOMPUTED
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.io.files.plan_file import PlanFile, input_hashes
-from stagecut.planner.io.files.plan_statements import Prediction, StagePrediction
+from stagecut.planner.io.files.plan_statements import Prediction, Provenance, StagePrediction
 from stagecut.planner.simulator.slicing import slicing_faults
 from stagecut.planner.solvers.registry import PROVING, SOLVERS
 
@@ -41,14 +42,19 @@ def certificate_faults(plan_file: PlanFile) -> Iterator[str]:
         yield f"certificate: states a bound, but {solver} proves none; only {', '.join(sorted(PROVING))} do"
     if bound_s is not None and bound_s > objective_s * (1 + RECOMPUTED):
         yield f"certificate: the bound of {bound_s!r} s is above the plan's own time of {objective_s!r} s"
-    gap, asked = relative_gap(objective_s, bound_s), f"the requested gap is {options.gap:.3g}"
-    is_closed = gap is not None and gap <= options.gap + EQUAL_TIMES
-    if certificate.status is not Status.OPTIMAL and is_closed:
-        yield f"certificate: status {certificate.status} with a gap of {gap:.3g}, but {asked}: that is optimal"
-    if certificate.status is Status.OPTIMAL and gap is None:
+    yield from status_faults(certificate.status, relative_gap(objective_s, bound_s), asked=options.gap)
+
+
+def status_faults(status: Status, gap: float | None, *, asked: float) -> Iterator[str]:
+    """Contradictions between a status and the gaps that are left and were asked for."""
+    requested = f"the requested gap is {asked:.3g}"
+    is_closed = gap is not None and gap <= asked + EQUAL_TIMES
+    if status is not Status.OPTIMAL and is_closed:
+        yield f"certificate: status {status} with a gap of {gap:.3g}, but {requested}: that is optimal"
+    if status is Status.OPTIMAL and gap is None:
         yield "certificate: status optimal without a bound"
-    elif certificate.status is Status.OPTIMAL and not is_closed:
-        yield f"certificate: status optimal with a gap of {gap:.3g}, but {asked}"
+    elif status is Status.OPTIMAL and not is_closed:
+        yield f"certificate: status optimal with a gap of {gap:.3g}, but {requested}"
 
 
 def unchecked(plan_file: PlanFile) -> Iterator[Unchecked]:
@@ -87,8 +93,8 @@ class Recheck:
     checks: tuple[Check, ...]
     faults: tuple[str, ...]
     """Rules of the search space that the plan breaks, and claims of the certificate that no search could make."""
-    iteration_s: float
-    """Iteration time as simulated now."""
+    simulated: float
+    """As simulated now: the iteration time in seconds, or of virtual workers the samples per second."""
     unchecked: tuple[Unchecked, ...]
 
     @property
@@ -107,19 +113,20 @@ def recheck(plan_file: PlanFile) -> Recheck:
     prediction, costs = predict(play(plan_file.problem, plan_file.plan)), CostModel(plan_file.problem)
     return Recheck(
         checks=(
-            *_hashes(plan_file),
+            *hash_checks(plan_file.problem, plan_file.provenance),
             *_predictions(plan_file.predicted, prediction),
             *_certificate(plan_file, prediction.iteration_s),
         ),
         faults=(*faults(costs, plan_file.plan), *slicing_faults(costs, plan_file.plan), *certificate_faults(plan_file)),
-        iteration_s=prediction.iteration_s,
+        simulated=prediction.iteration_s,
         unchecked=tuple(unchecked(plan_file)),
     )
 
 
-def _hashes(plan_file: PlanFile) -> Iterator[Check]:
-    stated = dict(plan_file.provenance.input_hashes)
-    for name, derived in sorted(input_hashes(plan_file.problem).items()):
+def hash_checks(problem: Problem, provenance: Provenance) -> Iterator[Check]:
+    """The hashes of the inputs."""
+    stated = dict(provenance.input_hashes)
+    for name, derived in sorted(input_hashes(problem).items()):
         yield Check(where=f"provenance.input_hashes.{name}", stated=stated.get(name), derived=derived)
 
 

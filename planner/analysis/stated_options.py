@@ -1,5 +1,6 @@
 """Search options as the provenance of a plan file states them: written, and read back with the same limits."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,9 @@ def option_values(options: SolveOptions, *, solver: str) -> dict[str, OptionValu
     return {"solver": solver} | {name: getattr(options, name) for name in NAMES[1:]} | {"rows": str(options.rows)}
 
 
-def stated_options(provenance: Provenance) -> tuple[SolveOptions, tuple[str, ...]]:
+def stated_options(
+    provenance: Provenance, *, solvers: Collection[str] = SOLVERS.keys()
+) -> tuple[SolveOptions, tuple[str, ...]]:
     """The options of a plan file and what is wrong with them; wrong or missing ones take their defaults."""
     options, wrong = SolveOptions(), []
     for name, value in provenance.options:
@@ -29,7 +32,7 @@ def stated_options(provenance: Provenance) -> tuple[SolveOptions, tuple[str, ...
             wrong.append(f"provenance.options: there is no option {name!r}{nearest(name, NAMES)}")
             continue
         try:
-            options = replace(options, **_checked(name, value))
+            options = replace(options, **_checked(name, value, solvers))
         except BadInputError as fault:
             wrong.append(f"provenance.{fault}")
     try:
@@ -40,10 +43,10 @@ def stated_options(provenance: Provenance) -> tuple[SolveOptions, tuple[str, ...
     return options, tuple(wrong)
 
 
-def _checked(name: str, value: OptionValue) -> dict[str, Any]:
+def _checked(name: str, value: OptionValue, solvers: Collection[str]) -> dict[str, Any]:
     """The option as an argument of :class:`SolveOptions`, whose own checks follow; none for the solver."""
     if name == "solver":
-        require(value in SOLVERS, "options", name, f"one of {', '.join(SOLVERS)}", value)
+        require(value in solvers, "options", name, f"one of {', '.join(solvers)}", value)
         return {}
     if name == "rows":
         require(value in list(RowChoice), "options", name, f"one of {', '.join(RowChoice)}", value)

@@ -30,6 +30,9 @@ def sublot_seconds(
 ) -> OwnTimes:
     """Seconds of every action and message.
 
+    A backward of several sublots of its forward runs through what each of these has kept, one after another, so it
+    takes as long as their backwards together.
+
     Parameters
     ----------
     stage_costs
@@ -42,7 +45,8 @@ def sublot_seconds(
         for length in sublot_lengths(cut.num_samples, forward):
             seconds[TaskKind.FORWARD, stage, length] = float(stage_costs(stage, length).forward_s[0])
         for length in sublot_lengths(cut.num_samples, backward):
-            seconds[TaskKind.BACKWARD, stage, length] = float(stage_costs(stage, length).backward_s[0])
+            parts = (float(stage_costs(stage, part).backward_s[0]) for part in sublot_lengths(length, forward))
+            seconds[TaskKind.BACKWARD, stage, length] = sum(parts)
     for boundary, sizes in enumerate(zip(cut.forward_messages, cut.backward_messages, strict=True)):
         ends = slice(boundary, boundary + 2)
         for length in message_lengths(cut.num_samples, sizes[0], cut.forward[ends]):

@@ -14,6 +14,7 @@ from stagecut.planner.core.result import OwnObjective, Result, Status
 from stagecut.planner.core.share import Share
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.visible import visible
+from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.simulator.timeline import Timeline
 
 UNKNOWN = "-"
@@ -76,7 +77,7 @@ def share_label(share: Share) -> str:
     return f"{number} pipelines on equal parts of servers"
 
 
-def status_label(result: Result) -> str:
+def status_label(result: Result | WaveResult) -> str:
     """How a search ended, and the limit that ended it, for example `feasible (time limit)`."""
     cut = result.stopped_by is not None and result.status is not Status.INTERRUPTED
     return f"{result.status} ({result.stopped_by})" if cut else str(result.status)

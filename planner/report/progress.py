@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -15,7 +15,10 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.report.labels import percent_label, seconds_label
 from stagecut.planner.report.visible_stream import drawn_on
 
-Observer = Callable[[HistoryPoint], None]
+Observer = Callable[[Any], None]
+"""Takes the points that the line shows."""
+Words = Callable[[Any], str]
+"""A point, or None before the first one, in words."""
 
 PLAIN_EVERY_S = 3.0
 """Interval between two plain lines."""
@@ -23,15 +26,23 @@ REDRAWS_PER_S = 4.0
 """How often the live line is redrawn."""
 
 
+def time_words(point: HistoryPoint | None) -> str:
+    """Best time, bound and gap."""
+    best_s = None if point is None else point.objective_s
+    bound_s = None if point is None else point.bound_s
+    gap = percent_label(relative_gap(best_s, bound_s))
+    return f"best {seconds_label(best_s)}  bound {seconds_label(bound_s)}  gap {gap}"
+
+
 @contextmanager
-def progress(stream: TextIO, *, quiet: bool = False, solver: str = "") -> Iterator[Observer]:
+def progress(stream: TextIO, *, quiet: bool = False, solver: str = "", words: Words = time_words) -> Iterator[Observer]:
     """Show the progress of a search while the context is open.
 
     On a terminal one live line that disappears at the end; elsewhere a plain line every few seconds and
     one at the end; nothing when quiet. The observer may be called from any thread. Lines begin with the
     name of the solver, if there is one.
     """
-    latest = _Latest(f"{visible(solver)}: " if solver else "")
+    latest = _Latest(f"{visible(solver)}: " if solver else "", words)
     console = Console(file=drawn_on(stream))
     if quiet:
         yield latest.observe
@@ -43,27 +54,19 @@ def progress(stream: TextIO, *, quiet: bool = False, solver: str = "") -> Iterat
             yield latest.observe
 
 
-def progress_line(point: HistoryPoint | None, *, elapsed_s: float) -> str:
-    """Best time, bound, gap and elapsed seconds in one line."""
-    best_s = None if point is None else point.objective_s
-    bound_s = None if point is None else point.bound_s
-    gap = percent_label(relative_gap(best_s, bound_s))
-    return f"best {seconds_label(best_s)}  bound {seconds_label(bound_s)}  gap {gap}  {elapsed_s:.1f} s"
-
-
 class _Latest:
     """The latest point of the search and a running clock."""
 
-    def __init__(self, head: str) -> None:
-        self._head = head
+    def __init__(self, head: str, words: Words) -> None:
+        self._head, self._words = head, words
         self._started = time.perf_counter()
-        self._point: HistoryPoint | None = None
+        self._point: Any = None
 
-    def observe(self, point: HistoryPoint) -> None:
+    def observe(self, point: Any) -> None:
         self._point = point
 
     def line(self) -> str:
-        return self._head + progress_line(self._point, elapsed_s=time.perf_counter() - self._started)
+        return f"{self._head}{self._words(self._point)}  {time.perf_counter() - self._started:.1f} s"
 
     def render(self) -> Text:
         return Text(self.line(), no_wrap=True, overflow="ellipsis")

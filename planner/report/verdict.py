@@ -5,6 +5,7 @@ import math
 from stagecut.planner.core.result import Result, Status, StopCause
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
+from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.report.labels import run_label
 
 SMALL_GAP = 1e-4
@@ -33,7 +34,7 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     return sentence + compared
 
 
-def quality(result: Result) -> str:
+def quality(result: Result | WaveResult) -> str:
     """How close to optimal a plan is known to be; `proven optimal` only where it is."""
     gap = result.gap
     if gap is None:

@@ -74,11 +74,13 @@ class SublotProblem:
         return cls(lines=(chain,), moves=tuple(moves))
 
     @classmethod
-    def coupled(cls, forward: ProcessChain, backward: ProcessChain, computations: Container[int]) -> "SublotProblem":
+    def coupled(
+        cls, forward: ProcessChain, backward: ProcessChain, computations: Container[int], *, alike: bool = False
+    ) -> "SublotProblem":
         """Forwards, and backwards seen backwards in time, process by process in the same order.
 
         At the processes named, computations of stages, every sublot of the backward is a union of sublots of the
-        forward: only then can its gradients be computed from what these forwards have kept.
+        forward: only then can its gradients be computed from what these forwards have kept. `alike`: it is one.
 
         Raises
         ------
@@ -88,7 +90,8 @@ class SublotProblem:
         moves: list[Move] = []
         for index, (there, back) in enumerate(zip(forward.processes, backward.processes, strict=True)):
             if index in computations:
-                unions = [pair for pair in product(there.sizes, back.sizes) if is_union(forward.num_samples, *pair)]
+                pairs = [pair for pair in product(there.sizes, back.sizes) if not alike or pair[0] == pair[1]]
+                unions = [pair for pair in pairs if is_union(forward.num_samples, *pair)]
                 rule = "such that some backward is a union of its forwards"
                 require(len(unions) > 0, back.name, "sizes", rule, (there.sizes, back.sizes))
                 moves.append(Move(lines=(0, 1), options=tuple(unions)))

@@ -50,6 +50,17 @@ class Chains:
         """
         return SuffixValues(self.lattice, _FastTerms(self, setting, period_s).of, self._links(setting, period_s))
 
+    def slowest_stage(self, in_flight: int) -> SuffixValues:
+        """Seconds per minibatch of the slowest stage at least, with memory for N_m, every latency and link left out."""
+        each = self.tables.choices.local_step is LocalStep.MINIBATCH
+
+        def terms(kind: int, num_stages: int) -> Terms:
+            rows = self.tables.stages(kind, in_flight, num_stages)
+            work_s = rows.compute_s + rows.update_s if each else rows.compute_s
+            return Terms(add=np.where(np.isfinite(work_s), 0.0, np.inf), floor=work_s)
+
+        return SuffixValues(self.lattice, terms, np.zeros_like(self.kinds.transfer_s))
+
     def least_load(self, setting: Setting, period_s: float, prices: Prices) -> SuffixValues:
         """The least priced seconds for which messages of workers whose stages keep a period occupy links."""
         fast = _FastTerms(self, setting, period_s)
@@ -78,22 +89,22 @@ class _FastTerms:
 
     def of(self, kind: int, num_stages: int) -> Terms:
         tables, setting, period_s = self.chains.tables, self.setting, self.period_s
-        rows = tables.stages(kind, setting.in_flight, num_stages)
+        rows, flushes = tables.stages(kind, setting.in_flight, num_stages), tables.choices.local_step is LocalStep.WAVE
         distance, compute_s = tables.choices.clock_distance, setting.wave * rows.compute_s
-        if tables.choices.local_step is LocalStep.WAVE:
-            work_s = compute_s + rows.update_s
+        steps = (0 if setting.relaxed else 1) if flushes else setting.wave
+        fits = compute_s + steps * rows.update_s <= period_s * (1 + PATH_SUM)
+        add = np.where(fits, rows.compute_s, np.inf)
+        if setting.relaxed:
+            return Terms(add=add)
+        if flushes:
             step_s = rows.update_s if distance == 0 else np.zeros_like(rows.update_s)
             slack = step_s - period_s
         else:
-            work_s = compute_s + setting.wave * rows.update_s
             step_s = rows.update_s
             slack = step_s - tables.depth(setting.in_flight, num_stages) * period_s / setting.wave
         if not setting.alone:
             slack = np.maximum(slack, step_s + self.chains.exchange_s(kind) - (distance + 1) * period_s)
-        add = np.where(work_s <= period_s * (1 + PATH_SUM), rows.compute_s, np.inf)
-        if setting.relaxed:
-            return Terms(add=add)
-        return Terms(add=add, floor=compute_s if tables.choices.local_step is LocalStep.WAVE else None, slack=slack)
+        return Terms(add=add, floor=compute_s if flushes else None, slack=slack)
 
 
 def patterns_of(values: list[Floats], lattice: Lattice) -> list[tuple[Counts, float]]:

@@ -3,31 +3,24 @@
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
 from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.kinds import Counts, Lattice
 from stagecut.planner.workers.paper_partition import paper_chain
 from stagecut.planner.workers.periods import least_period
 from stagecut.planner.workers.rows import RowTables, Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 
 
-def plan_allocation(search: WaveSearch, tables: RowTables, seats: Sequence[Seats]) -> float:
+def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) -> float:
     """Offer the plans of workers on these devices for every N_m that fits; no such plan has more samples per second.
 
     HetPipe's partition is tried, and the one whose rows allow the shortest period.
     """
-    patterns = [tuple(map(len, own)) for own in seats]
+    tables, patterns = chains.tables, [tuple(map(len, own)) for own in seats]
     most = max(map(sum, patterns))
-    if most > tables.num_layers:
-        search.reason = search.reason or f"a worker of {most} devices has more stages than the model has layers"
-        return 0.0
-    chains = Chains(tables, Lattice(np.max(patterns, axis=0), most))
     bound = 0.0
     for setting in settings(tables, len(patterns), most):
         with search.step("partition"):
@@ -40,18 +33,22 @@ def plan_allocation(search: WaveSearch, tables: RowTables, seats: Sequence[Seats
         with search.step("partition"):
             papers = {own: paper_chain(chains, setting, own) or fastest[own] for own in fastest}
         for by_pattern in (fastest, papers):
-            offer_chains(search, tables, setting, seats, [by_pattern[own] for own in patterns])
+            offer_chains(search, tables, [setting] * len(seats), seats, [by_pattern[own] for own in patterns])
         if search.out_of_budget:
             return math.inf
     return bound
 
 
 def offer_chains(
-    search: WaveSearch, tables: RowTables, setting: Setting, seats: Sequence[Seats], chains: Sequence[Chain]
+    search: WaveSearch,
+    tables: RowTables,
+    teams: Sequence[Setting],
+    seats: Sequence[Seats],
+    chains: Sequence[Chain],
 ) -> float:
-    """Simulate the plan with these stages on these devices; its samples per second."""
-    pairs = zip(chains, seats, strict=True)
-    return search.offer(plan_of(tables, tuple(worker_of(tables, setting, chain, own) for chain, own in pairs)))
+    """Simulate the plan of workers with these settings, devices and stages; its samples per second."""
+    workers = zip(teams, chains, seats, strict=True)
+    return search.offer(plan_of(tables, tuple(worker_of(tables, *worker) for worker in workers)))
 
 
 def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[Setting]:
@@ -70,8 +67,3 @@ def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[
         numbers = range(1, tables.depth(tables.problem.cluster.num_devices * 2, most_stages) + 1)
     for number in numbers:
         yield Setting(in_flight=number, wave=number, alone=alone)
-
-
-def patterns_of_seats(seats: Sequence[Seats]) -> list[Counts]:
-    """How many devices of each kind every worker has."""
-    return [tuple(map(len, own)) for own in seats]

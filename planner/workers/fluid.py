@@ -3,6 +3,7 @@
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.workers.rows import RowTables
@@ -22,7 +23,9 @@ def fluid_bound(search: WaveSearch, tables: RowTables) -> float:
     """
     seconds = np.array([_layer_s(tables, kind) for kind in range(tables.kinds.num_kinds)]).T
     counts = tables.kinds.counts.astype(float)
-    prices = [np.ones_like(counts), 1 / np.maximum(seconds.sum(axis=0), 1e-300)]
+    prices = [np.ones_like(counts), 1 / np.maximum(seconds.sum(axis=0), ALMOST_ZERO)]
+    if not seconds.min(axis=1).any():
+        return np.inf
     program = _program(seconds, counts)
     answer = solve_linear(program, time_limit_s=search.seconds_left, stop=lambda: search.out_of_budget)
     if answer.row_duals.shape == (len(seconds) + len(counts),):

@@ -1,6 +1,7 @@
 """Devices by kind: equal ones are counted, never named; what links between kinds cost at least."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -121,11 +122,13 @@ class Lattice:
     """All patterns of up to `most` devices, by their number of devices."""
 
     def __init__(self, counts: Ints, most: int) -> None:
-        grid = np.array(list(itertools.product(*(range(count + 1) for count in counts))), dtype=int)
-        size = grid.sum(axis=1)
-        self.levels = [grid[size == number] for number in range(min(most, int(counts.sum())) + 1)]
+        most = min(most, int(counts.sum()))
+        levels: list[list[Counts]] = [[] for _ in range(most + 1)]
+        for pattern in _bounded(tuple(counts.tolist()), most):
+            levels[sum(pattern)].append(pattern)
+        self.levels = [np.array(level, dtype=int).reshape(len(level), len(counts)) for level in levels]
         """Patterns of n devices, shape (., K), in the order of their counts."""
-        self._index = [{tuple(own.tolist()): row for row, own in enumerate(level)} for level in self.levels]
+        self._index = [{own: row for row, own in enumerate(level)} for level in levels]
 
     def without(self, num_devices: int, kind: int) -> tuple[Ints, Ints]:
         """The patterns of a level that have a kind, and those of the level below that lack one device of it."""
@@ -139,3 +142,13 @@ class Lattice:
     def row(self, pattern: Counts) -> int:
         """Index of a pattern in its level."""
         return self._index[sum(pattern)][pattern]
+
+
+def _bounded(counts: Counts, most: int) -> Iterator[Counts]:
+    """All patterns of up to `most` devices."""
+    if not counts:
+        yield ()
+        return
+    for number in range(min(counts[0], most) + 1):
+        for rest in _bounded(counts[1:], most - number):
+            yield (number, *rest)

@@ -9,6 +9,7 @@ and exchanges nothing.
 
 import heapq
 import itertools
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,7 +18,9 @@ from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import seats_of
 from stagecut.planner.workers.cases import Case, Packed, packing_within
 from stagecut.planner.workers.chains import Chains
+from stagecut.planner.workers.exhaustion import exhaust
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
+from stagecut.planner.workers.improving import Improvement
 from stagecut.planner.workers.packing import StoppedError
 from stagecut.planner.workers.periods import LONGEST_S
 from stagecut.planner.workers.rows import Setting
@@ -25,6 +28,9 @@ from stagecut.planner.workers.wave_search import WaveSearch
 
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases, and of relaxed ones."""
+
+MOST = 1e18
+"""Samples per second that stand for infinitely many."""
 
 
 class Stage(IntEnum):
@@ -58,7 +64,7 @@ class Entry:
 class OptimalAllocation:
     """Search over all numbers of workers, N_m, allocations, orders and partitions."""
 
-    def __init__(self, search: WaveSearch, chains: Chains, bound: float) -> None:
+    def __init__(self, search: WaveSearch, chains: Chains) -> None:
         self._search, self._chains = search, chains
         self._minibatch = search.problem.job.micro_batches[0]
         self._heap: list[tuple[tuple[float, int, int], int, Entry]] = []
@@ -66,23 +72,23 @@ class OptimalAllocation:
         for num_workers in self._numbers():
             setting = Setting(in_flight=1, wave=1, alone=True, relaxed=True)
             case = Case(num_workers=num_workers, setting=setting, longest=1)
-            self._push(Entry(bound=bound, stage=Stage.RELAXED, case=case))
+            self._push(Entry(bound=search.bound, stage=Stage.RELAXED, case=case))
 
     def run(self) -> None:
         """Lower the highest bound until a plan comes close to it, or nothing is left to try."""
         try:
             while self._heap and not self._search.out_of_budget:
                 _, _, entry = heapq.heappop(self._heap)
-                self._search.lower_bound_to(entry.bound)
-                if self._search.closed or entry.stage is Stage.PROVEN:
+                self._search.lower_bound_to(max(entry.bound, self._search.best))
+                if self._search.closed or not self._treat(entry):
                     return
-                self._treat(entry)
-            if not self._heap:
-                self._search.lower_bound_to(0.0)
         except StoppedError:
             return
+        if not self._heap:
+            self._search.lower_bound_to(self._search.best)
 
-    def _treat(self, entry: Entry) -> None:
+    def _treat(self, entry: Entry) -> bool:
+        """Replace an entry by others with lower bounds; False if that cannot be done."""
         match entry.stage:
             case Stage.RELAXED:
                 bound = self._bound(entry, COARSE)
@@ -94,7 +100,22 @@ class OptimalAllocation:
                 bound = self._bound(entry, FINE)
                 self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
             case Stage.PROVEN:
-                pass
+                return self._play_on(entry)
+        return True
+
+    def _play_on(self, entry: Entry) -> bool:
+        """Look for better plans where rows cannot lower the bound."""
+        with self._search.step("improvement"):
+            better = Improvement(self._search, self._chains).run()
+        if better:
+            self._push(entry)
+            return True
+        target = self._search.target
+        with self._search.step("exhaustion"):
+            done = exhaust(self._search, self._chains, entry.case)
+        if done:
+            self._push(Entry(bound=target, stage=Stage.PROVEN, case=entry.case))
+        return done
 
     def _bound(self, entry: Entry, precision: float) -> float:
         """Samples per second of the case at most; the plans of packings found on the way are played."""
@@ -103,8 +124,8 @@ class OptimalAllocation:
         found, high = None, entry.bound
         if low >= high:
             return high
-        while found is None or high - low > precision * high:
-            wanted = low if found is None else (low + high) / 2
+        while found is None or (high - low > precision * high if math.isfinite(high) else low < MOST):
+            wanted = low if found is None else _between(low, high)
             packed = packing_within(self._search, self._chains, case, samples / wanted if wanted > 0 else LONGEST_S)
             if packed is None:
                 if found is None:
@@ -122,7 +143,7 @@ class OptimalAllocation:
             return
         seats = seats_of(self._search.problem.cluster, packed.patterns)
         for own in (packed.fastest, packed.lightest):
-            offer_chains(self._search, self._chains.tables, case.setting, seats, own)
+            offer_chains(self._search, self._chains.tables, [case.setting] * len(seats), seats, own)
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables
@@ -134,9 +155,14 @@ class OptimalAllocation:
         ]
 
     def _numbers(self) -> range:
-        stated, most = self._chains.tables.choices.num_workers, int(self._chains.kinds.counts.sum())
-        return range(1, most + 1) if stated == AUTO else range(stated, min(stated, most) + 1)
+        stated, most = self._search.num_workers, int(self._chains.kinds.counts.sum())
+        return range(1, most + 1) if stated is None else range(stated, min(stated, most) + 1)
 
     def _push(self, entry: Entry) -> None:
         if entry.bound > 0:
             heapq.heappush(self._heap, (entry.order, next(self._number), entry))
+
+
+def _between(low: float, high: float) -> float:
+    """The middle, or twice as much where nothing is known above."""
+    return (low + high) / 2 if math.isfinite(high) else 2 * low

@@ -18,7 +18,7 @@ Variables
 Objective: min sum of c[p] y[p]
 
 Constraints
-    sum of y[p] = W
+    sum of y[p] = W                     or any number
     sum of a[p,k] y[p] <= n[k]          for every k
     sum of load[r,p] y[p] <= room[r]    for every r
     sum of y[p] with at least s devices >= 1, where a longest worker of s stages is asked for
@@ -31,7 +31,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import MIP_BOUND
-from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_integer
+from stagecut.planner.solvers.search.highs import IntegerAnswer, LinearProgram, SolveOutcome, solve_integer
 from stagecut.planner.workers.kinds import Counts
 from stagecut.planner.workers.wave_search import WaveSearch
 
@@ -43,6 +43,10 @@ class LoadRow:
     load_s: Floats
     """By pattern."""
     room_s: float
+
+
+ROUGH = 0.05
+"""Relative gap of packings of which any will do."""
 
 
 class StoppedError(Exception):
@@ -69,6 +73,32 @@ def pack(
     if not patterns:
         return None
     program = _program(np.array(patterns), counts, num_workers=num_workers, longest=longest, cost=cost, rows=rows)
+    answer = _solved(search, program, gap=ROUGH)
+    return None if answer is None else _chosen(patterns, answer)
+
+
+def fastest_packing(
+    search: WaveSearch, patterns: Sequence[Counts], rates: Floats, counts: Ints
+) -> tuple[float, list[Counts]]:
+    """The most that rates of workers add up to, as a bound, and patterns that come close to it; 0 if nothing fits.
+
+    Raises
+    ------
+    StoppedError
+        If the budget does not suffice for an answer.
+    """
+    stated = search.num_workers
+    if not patterns:
+        return 0.0, []
+    program = _program(np.array(patterns), counts, num_workers=stated, longest=1, cost=-rates, rows=())
+    answer = _solved(search, program, gap=search.options.gap / 10)
+    if answer is None:
+        return 0.0, []
+    return -answer.bound * float(rates.max()) * (1 + MIP_BOUND), _chosen(patterns, answer)
+
+
+def _solved(search: WaveSearch, program: LinearProgram, *, gap: float) -> IntegerAnswer | None:
+    """The answer; None if the program is infeasible."""
     search.count("programs solved")
     answer = solve_integer(
         program,
@@ -77,22 +107,28 @@ def pack(
         on_solution=lambda _: None,
         threads=search.options.threads,
         seed=search.options.seed,
-        gap=0.05,
+        gap=gap,
     )
     if answer.outcome is SolveOutcome.INFEASIBLE:
         return None
     if answer.columns is None:
         raise StoppedError
+    return answer
+
+
+def _chosen(patterns: Sequence[Counts], answer: IntegerAnswer) -> list[Counts]:
+    assert answer.columns is not None
     numbers = np.rint(answer.columns).astype(int).tolist()
     return [own for own, number in zip(patterns, numbers, strict=True) for _ in range(number)]
 
 
 def _program(
-    patterns: Ints, counts: Ints, *, num_workers: int, longest: int, cost: Floats, rows: Sequence[LoadRow]
+    patterns: Ints, counts: Ints, *, num_workers: int | None, longest: int, cost: Floats, rows: Sequence[LoadRow]
 ) -> LinearProgram:
     number = len(patterns)
     matrix: list[Floats] = [np.ones(number), *patterns.T.astype(float)]
-    lower, upper = [float(num_workers), *(-np.inf for _ in counts)], [float(num_workers), *counts.astype(float)]
+    fewest, most = (1, int(counts.sum())) if num_workers is None else (num_workers, num_workers)
+    lower, upper = [float(fewest), *(-np.inf for _ in counts)], [float(most), *counts.astype(float)]
     for row in rows:
         scale = row.room_s or 1.0
         matrix.append(row.load_s / scale)
@@ -108,7 +144,7 @@ def _program(
     return LinearProgram(
         cost=scaled,
         lower=np.zeros(number),
-        upper=np.full(number, float(num_workers)),
+        upper=np.full(number, float(most)),
         row_lower=np.array(lower),
         row_upper=np.array(upper),
         entry_row=at[0],

@@ -105,6 +105,18 @@ class RowTables:
             )
         return self._costs[key]
 
+    def layer_bytes(self, in_flight: int, *, depth: int) -> Floats:
+        """Memory of each layer as a stage that holds so many minibatches, in the mode that needs least, shape (L, K).
+
+        At depth 0 what does not depend on minibatches.
+        """
+        alone = np.flatnonzero(self._stop == self._start + 1)
+        kinds = range(self.kinds.num_kinds)
+        costs = [[self.costs(kind, in_flight, recompute=mode) for kind in kinds] for mode in self._modes]
+        needed = [[(own.memory_bytes(np.array(depth)) if depth else own.static_bytes) for own in row] for row in costs]
+        least: Floats = np.min(needed, axis=0).T[alone]
+        return least
+
     def _square(self, values: Floats, empty: float) -> Floats:
         square = np.full((self.num_layers + 1, self.num_layers + 1), empty)
         square[self._start, self._stop] = values

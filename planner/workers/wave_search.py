@@ -6,17 +6,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Unpack
 
+from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.step_clock import StepClock
-from stagecut.planner.workers.throughput import throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class WaveSearch(Budget):
         """Simulate a plan, keep it if it is the best; its samples per second."""
         if plan not in self._known:
             with self.step("simulation"):
-                self._known[plan] = throughput(self.model.plan(plan))
+                self._known[plan] = steady_state(self.model.plan(plan)).samples_per_s
             self.count("plans simulated")
         samples_per_s = self._known[plan]
         if samples_per_s > self.best * (1 + EQUAL_TIMES):
@@ -85,6 +86,12 @@ class WaveSearch(Budget):
     def step(self, name: str) -> AbstractContextManager[None]:
         """Charge the time inside to a step of the search."""
         return self._clock.step(name)
+
+    @property
+    def num_workers(self) -> int | None:
+        """As stated by the job; None if it is left open."""
+        waves = self.problem.job.waves
+        return None if waves is None or waves.num_workers == AUTO else waves.num_workers
 
     @property
     def target(self) -> float:

@@ -45,13 +45,13 @@ def wave_jobs(draw, precision):
 
 
 @st.composite
-def workers(draw, devices, *, num_layers, local_step):
+def workers(draw, devices, *, num_layers):
     """A virtual worker on some devices, which are taken from the list."""
     num_stages = draw(st.integers(1, min(num_layers, len(devices))))
     cuts = draw(st.permutations(range(1, num_layers)))[: num_stages - 1]
     ends, minibatch, in_flight = [0, *sorted(cuts), num_layers], draw(st.integers(1, 64)), draw(st.integers(1, 9))
     wave = draw(st.integers(1, 9))
-    most = min(in_flight, wave) if local_step is LocalStep.WAVE else in_flight
+    most = min(in_flight, wave)
     depths = sorted(draw(st.lists(st.integers(1, most), min_size=num_stages, max_size=num_stages)), reverse=True)
     stages = tuple(
         Stage(
@@ -76,7 +76,7 @@ def wave_plans(draw, problem):
     carrier = draw(st.sampled_from(Carrier))
     made = []
     while devices and len(made) < 3:
-        made.append(draw(workers(devices, num_layers=num_layers, local_step=local_step)))
+        made.append(draw(workers(devices, num_layers=num_layers)))
     return WavePlan(
         workers=tuple(made),
         clock_distance=draw(st.integers(0, 40)),
@@ -107,7 +107,7 @@ def wave_plan_files(draw):
         problem=problem,
         plan=plan,
         predicted=WavePrediction(
-            samples_per_s=draw(amounts),
+            samples_per_s=draw(amounts | st.just(float("inf"))),
             s_local=draw(st.integers(0, 99)),
             s_global=draw(st.integers(0, 99)),
             workers=tuple(
@@ -117,7 +117,7 @@ def wave_plan_files(draw):
         certificate=WaveCertificate(
             status=draw(st.sampled_from((Status.OPTIMAL, Status.FEASIBLE, Status.INTERRUPTED))),
             solver=draw(names),
-            samples_per_s=draw(amounts),
+            samples_per_s=draw(amounts | st.just(float("inf"))),
             bound_samples_per_s=draw(st.none() | amounts),
             gap=draw(st.none() | amounts),
         ),

@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from stagecut.planner.analysis.recheck import BOUND, Recheck, Unchecked, Value, recheck
-from stagecut.planner.analysis.reproof import ClaimOutcome, Reproof, prove_again
+from stagecut.planner.analysis.reproof import ClaimOutcome, prove_again
+from stagecut.planner.analysis.wave_recheck import WAVE_BOUND, recheck_waves
+from stagecut.planner.analysis.wave_reproof import prove_waves_again
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
 from stagecut.planner.cli.parameters.types import time_limit
@@ -15,13 +18,15 @@ from stagecut.planner.cli.process.cancellable import run_cancellable, stop_reque
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
+from stagecut.planner.cli.views.proof import AnyReproof, proof_sentence, proof_tree
+from stagecut.planner.cli.views.wave_plan import rate_words
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
-from stagecut.planner.report.progress import progress
+from stagecut.planner.io.files.wave_plan_file import AnyPlanFile, WavePlanFile, read_any_plan_file
+from stagecut.planner.report.progress import progress, time_words
 from stagecut.planner.report.summary import SCHEMA, values_of
 
+BOUNDS = frozenset({BOUND, WAVE_BOUND})
 PROOF_CODES = {
     ClaimOutcome.PROVEN: 0,
     ClaimOutcome.REFUTED: DIFFERS,
@@ -51,14 +56,15 @@ def command(
     """Recompute every number of a plan file.
 
     Derives the hashes of the inputs, the times and memory of every stage, the simulated iteration time
-    and the gap from the inputs in the file. Also checks that the plan lies in the search space, and that
-    solver, options and status are consistent. Prints every difference, and exits with code 6 if there is
-    any. The bound is taken on trust unless --prove is given, which exits with code 5 if time runs out.
+    (of virtual workers the samples per second) and the gap from the inputs in the file. Also checks that
+    the plan lies in the search space, and that solver, options and status are consistent. Prints every
+    difference, and exits with code 6 if there is any. The bound is taken on trust unless --prove is
+    given, which exits with code 5 if time runs out.
     """
     if not prove and context.get_parameter_source("limit_s") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--time-limit limits the proof; give --prove too")
-    plan_file = read_plan_file(path)
-    outcome = recheck(plan_file)
+    plan_file = read_any_plan_file(path)
+    outcome = recheck_waves(plan_file) if isinstance(plan_file, WavePlanFile) else recheck(plan_file)
     proof = _prove(plan_file, outcome, limit_s, quiet=quiet) if prove else None
     if as_json:
         print_json(_summary(path, outcome, proof))
@@ -68,26 +74,23 @@ def command(
     context.exit(proven if outcome.agrees or proven == INTERRUPTED else DIFFERS)
 
 
-def _prove(plan_file: PlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> Reproof | None:
+def _prove(plan_file: AnyPlanFile, outcome: Recheck, limit_s: float | None, *, quiet: bool) -> AnyReproof | None:
     """Prove the bound again; None if the file has none."""
-    bound_s = plan_file.certificate.bound_s
-    if bound_s is None:
-        return None
-    with stop_requests() as cancelled, progress(sys.stderr, quiet=quiet) as observer:
-        return run_cancellable(
-            lambda: prove_again(
-                plan_file,
-                bound_s,
-                iteration_s=outcome.iteration_s,
-                time_limit_s=limit_s,
-                observer=observer,
-                cancelled=cancelled,
-            ),
-            cancelled,
-        )
+    words = rate_words if isinstance(plan_file, WavePlanFile) else time_words
+    with stop_requests() as cancelled, progress(sys.stderr, quiet=quiet, words=words) as observer:
+        shared: dict[str, Any] = {"time_limit_s": limit_s, "observer": observer, "cancelled": cancelled}
+
+        def work() -> AnyReproof | None:
+            if isinstance(plan_file, WavePlanFile):
+                claimed = plan_file.certificate.bound_samples_per_s
+                return None if claimed is None else prove_waves_again(plan_file, claimed, **shared)
+            bound_s, iteration_s = plan_file.certificate.bound_s, outcome.simulated
+            return None if bound_s is None else prove_again(plan_file, bound_s, iteration_s=iteration_s, **shared)
+
+        return run_cancellable(work, cancelled)
 
 
-def _summary(path: Path, outcome: Recheck, proof: Reproof | None) -> dict[str, object]:
+def _summary(path: Path, outcome: Recheck, proof: AnyReproof | None) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "plan": str(path),
@@ -96,17 +99,11 @@ def _summary(path: Path, outcome: Recheck, proof: Reproof | None) -> dict[str, o
         "differences": [values_of(check, "where", "stated", "derived") for check in outcome.differences],
         "faults": list(outcome.faults),
         "unchecked": [values_of(trusted, "where", "why") for trusted in _trusted(outcome, proof)],
-        "proof": None
-        if proof is None
-        else {
-            "claimed_s": proof.claim.bound_s,
-            **values_of(proof, "outcome", "seconds"),
-            **values_of(proof.result, "bound_s", "objective_s", "solver", "stopped_by"),
-        },
+        "proof": None if proof is None else proof_tree(proof),
     }
 
 
-def _print(path: str, outcome: Recheck, proof: Reproof | None) -> None:
+def _print(path: str, outcome: Recheck, proof: AnyReproof | None) -> None:
     for check in outcome.differences:
         stated, derived = _shown(check.stated), _shown(check.derived)
         click.echo(f"{path}: {check.where}: the file says {stated}, but its inputs give {derived}")
@@ -118,31 +115,14 @@ def _print(path: str, outcome: Recheck, proof: Reproof | None) -> None:
         found = f"{len(outcome.differences)} of {len(outcome.checks)} numbers differ"
         click.echo(f"{path}: {found}, and {len(outcome.faults)} rules are broken")
     if proof is not None:
-        click.echo(f"{path}: {_proof_sentence(proof)}")
+        click.echo(f"{path}: {proof_sentence(proof)}")
     for trusted in _trusted(outcome, proof):
         click.echo(f"{path}: not checked: {trusted.where}: {visible(trusted.why)}")
 
 
-def _trusted(outcome: Recheck, proof: Reproof | None) -> list[Unchecked]:
+def _trusted(outcome: Recheck, proof: AnyReproof | None) -> list[Unchecked]:
     is_settled = proof is not None and proof.outcome in {ClaimOutcome.PROVEN, ClaimOutcome.REFUTED}
-    return [trusted for trusted in outcome.unchecked if not (is_settled and trusted.where == BOUND)]
-
-
-def _proof_sentence(proof: Reproof) -> str:
-    result, claim = proof.result, f"the bound of {_exactly(proof.claim.bound_s)}"
-    seconds = format_seconds(proof.seconds)
-    if proof.outcome is ClaimOutcome.PROVEN:
-        return f"{claim} is proven again, by {result.solver} in {seconds}"
-    if proof.outcome is ClaimOutcome.REFUTED:
-        return f"{claim} is refuted: {result.solver} found a plan of {_exactly(result.objective_s)} in {seconds}"
-    reached = "nothing" if result.bound_s is None else f"a bound of {_exactly(result.bound_s)}"
-    end = f"until the {result.stopped_by}" if result.stopped_by else "and cannot prove more"
-    return f"{claim} is not proven again: {result.solver} proved {reached} in {seconds}, {end}"
-
-
-def _exactly(seconds: float | None) -> str:
-    """Enough digits to show any difference beyond rounding."""
-    return f"{seconds:.10g} s"
+    return [trusted for trusted in outcome.unchecked if not (is_settled and trusted.where in BOUNDS)]
 
 
 def _shown(value: Value) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from stagecut.planner.analysis.stated_options import option_values
+from stagecut.planner.cli.commands.compare_waves import compare_allocations
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
@@ -14,7 +15,7 @@ from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault, print_shortages
+from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault, print_shortages
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
@@ -58,9 +59,13 @@ def command(
     """Run several solvers on one problem, one after another.
 
     Exits with code 0 if one of them found a plan, and with code 6 if they contradict each other: if one
-    claims that no plan is faster than some time, and another has such a plan.
+    claims that no plan is faster than some time, and another has such a plan. With --synchronisation wsp
+    the allocations of devices to virtual workers are compared: np, ed, hd and optimal.
     """
     problem = choices.problem()
+    if problem.job.waves is not None:
+        compare_allocations(problem, options, quiet=quiet, as_json=as_json)
+        return
     # Reading the inputs counts too, in equal parts, so that the command as a whole keeps to the limits.
     spent_s = seconds_since_start(click.get_current_context()) / len(solvers)
     with stop_requests() as cancelled:
@@ -75,7 +80,7 @@ def command(
             _print_as_json(problem, outcomes, results, options, conflict)
         else:
             _print_for_people(problem, outcomes, results, conflict)
-    click.get_current_context().exit(DIFFERS if conflict else _exit_code(results))
+    click.get_current_context().exit(DIFFERS if conflict else compared_exit_code(results))
 
 
 def _run_all(
@@ -114,16 +119,6 @@ def contradiction(results: Sequence[Result]) -> str:
     if bound_s <= best_s * (1 + EQUAL_TIMES):
         return ""
     return f"{bound.solver} claims that no plan takes less than {bound_s!r} s, but {best} has one of {best_s!r} s"
-
-
-def _exit_code(results: Sequence[Result]) -> int:
-    """0 with a plan; otherwise it says whether there is proof that none fits."""
-    statuses = {result.status for result in results}
-    if Status.INTERRUPTED in statuses:
-        return EXIT_CODES[Status.INTERRUPTED]
-    if any(result.plan is not None for result in results):
-        return 0
-    return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
 
 
 def _print_for_people(problem: Problem, outcomes: Outcomes, results: Sequence[Result], conflict: str) -> None:

@@ -11,13 +11,15 @@ from stagecut.planner.cli.options.convert import ConversionOutputs, Reading
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.writing import print_json, print_text
+from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.write import readable_text
-from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.profile import profile_of, to_tree
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.io.readers.conversion import Converted
 from stagecut.planner.io.readers.formats import Format, convert, open_foreign
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
@@ -28,6 +30,10 @@ from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.simulator.action_lists import plan_actions
 
 TARGETS = ("megatron", "torchtitan", "deepspeed")
+NO_WAVES = (
+    "cannot express virtual workers that train through waves: it starts alike pipelines, which all-reduce gradients "
+    "once per iteration; stagecut.executor.waves trains it, and --synchronisation all-reduce plans one to convert"
+)
 OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
 OF_OWN_PROFILES = ("source", "name", "max_layers")
@@ -104,7 +110,9 @@ def _read_profile(
 
 def _write_plan(path: str, target: str, outputs: ConversionOutputs, *, as_json: bool) -> None:
     outputs.check()
-    plan_file = read_plan_file(path)
+    plan_file = read_any_plan_file(path)
+    if isinstance(plan_file, WavePlanFile):
+        raise UnsupportedError(f"{path}: {target} {NO_WAVES}")
     text = _plan_text(plan_file, target, outputs.schedule_csv)
     if outputs.schedule_csv is not None:
         outputs.write(outputs.schedule_csv, schedule_rows(_action_names(plan_file)))

@@ -9,6 +9,7 @@ import click
 from stagecut.planner.analysis.prediction import Played, play
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.analysis.what_if import WhatIfOutcome, certified_result, what_if_outcomes
+from stagecut.planner.cli.commands.explain_waves import explain_waves
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
@@ -26,7 +27,8 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.records import tree_of
-from stagecut.planner.io.files.plan_file import PlanFile, provenance_of, read_plan_file
+from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.report.explanation import binding_summary, binding_table, what_if_summary, what_if_table
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, values_of
@@ -61,8 +63,12 @@ def command(
     The limits are the device, the link and the memory that come closest to their capacity. Then the best
     plan is searched for with one more server of each class, with 10 % more memory, and with interfaces and
     fabrics twice as fast; each search starts from this plan. Ctrl-C keeps the rows that are finished.
+    Of virtual workers it shows what they wait for, and plans them anew with each unit.
     """
-    plan_file = read_plan_file(path)
+    plan_file = read_any_plan_file(path)
+    if isinstance(plan_file, WavePlanFile):
+        explain_waves(path, plan_file, units, options, quiet=quiet, as_json=as_json)
+        return
     played = play(plan_file.problem, plan_file.plan)
     if not quiet and faults(CostModel(plan_file.problem), plan_file.plan):
         note = "the plan is outside the search space (see plan check); searches start without it"

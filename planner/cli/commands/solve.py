@@ -8,6 +8,7 @@ import click
 
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.stated_options import option_values
+from stagecut.planner.cli.commands.solve_waves import solve_through_waves
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
@@ -56,6 +57,9 @@ def command(
     Progress goes to stderr, the plan to stdout. Ctrl-C stops the search and keeps the best plan so far.
     """
     problem = choices.problem()
+    if problem.job.waves is not None:
+        solve_through_waves(problem, options, outputs, dry_run=dry_run, quiet=quiet, as_json=as_json)
+        return
     outputs.check()
     if dry_run:
         if as_json:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stagecut.planner.analysis.prediction import Played
+from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
@@ -16,6 +17,8 @@ from stagecut.planner.report.gantt import gantt_bytes
 from stagecut.planner.report.images import image_format
 from stagecut.planner.report.labels import stage_labels
 from stagecut.planner.report.perfetto import trace
+from stagecut.planner.report.wave_gantt import wave_gantt_bytes
+from stagecut.planner.report.wave_perfetto import wave_trace
 
 GANTT = "a Gantt chart"
 CHART_S = 1.0
@@ -100,3 +103,11 @@ class Pictures(Outputs):
         if self.gantt is not None:
             image = image_format(self.gantt, what=GANTT)
             self.write(self.gantt, gantt_bytes(played.timeline, image, stage_labels=labels, title=title))
+
+    def draw_waves(self, played: PlayedWaves) -> None:
+        """Draw and write the pictures of virtual workers."""
+        if self.trace is not None:
+            self.write(self.trace, compact_json(wave_trace(played.timeline)))
+        if self.gantt is not None:
+            image = image_format(self.gantt, what=GANTT)
+            self.write(self.gantt, wave_gantt_bytes(played.timeline, image, title=played.problem.model.name))

@@ -6,6 +6,15 @@ from typing import Any
 
 import click
 
+from stagecut.planner.cli.options.waves import (
+    SYNCHRONOUS,
+    WaveOptions,
+    batch_of,
+    minibatch_of,
+    refuse_without_effect,
+    require_devices,
+    through_waves,
+)
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
@@ -18,7 +27,7 @@ from stagecut.planner.cli.parameters.types import (
     slices,
     words_of,
 )
-from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, standard_optimizer
+from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
@@ -27,17 +36,12 @@ from stagecut.planner.io.files.job import read_job
 
 OPTIMIZERS = ("adamw", "sgd")
 MAX_SECONDS = 1e6
-OF_THE_JOB = (
-    *("global_batch", "schedules", "recompute", "replicas", "tensor_parallel", "pipelines"),
-    *("zero1", "chunks", "slice", "action_overhead_s"),
-)
-"""Options that are fields of a job."""
 DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Schedules without a job file; others must be asked for by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemChoices:
+class ProblemChoices(WaveOptions):
     """The options of a problem; None where left out, an empty tuple for `auto`."""
 
     model: str = option(
@@ -132,31 +136,54 @@ class ProblemChoices:
         else:
             job = self._job(default_precision=Precision.FP16)
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
-        if self.chunks is not None and Schedule.INTERLEAVED not in job.schedules:
-            raise click.UsageError("'--chunks' needs the interleaved schedule: allow it with '--schedule'.")
-        return Problem(model=model, cluster=load_cluster(self.cluster), job=job)
+        cluster = load_cluster(self.cluster)
+        require_devices(job.waves, cluster)
+        return Problem(model=model, cluster=cluster, job=job)
 
     def _job(self, *, default_precision: Precision) -> Job:
         """The job file, or the defaults without one, overridden by the options that were given."""
-        stated = self._stated_job(default_precision)
-        precision = self.precision or stated.precision
-        given = {name: value for name in OF_THE_JOB if (value := getattr(self, name)) is not None}
+        read = None if self.job is None else read_job(self.job, default_precision=default_precision)
+        waves = self.choices(None if read is None else read.waves)
+        if waves is None:
+            job = self._synchronous(read or self._defaults(default_precision))
+        else:
+            refuse_without_effect(SYNCHRONOUS)
+            job = self._of_waves(read, waves, default_precision)
+        precision = self.precision or job.precision
+        recompute = self.recompute or job.recompute
+        return replace(job, precision=precision, optimizer=self._optimizer(job, precision), recompute=recompute)
+
+    def _of_waves(self, read: Job | None, waves: WaveChoices, precision: Precision) -> Job:
+        """The job file, or the defaults, with the minibatch and the batch of a wave."""
+        minibatch = minibatch_of(self.micro_batches, read)
+        batch = batch_of(waves, minibatch, given=self.global_batch or (None if read is None else read.global_batch))
+        stated = read or Job(
+            global_batch=batch,
+            optimizer=standard_optimizer("adamw", precision),
+            precision=precision,
+            micro_batches=(minibatch,),
+        )
+        return through_waves(stated, waves, minibatch=minibatch, batch=batch)
+
+    def _synchronous(self, stated: Job) -> Job:
+        given = {name: value for name in ("global_batch", *SYNCHRONOUS) if (value := getattr(self, name)) is not None}
         overrides: dict[str, Any] = {name: None if value == () else value for name, value in given.items()}
         if self.micro_batches is not None:
             overrides["micro_batches"] = self.micro_batches.of(self.global_batch or stated.global_batch)
             overrides["unequal"] = self.micro_batches.unequal
-        return replace(stated, precision=precision, optimizer=self._optimizer(stated, precision), **overrides)
+        job = replace(stated, waves=None, **overrides)
+        if self.chunks is not None and Schedule.INTERLEAVED not in job.schedules:
+            raise click.UsageError("'--chunks' needs the interleaved schedule: allow it with '--schedule'.")
+        return job
 
-    def _stated_job(self, default_precision: Precision) -> Job:
-        """The job file; without one a job with the default schedules."""
-        if self.job is not None:
-            return read_job(self.job, default_precision=default_precision)
+    def _defaults(self, precision: Precision) -> Job:
+        """A job with the default schedules."""
         if self.global_batch is None:
             raise click.UsageError("Missing option '--global-batch', or a '--job' file that states it.")
         return Job(
             global_batch=self.global_batch,
-            optimizer=standard_optimizer("adamw", default_precision),
-            precision=default_precision,
+            optimizer=standard_optimizer("adamw", precision),
+            precision=precision,
             schedules=DEFAULT_SCHEDULES,
         )
 

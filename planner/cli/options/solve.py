@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from stagecut.planner.analysis.prediction import Played
-from stagecut.planner.cli.options.outputs import Pictures
+from stagecut.planner.analysis.wave_prediction import PlayedWaves
+from stagecut.planner.cli.options.outputs import CHART_S, Pictures
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.core.plan import Plan
@@ -14,6 +15,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.plan_file import PlanFile, to_tree
+from stagecut.planner.io.files.wave_plan_file import WavePlanFile
+from stagecut.planner.io.files.wave_plan_file import to_tree as wave_tree
 from stagecut.planner.report.convergence import convergence_bytes
 from stagecut.planner.report.images import image_format
 
@@ -53,6 +56,13 @@ class SolveOutputs(Pictures):
             self.write(self.convergence, convergence_bytes(result, image, title=title))
         return tuple(path for path in self.paths if played is not None or path == self.convergence)
 
+    def write_waves(self, played: PlayedWaves, plan_file: WavePlanFile) -> tuple[Path, ...]:
+        """Write all files that were asked for about virtual workers; return them."""
+        if self.output is not None:
+            self.write(self.output, format_json(wave_tree(plan_file)))
+        self.draw_waves(played)
+        return self.paths
+
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
@@ -69,6 +79,11 @@ class TimeBudget:
     def spent_s(self) -> float:
         """Part of the limit that is gone before the search begins."""
         return min(seconds_since_start(self.context), max(0.0, self.limit_s - LEAST_SEARCH_S))
+
+    @property
+    def spent_of_waves_s(self) -> float:
+        """The same for virtual workers, whose pictures show a few waves whatever the plan."""
+        return self.spent_s + (0.0 if self.pictures.gantt is None else CHART_S)
 
     def answer_s(self, plan: Plan) -> float:
         """Part of the limit to keep for everything after the search."""

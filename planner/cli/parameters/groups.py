@@ -2,12 +2,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from stagecut.planner.cli.process.lazy_group import VERBOSE
 
@@ -55,6 +56,14 @@ def option_group(group: type, *, argument: str, **defaults: object) -> Decorator
         return _with_options(collected, options)
 
     return decorate
+
+
+def flags_given(names: Iterable[str]) -> str:
+    """Those of the running command's options that the command line states, as a message quotes them."""
+    context, wanted = click.get_current_context(), set(names)
+    options = (each for each in context.command.params if each.name in wanted)
+    given = (each for each in options if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE)
+    return ", ".join(f"'{each.opts[0]}'" for each in given)
 
 
 quiet_option = click.option("--quiet", is_flag=True, help="Print nothing but errors to stderr.")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from stagecut.planner.core.job import AUTO, SliceChoice
+from stagecut.planner.core.job import AUTO, Number, SliceChoice
 from stagecut.planner.core.sublot_sizes import divisors, powers_of_two
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_COUNT, MAX_NUMBER, is_name
@@ -68,6 +68,16 @@ def micro_batches(text: str) -> MicroBatches:
     if not sizes or sizes in _SIZES:
         return MicroBatches(unequal=True, word=sizes or "powers")
     return MicroBatches(unequal=True, sizes=counts(sizes))
+
+
+def number_or_auto(text: str) -> Number:
+    """A whole number, or `auto`; its range is checked with the rest of the job."""
+    word = text.strip()
+    if word == AUTO:
+        return AUTO
+    if not re.fullmatch(r"-?[0-9]{1,9}", word):
+        raise click.BadParameter(f"{text!r} is not a whole number; write auto or a number such as 4")
+    return int(word)
 
 
 def slices(text: str) -> SliceChoice:

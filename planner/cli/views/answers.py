@@ -1,5 +1,7 @@
 """How a search ended: exit codes, internal faults, and why nothing fits."""
 
+from collections.abc import Iterable
+
 import click
 
 from stagecut.planner.cli.parameters.groups import is_verbose
@@ -8,6 +10,7 @@ from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.views.problem import num_groups
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
+from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.report.tables import shortage_table
 from stagecut.planner.report.text_table import print_table
 
@@ -21,7 +24,18 @@ EXIT_CODES = {
 }
 
 
-def print_fault(result: Result, *, of: str = "") -> None:
+def compared_exit_code(results: Iterable[Result | WaveResult]) -> int:
+    """0 with a plan; otherwise it says whether there is proof that none fits."""
+    found = list(results)
+    statuses = {result.status for result in found}
+    if Status.INTERRUPTED in statuses:
+        return EXIT_CODES[Status.INTERRUPTED]
+    if any(result.plan is not None for result in found):
+        return 0
+    return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
+
+
+def print_fault(result: Result | WaveResult, *, of: str = "") -> None:
     """Report an internal fault inside a search, named where there are several; its plan and bound still stand."""
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason

@@ -20,7 +20,7 @@ from stagecut.planner.io.files.plan_statements import Certificate, OptionValue, 
 
 OF_WORKERS = (
     "plan.synchronisation: must be 'all-reduce' here, got a plan of virtual workers that train through waves (wsp); "
-    "plan simulate, plan check and plan run take those"
+    "plan simulate, explain and check take those"
 )
 
 

@@ -31,4 +31,5 @@ def json_schema(kind: str) -> Tree:
     """
     if kind not in _ENTRIES:
         raise BadInputError(f"unknown kind of file {kind!r}{nearest(kind, KINDS)}, accepted: {', '.join(KINDS)}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_ENTRIES[kind].json_schema()}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}
+    return {**head, **_ENTRIES[kind].json_schema()}

@@ -39,7 +39,8 @@ def _faults(entry: WavePlanFileEntry, problem: Problem) -> Iterator[LocatedFault
 def _depth_faults(plan: WavePlanEntry, worker: VirtualWorkerEntry) -> Iterator[StageFault]:
     """A stage that runs fewer forwards ahead than the next one needs would deadlock."""
     most, what = worker.in_flight, "the minibatches in flight"
-    if plan.local_step is LocalStep.WAVE and worker.wave < most:
+    waits = plan.local_step is LocalStep.WAVE or len(plan.workers) > 1  # for updates of the wave before
+    if waits and worker.wave < most:
         most, what = worker.wave, "the minibatches of a wave"
     for index, stage in enumerate(worker.stages):
         if stage.warmup_depth > most:

@@ -17,6 +17,8 @@ from stagecut.planner.io.files.wave_statements import (
     WorkerPrediction,
 )
 
+Rate = NonNegative | Literal["unlimited"]
+"""Unlimited where nothing takes any time."""
 FROM_THE_WORKER = ("forward_micro_batch", "backward_micro_batch")
 """Fields of a stage that are the minibatch of its worker."""
 UNUSED = ("devices", "replicas", "tensor_parallel", "forward_message", "backward_message")
@@ -75,6 +77,7 @@ class WorkerPredictionEntry(Entry):
 
 @mirrors(WavePrediction)
 class WavePredictionEntry(Entry):
+    samples_per_s: Rate
     s_local: Index
     s_global: Index
     workers: list[WorkerPredictionEntry]
@@ -83,6 +86,7 @@ class WavePredictionEntry(Entry):
 @mirrors(WaveCertificate)
 class WaveCertificateEntry(Entry):
     status: Literal["optimal", "feasible", "interrupted"]
+    samples_per_s: Rate
     bound_samples_per_s: NonNegative | None
     gap: NonNegative | None
 

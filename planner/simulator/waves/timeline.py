@@ -11,7 +11,7 @@ from stagecut.planner.simulator.waves.steady import SteadyState, steady_state
 COMPUTATION = frozenset({WaveKind.FORWARD, WaveKind.BACKWARD, WaveKind.UPDATE})
 SHOWN_WAVES = 3
 """Waves shown after the start-up, unless a period has more."""
-MOST_SHOWN_WAVES = 16
+MOST_SHOWN_WAVES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def simulate_waves(costs: WaveCosts, *, num_waves: int | None = None) -> WaveTim
         num_waves = min(MOST_SHOWN_WAVES, max(SHOWN_WAVES, steady.first_wave + steady.num_waves + 1))
     network = network_of(costs)
     play = Play(network, num_waves=num_waves, record=True)
-    play.run(num_waves + 1)  # the first worker's last wave need not be the end
+    play.run(num_waves + 1)  # to the end: no worker has that many
     spans = sorted(play.spans or (), key=lambda span: (span.start_s, span.end_s))
     nodes = network.nodes
     return WaveTimeline(

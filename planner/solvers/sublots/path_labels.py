@@ -2,7 +2,7 @@
 
 A label at a node is a way there, with sizes: its staircases, forwards and backwards. Labels are extended in the
 order of the nodes; one is dropped if another one is nowhere later, or if what least remains behind it leads
-past the limit. On a stage every sublot of the backward is a union of sublots of the forward.
+past the limit. A stage has one size in both directions: see :mod:`stagecut.planner.network.flush_problem`.
 """
 
 from collections import defaultdict
@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.sublot_sizes import is_union
 from stagecut.planner.network.sized_network import SizedNetwork
 from stagecut.planner.network.sized_relaxation import (
     LINES,
@@ -138,7 +137,6 @@ def _extended(
     limit_s: float,
 ) -> _Batch:
     """Labels behind an arc, from those in front of it, which are numbered from `first`."""
-    sizes, num_samples = network.sizing.sizes, network.sizing.num_samples
     allowed = np.flatnonzero(network.arcs.allowed[arc]).tolist()
     head = int(network.arcs.head[arc])
     behind: list[dict[int, tuple[Floats, Floats]]] = []
@@ -148,7 +146,7 @@ def _extended(
     is_stage, batches = network.arcs.option[arc] >= 0, []
     for there, (forward, forward_s) in behind[0].items():
         for back, (backward, backward_s) in behind[1].items():
-            if is_stage and not is_union(num_samples, sizes[there], sizes[back]):
+            if is_stage and there != back:
                 continue
             bounds_s = forward_s + backward_s
             rows = np.flatnonzero(bounds_s < limit_s)

@@ -3,7 +3,7 @@
 import io
 
 from stagecut.planner.core.result import HistoryPoint
-from stagecut.planner.report.progress import progress, progress_line
+from stagecut.planner.report.progress import progress, time_words
 
 POINT = HistoryPoint(seconds=1.0, objective_s=0.2, bound_s=0.15)
 
@@ -15,11 +15,11 @@ class _Terminal(io.StringIO):
 
 def test_line_names_best_bound_gap_and_time():
     """(0.2 - 0.15) / 0.2 = 25 %."""
-    assert progress_line(POINT, elapsed_s=12.34) == "best 200 ms  bound 150 ms  gap 25.00 %  12.3 s"
+    assert time_words(POINT) == "best 200 ms  bound 150 ms  gap 25.00 %"
 
 
 def test_line_before_the_first_plan_has_dashes():
-    assert progress_line(None, elapsed_s=0.0) == "best -  bound -  gap -  0.0 s"
+    assert time_words(None) == "best -  bound -  gap -"
 
 
 def test_output_to_a_file_ends_with_the_last_point():

@@ -79,7 +79,8 @@ FAULTS = [
     ((*STAGE, 1, "stop"), 5, "must be 6, the number of layers, got 5"),
     ((*STAGE, 1, "stop"), 7, "must be above start and at most 6, got 7"),
     ((*STAGE, 0, "last_layer"), "head", "must be 'attention-2' according to start and stop, got 'head'"),
-    ((*STAGE, 0, "warmup_depth"), 4, "must be at most 3, the minibatches in flight, got 4"),
+    ((*STAGE, 0, "warmup_depth"), 3, "must be at most 2, the minibatches of a wave, got 3"),
+    (("plan", "workers", 0, "in_flight"), 1, "must be at most 1, the minibatches in flight, got 2"),
     ((*STAGE, 1, "warmup_depth"), 3, "must be at most 2, that of the previous stage, got 3"),
     (("predicted", "workers"), [], "must be one per worker, 2, got 0"),
     (("predicted", "workers", 0, "stages"), [], "must be one per stage of the worker, 2, got 0"),
@@ -98,14 +99,6 @@ def test_part_that_does_not_fit_is_told_with_its_place(complaints_of, tree, step
     faults = complaints_of(any_plan_file_of, format_json(changed(tree, steps, value)))
     assert any(complaint in fault for fault in faults)
     assert all(re.match(r"\d+: (schema|plan|predicted|inputs|certificate)", fault) for fault in faults)
-
-
-def test_a_stage_runs_at_most_a_wave_ahead_where_every_wave_makes_one_step(complaints_of, tree):
-    """The first worker's waves have 2 minibatches, of which 3 may be in flight."""
-    tree["plan"]["local_step"] = "wave"
-    tree["plan"]["workers"][0]["stages"][0]["warmup_depth"] = 3
-    (complaint,) = complaints_of(any_plan_file_of, format_json(tree))
-    assert complaint.endswith("warmup_depth: must be at most 2, the minibatches of a wave, got 3")
 
 
 def test_waves_are_not_for_plans_that_all_reduce(complaints_of, tiny_plan_file, wave_plan_file):

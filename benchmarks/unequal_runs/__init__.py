@@ -1,0 +1,1 @@
+"""Plans with equal and unequal micro-batches, run on this machine."""

@@ -1,0 +1,51 @@
+"""A simulated run of virtual workers as a tree of plain values, ready for JSON."""
+
+import math
+
+from stagecut.planner.core.waves import local_staleness
+from stagecut.planner.cost.wave_costs import WorkerCosts
+from stagecut.planner.report.summary import SCHEMA, values_of
+from stagecut.planner.simulator.waves.timeline import WaveTimeline
+
+
+def wave_simulation_summary(timeline: WaveTimeline) -> dict[str, object]:
+    """Throughput in the long run, staleness, and what each worker and stage does and waits for."""
+    plan, steady = timeline.costs.plan, timeline.steady
+    return {
+        "schema": SCHEMA,
+        "samples_per_s": timeline.samples_per_s,
+        "bytes_across_hosts_per_minibatch": timeline.bytes_across_hosts,
+        "steady_state": values_of(steady, "first_wave", "num_waves", "period_s", "wave_s", "is_exact"),
+        **{name: str(getattr(plan, name)) for name in ("local_step", "carrier", "shards")},
+        **values_of(plan, "clock_distance", "samples_per_wave"),
+        "workers": [_worker(timeline, number) for number in range(len(plan.workers))],
+    }
+
+
+def _worker(timeline: WaveTimeline, number: int) -> dict[str, object]:
+    plan, costs = timeline.costs.plan, timeline.costs.workers[number]
+    return {
+        **values_of(costs.worker, "minibatch", "in_flight", "wave"),
+        "local_staleness": local_staleness(costs.worker.in_flight),
+        "global_staleness": plan.rule_of(costs.worker).global_staleness if len(plan.workers) > 1 else 0,
+        "waits_per_wave": values_of(timeline.steady.waits[number], "gate_s", "pipeline_s", "link_s"),
+        "stages": [
+            {**_stage(costs, index), "busy_share": busy} for index, busy in enumerate(timeline.busy_share[number])
+        ],
+    }
+
+
+def _stage(costs: WorkerCosts, index: int) -> dict[str, object]:
+    stage, limit_bytes = costs.worker.stages[index], float(costs.limit_bytes[index])
+    return {
+        "layers": [stage.start, stage.stop],
+        **values_of(stage, "devices", "recompute", "warmup_depth"),
+        **{name: float(getattr(costs, name)[index]) for name in ("forward_s", "backward_s", "update_s")},
+        "transfer_s": float(costs.transfer_s[index]) if index + 1 < costs.worker.num_stages else None,
+        "all_reduce_s": float(costs.all_reduce_s[index]),
+        "exchanges": [
+            values_of(each, "owner", "push_s", "pull_s", "push_bytes", "pull_bytes") for each in costs.exchanges[index]
+        ],
+        "memory_bytes": float(costs.memory_bytes[index]),
+        "limit_bytes": limit_bytes if math.isfinite(limit_bytes) else None,
+    }

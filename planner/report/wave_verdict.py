@@ -1,0 +1,27 @@
+"""The answer about virtual workers in one sentence, and their rates in words."""
+
+import math
+
+from stagecut.planner.core.result import Status
+from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.report.labels import UNKNOWN
+from stagecut.planner.report.verdict import ENDS, quality
+
+
+def rate_label(samples_per_s: float | None) -> str:
+    """Samples per second with four digits, a dash where unknown; `unlimited` where nothing takes any time."""
+    if samples_per_s is None:
+        return UNKNOWN
+    return "unlimited" if math.isinf(samples_per_s) else f"{samples_per_s:.4g} samples/s"
+
+
+def wave_verdict(result: WaveResult) -> str:
+    """What a search found and what it proved, in one sentence."""
+    head = "interrupted: " if result.status is Status.INTERRUPTED else ""
+    end = ENDS[result.stopped_by]
+    if result.samples_per_s is not None:
+        return f"{head}{rate_label(result.samples_per_s)}, {quality(result)}{end}"
+    if result.status is Status.INFEASIBLE:
+        return f"infeasible: {result.reason or 'no plan of the search space fits'}"
+    none = f"no plan yet{end}" if end or head else "no plan found"
+    return f"{head}{none}, and no proof that there is none"
