@@ -2,13 +2,16 @@
 
 import time
 
-from stagecut.executor.dilated.time_scale import OVERHEAD_MARGIN, PATH_ACTION_S, round_up
+from stagecut.executor.dilated.time_scale import OVERHEAD_MARGIN, round_up
 from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.wave_plan import VirtualWorker
 from stagecut.planner.simulator.waves.steady import steady_state
 
+PATH_ACTION_S = 0.08
+"""A wave should take this long per action on its critical path: the runtime adds about 1 ms to each on a machine
+that other programs use as well."""
 PLAYS = 2
 """Waves at full speed; the first, which creates threads and buffers, does not count."""
 
@@ -31,5 +34,9 @@ def find_wave_time_scale(team: WaveTeam, data: WaveData, *, pace: WaveDilation) 
 
 
 def _path_actions(worker: VirtualWorker) -> float:
-    """Forwards and backwards of a wave on one stage, or round trips through the pipeline if these take longer."""
-    return worker.wave * max(2.0, 2 * worker.num_stages / worker.in_flight)
+    """What follows one another in a wave.
+
+    Forward, backward and update of each minibatch on one stage, or for every N_m of them a round trip of computations
+    and messages through all stages.
+    """
+    return worker.wave * max(3.0, (4 * worker.num_stages - 2) / worker.in_flight)

@@ -27,7 +27,7 @@ class WaveWorkerRecord:
     samples_per_wave: int
     predicted_samples_per_s: float
     measured_samples_per_s: float
-    """Over the worker's own waves after the warm-up."""
+    """Over the worker's own measured waves."""
     local_staleness: int
     """Most of its own earlier updates that the weights of a minibatch lacked."""
     local_bound: int
@@ -60,13 +60,13 @@ class WaveRunRecord:
     samples_per_wave: int
     """Of all workers."""
     num_waves: int
-    """All waves, including the warm-up."""
+    """All waves, including the warm-up and a last one, in which the pipelines run empty."""
     warmup: int
-    """Number of initial waves that are not measured."""
+    """Number of initial waves that are not measured; nor is the last one."""
     predicted_samples_per_s: float
     """Simulated throughput in the long run."""
     measured_samples_per_s: float
-    """Samples of a wave of all workers over the time that the slowest worker took for one, after the warm-up."""
+    """Samples of a wave of all workers over the time that the slowest worker took for one."""
     time_scale: float | None = None
     """Factor by which a dilated run was slowed down; its times are divided by it. None in a real run."""
     losses: tuple[float | None, ...]
@@ -77,6 +77,11 @@ class WaveRunRecord:
         for field in ("samples_per_wave", "num_waves"):
             require_count("run", field, getattr(self, field))
         require_positive("run", "measured_samples_per_s", self.measured_samples_per_s)
+
+    @property
+    def num_measured(self) -> int:
+        """Waves over which the throughput is taken."""
+        return self.num_waves - self.warmup - 1
 
     @property
     def error(self) -> float | None:

@@ -13,7 +13,7 @@ from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.root_cause import root_cause
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
-from stagecut.executor.run.waves.record import wave_record
+from stagecut.executor.run.waves.record import num_waves_of, wave_record
 from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.execution import WaveTraining
@@ -83,7 +83,7 @@ def run_waves_together(
 
 
 def _train(team: WaveTeam, data: WaveData, options: RunOptions, *, observer: WaveObserver) -> list[WaveReport]:
-    names, num_waves = team.execution.layout.names, options.warmup + options.num_steps
+    names, num_waves = team.execution.layout.names, num_waves_of(options)
     wave = team.execution.plan.workers[0].wave
     first = team.workers[0].num_waves  # a dilated run has trained to find its time scale
 

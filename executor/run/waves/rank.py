@@ -14,7 +14,7 @@ from stagecut.executor.ranks.rank_process import end_rank
 from stagecut.executor.ranks.world import World, join_world
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
-from stagecut.executor.run.waves.record import wave_record
+from stagecut.executor.run.waves.record import num_waves_of, wave_record
 from stagecut.executor.waves.layout import WaveLayout
 from stagecut.executor.waves.loading import load_waves
 from stagecut.executor.waves.report import WaveReport
@@ -67,7 +67,7 @@ def _train(
         timeout_s=options.timeout_s,
     )
     data = observed(wave_data(plan_file, chain, options), rank.role, observer, wave=plan_file.plan.workers[0].wave)
-    report = rank.train(data, num_waves=options.warmup + options.num_steps)
+    report = rank.train(data, num_waves=num_waves_of(options))
     gathered = world.gather(replace(report, spans=()), classes=(WaveReport,))
     if gathered is None:
         return None

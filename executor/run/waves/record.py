@@ -3,18 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
-from statistics import fmean
+from statistics import fmean, median
 
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.waves.report import WaveReport
 from stagecut.planner.core.run_record import finite_or_none
-from stagecut.planner.core.wave_plan import VirtualWorker
+from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import input_hashes
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, to_tree
 from stagecut.planner.simulator.waves.steady import Waits, steady_state
+
+
+def num_waves_of(options: RunOptions) -> int:
+    """All waves of a run."""
+    return options.warmup + options.num_steps + COOL_DOWN
 
 
 def wave_record(
@@ -41,9 +46,8 @@ def wave_record(
     """
     problem, plan = plan_file.problem, plan_file.plan
     steady = steady_state(WaveCostModel(problem).plan(plan))
-    own = [[report for report in reports if report.worker == index] for index in range(len(plan.workers))]
-    scale = time_scale or 1.0
-    waves_s = [_wave_s(each, warmup=options.warmup) / scale for each in own]
+    own, scale = _by_worker(plan, reports), time_scale or 1.0
+    waves_s = [each / scale for each in measured_waves_s(plan, reports, warmup=options.warmup, period=steady.num_waves)]
     workers = zip(plan.workers, own, waves_s, steady.waits, strict=True)
     return WaveRunRecord(
         plan_hash=sha256_of(to_tree(plan_file)),
@@ -56,7 +60,7 @@ def wave_record(
         versions=tuple(sorted(versions.items())),
         started=started.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         samples_per_wave=plan.samples_per_wave,
-        num_waves=options.warmup + options.num_steps,
+        num_waves=num_waves_of(options),
         warmup=options.warmup,
         predicted_samples_per_s=steady.samples_per_s,
         measured_samples_per_s=plan.samples_per_wave / max(waves_s),
@@ -69,11 +73,33 @@ def wave_record(
     )
 
 
-def _wave_s(reports: Sequence[WaveReport], *, warmup: int) -> float:
-    """Seconds per wave of one worker after the warm-up; a wave ends when its last stage ends it."""
+COOL_DOWN = 1
+"""Waves at the end that are not measured: the pipelines run empty, so the last wave ends earlier."""
+
+
+def measured_waves_s(plan: WavePlan, reports: Sequence[WaveReport], *, warmup: int, period: int = 1) -> list[float]:
+    """Seconds per wave of each worker, without warm-up and cool-down; the slowest one's is that of all.
+
+    The median over all periods, as other programs stretch some.
+
+    Parameters
+    ----------
+    period
+        Waves after which the prediction repeats itself.
+    """
+    return [_wave_s(own, warmup=warmup, period=period) for own in _by_worker(plan, reports)]
+
+
+def _by_worker(plan: WavePlan, reports: Sequence[WaveReport]) -> list[list[WaveReport]]:
+    return [[report for report in reports if report.worker == index] for index in range(len(plan.workers))]
+
+
+def _wave_s(reports: Sequence[WaveReport], *, warmup: int, period: int) -> float:
+    """A wave ends when its last stage ends it."""
     ends_s: list[float] = [max(ends) for ends in zip(*(report.wave_ends_s for report in reports), strict=True)]
-    begin_s = ends_s[warmup - 1] if warmup else min(report.start_s for report in reports)
-    return (ends_s[-1] - begin_s) / (len(ends_s) - warmup)
+    marks_s = [min(report.start_s for report in reports), *ends_s[:-COOL_DOWN]][warmup:]
+    num_waves = min(period, len(marks_s) - 1)
+    return median((b - a) / num_waves for a, b in zip(marks_s, marks_s[num_waves:], strict=False))
 
 
 def _losses(workers: Sequence[VirtualWorker], own: Sequence[Sequence[WaveReport]]) -> tuple[float | None, ...]:

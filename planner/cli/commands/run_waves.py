@@ -96,7 +96,7 @@ class WaveRun:
         self._answer(record)
 
     def _progress(self) -> "WaveProgress":
-        return WaveProgress(self._choices.warmup + self._choices.steps, quiet=self._quiet)
+        return WaveProgress(self._choices.warmup + self._choices.steps + 1, quiet=self._quiet)
 
     def _answer(self, record: WaveRunRecord) -> None:
         """Write the files and print the answer."""
@@ -119,7 +119,7 @@ class WaveProgress:
     """Progress lines: the first wave, the last, and others no faster than one can read."""
 
     def __init__(self, num_waves: int, *, quiet: bool) -> None:
-        """The number of waves includes the warm-up."""
+        """The number of waves includes the warm-up and the last one."""
         self._num_waves, self._quiet, self._last_s = num_waves, quiet, -math.inf
 
     def scaled(self, time_scale: float) -> None:

@@ -15,7 +15,7 @@ def print_wave_run(run: WaveRunRecord) -> None:
     """Predicted beside measured, in one table."""
     click.echo(f"{visible(run.model)} on {visible(run.cluster)}, {run.mode} on {visible(run.device)}")
     error = "" if run.error is None else f", error {percent_label(run.error)}"
-    click.echo(f"{run.num_waves - run.warmup} waves after {run.warmup} to warm up{error}")
+    click.echo(f"{run.num_measured} waves after {run.warmup} to warm up{error}")
     click.echo(f"{HEADING}\n")
     print_table(wave_run_table(run))
     if run.mode is RunMode.DILATED:

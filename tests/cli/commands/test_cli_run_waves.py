@@ -48,7 +48,7 @@ def test_options_without_meaning_are_refused(run, tmp_path, options, message):
 def test_threads_answer_with_one_table(run, tmp_path):
     """N_m = H = 2 and D = 1: weights lack 1 own update at most, and (D + 2) H - 2 = 4 minibatches of the other worker.
 
-    Of three waves the first is not measured. The rows of both workers and of all stand below the headings.
+    The first of four waves is not measured, nor is the last. There is a row for either worker and one for all.
     """
     code, stdout, _ = run("--one-process", "--quiet")
     assert code == 0
@@ -56,7 +56,7 @@ def test_threads_answer_with_one_table(run, tmp_path):
     assert len(rows) == 3
     assert all("1 | 1" in row and "4 | 4" in row for row in rows)
     record = json.loads((tmp_path / "runs.jsonl").read_text())
-    assert (record["kind"], record["num_waves"], record["warmup"]) == ("waves", 3, 1)
+    assert (record["kind"], record["num_waves"], record["warmup"]) == ("waves", 4, 1)
     assert [worker["global_bound"] for worker in record["workers"]] == [4, 4]
     assert all(worker["global_staleness"] <= 4 for worker in record["workers"])
 

@@ -1,0 +1,59 @@
+"""`plan run` of virtual workers on two hosts, network namespaces of this machine, with a server on either."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from click.testing import CliRunner
+
+from stagecut.planner.cli.main import main
+from stagecut.planner.core.waves import LocalStep
+from tests.executor.hosts.namespaces import CABLE, two_hosts
+from tests.wave_files import SPREAD, tiny_plan, write_wave_file
+
+ROOT = Path(__file__).parents[3]
+RUN = ["run", "--layers", "tests.executor.tiny_layers:chain", "--device", "cpu", "--json", "--quiet", "--timeout", "60"]
+WATCHDOG_S = 180
+NUM_RANKS = 3
+"""Of each host: two stages and a server."""
+
+
+@pytest.mark.slow
+def test_run_of_workers_on_two_hosts_has_the_losses_of_threads(tmp_path):
+    """Every worker has a stage on each host, and either host owns layers: all kinds of messages cross the cable."""
+    plan = tiny_plan(local_step=LocalStep.WAVE, clock_distance=0, owners=SPREAD, unlike=False)
+    path = write_wave_file(tmp_path / "plan.json", plan)
+    files = ["--history", str(tmp_path / "runs.jsonl"), "--steps", "2", "--warmup", "1", str(path)]
+    with two_hosts() as hosts, ExitStack() as stack:
+        started = [_start(host, number, hosts[0].address, files) for number, host in enumerate(hosts)]
+        for process in started:
+            stack.callback(process.kill)
+        with ThreadPoolExecutor(len(started)) as pool:
+            answers = list(pool.map(lambda process: process.communicate(timeout=WATCHDOG_S), started))
+    assert [process.returncode for process in started] == [0, 0], answers
+    threads = CliRunner().invoke(main, [*RUN, *files, "--one-process"])
+    assert threads.exit_code == 0, threads.output
+    losses = [json.loads(answer)["losses"] for answer in (answers[0][0], threads.stdout)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert answers[1][0] == ""
+
+
+def _start(host, number, master, files):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
+    where = ["--nproc-per-node", str(NUM_RANKS), "--master-addr", master, "--master-port", "29500"]
+    return subprocess.Popen(
+        host.command(*torchrun, *where, "-m", "stagecut", *RUN, *files),
+        cwd=ROOT,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
