@@ -24,8 +24,8 @@ from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.dilated.wave_time_scale import find_wave_time_scale
 from stagecut.executor.machine.run_queue import RunQueue
 from stagecut.executor.run.waves.record import COOL_DOWN, measured_waves_s
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.job import WaveChoices

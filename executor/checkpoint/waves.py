@@ -48,8 +48,8 @@ from stagecut.executor.checkpoint.store import (
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import Transport
 from stagecut.executor.transport.threads import Hub
-from stagecut.executor.waves.layout import WaveLayout, WaveRole
 from stagecut.executor.waves.loading import WaveRank
+from stagecut.executor.waves.setting.layout import WaveLayout, WaveRole
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.planner.core.checks import require_count
 from stagecut.planner.core.errors import BadInputError, OutputError

@@ -15,10 +15,10 @@ from stagecut.executor.dilated.event_queue import EventQueue
 from stagecut.executor.dilated.timer import Timer
 from stagecut.executor.ranks.environment import TIMEOUT_S
 from stagecut.executor.schedule.messages import Message
-from stagecut.executor.waves.channels import Channel, DirectChannel
-from stagecut.executor.waves.layout import Part, WaveRole
-from stagecut.executor.waves.shard import Pulled
-from stagecut.executor.waves.wave_pace import WavePace
+from stagecut.executor.waves.carriers.channels import Channel, DirectChannel
+from stagecut.executor.waves.carriers.shard import Pulled
+from stagecut.executor.waves.setting.layout import Part, WaveRole
+from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.planner.cost.wave_costs import WaveCosts
 from stagecut.planner.simulator.action_lists import Op
 from stagecut.planner.simulator.waves.network import NONE, WaveKind, network_of

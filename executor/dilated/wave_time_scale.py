@@ -4,7 +4,7 @@ import time
 
 from stagecut.executor.dilated.time_scale import OVERHEAD_MARGIN, round_up
 from stagecut.executor.dilated.wave_dilation import WaveDilation
-from stagecut.executor.waves.data import WaveData
+from stagecut.executor.waves.setting.data import WaveData
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.wave_plan import VirtualWorker
 from stagecut.planner.simulator.waves.steady import steady_state

@@ -11,13 +11,13 @@ from stagecut.executor.ranks.world import World
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import Transport
 from stagecut.executor.transport.threads import Hub
-from stagecut.executor.waves.channels import AllReduceChannel, Channel, Reducer, SharedSums, Total
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Part, WaveRole
+from stagecut.executor.waves.carriers.channels import AllReduceChannel, Channel, Reducer, SharedSums, Total
+from stagecut.executor.waves.carriers.flat import FlatLayout
+from stagecut.executor.waves.carriers.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
+from stagecut.executor.waves.carriers.shards import build_shard
 from stagecut.executor.waves.messages.host_transport import HostTransport
-from stagecut.executor.waves.serving.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
-from stagecut.executor.waves.serving.shards import build_shard
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Part, WaveRole
 
 
 class Connections:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stagecut.executor.play.batch import Batch, Tensors
 from stagecut.executor.play.stage import LayerState, as_state, from_state
-from stagecut.executor.waves.execution import WaveExecution
+from stagecut.executor.waves.setting.execution import WaveExecution
 
 
 def whole_model(execution: WaveExecution, weights: Mapping[str, Tensor]) -> nn.ModuleList:

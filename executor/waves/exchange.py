@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from stagecut.executor.play.stage import StageModule
-from stagecut.executor.waves.channels import Channel
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Member, Part
-from stagecut.executor.waves.schemes import Merge
-from stagecut.executor.waves.shard import Pulled
+from stagecut.executor.waves.carriers.channels import Channel
+from stagecut.executor.waves.carriers.flat import FlatLayout
+from stagecut.executor.waves.carriers.shard import Pulled
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Member, Part
+from stagecut.executor.waves.setting.schemes import Merge
 from stagecut.executor.waves.weights import StageWeights
 
 

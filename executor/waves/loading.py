@@ -20,13 +20,13 @@ from stagecut.executor.ranks.excepthook import install_excepthook
 from stagecut.executor.ranks.world import World
 from stagecut.executor.schedule.labels import ranks_label
 from stagecut.executor.transport.objects import gather, gather_everywhere
+from stagecut.executor.waves.carriers.server import WaveServer
 from stagecut.executor.waves.connections import Connections
-from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.execution import WaveExecution, WaveTraining
-from stagecut.executor.waves.layout import WaveRole
-from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.schemes import Scheme
-from stagecut.executor.waves.serving.server import WaveServer
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveExecution, WaveTraining
+from stagecut.executor.waves.setting.layout import WaveRole
+from stagecut.executor.waves.setting.report import WaveReport
+from stagecut.executor.waves.setting.schemes import Scheme
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
 from stagecut.planner.core.errors import BadInputError
@@ -48,7 +48,7 @@ class WaveRank:
         Parameters
         ----------
         data
-            Maps worker and minibatch to a batch; see :func:`stagecut.executor.waves.data.sharded`.
+            Maps worker and minibatch to a batch; see :func:`stagecut.executor.waves.setting.data.sharded`.
 
         Raises
         ------

@@ -8,9 +8,9 @@ from torch import Tensor
 from stagecut.executor.play.batch import Batch, Tensors, check_batch
 from stagecut.executor.play.stage import LayerState, as_state, from_state
 from stagecut.executor.ranks.failures import LossError
-from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.layout import WaveRole
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import WaveRole
 
 
 class Minibatches:

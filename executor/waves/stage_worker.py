@@ -11,19 +11,19 @@ from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.optimizers import build_optimizer
 from stagecut.executor.play.stage import LayerState, precision
 from stagecut.executor.transport.interface import Transport
-from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.exchange import ChannelMaker, StageExchange, parts_of
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.layout import WaveRole
 from stagecut.executor.waves.messages.neighbours import Neighbours
 from stagecut.executor.waves.messages.tied import TiedGradients
 from stagecut.executor.waves.minibatches import Minibatches
-from stagecut.executor.waves.order import WaveAction, continuous, in_waves
-from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.schemes import Gate, Merge
-from stagecut.executor.waves.staleness import StalenessCheck
-from stagecut.executor.waves.waits import Waits, WaveSpan
-from stagecut.executor.waves.wave_pace import WavePace
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import WaveRole
+from stagecut.executor.waves.setting.order import WaveAction, continuous, in_waves
+from stagecut.executor.waves.setting.report import WaveReport
+from stagecut.executor.waves.setting.schemes import Gate, Merge
+from stagecut.executor.waves.setting.staleness import StalenessCheck
+from stagecut.executor.waves.setting.waits import Waits, WaveSpan
+from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.executor.waves.weights import StageWeights
 from stagecut.planner.simulator.action_lists import Op
 

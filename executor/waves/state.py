@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stagecut.executor.waves.channels import AllReduceChannel, Channel
+from stagecut.executor.waves.carriers.channels import AllReduceChannel, Channel
+from stagecut.executor.waves.carriers.server import WaveServer
+from stagecut.executor.waves.carriers.shard import OuterWeights, Pulled, Shard
 from stagecut.executor.waves.exchange import PartExchange
-from stagecut.executor.waves.serving.server import WaveServer
-from stagecut.executor.waves.shard import OuterWeights, Pulled, Shard
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.weights import Version
 

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from stagecut.executor.play.build import Layers
 from stagecut.executor.transport.threads import Hub, TeamBrokenError
-from stagecut.executor.waves.channels import AllReduceChannel, Channel, DirectChannel, SharedSums
-from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.execution import WaveExecution, WaveTraining
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Member, Part, WaveRole
-from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.serving.shards import build_shard
+from stagecut.executor.waves.carriers.channels import AllReduceChannel, Channel, DirectChannel, SharedSums
+from stagecut.executor.waves.carriers.flat import FlatLayout
+from stagecut.executor.waves.carriers.shards import build_shard
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveExecution, WaveTraining
+from stagecut.executor.waves.setting.layout import Member, Part, WaveRole
+from stagecut.executor.waves.setting.report import WaveReport
+from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.executor.waves.stage_worker import StageWorker
-from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 
@@ -47,7 +47,7 @@ class WaveTeam:
     Raises
     ------
     BadInputError
-        See :meth:`stagecut.executor.waves.execution.WaveExecution.of`.
+        See :meth:`stagecut.executor.waves.setting.execution.WaveExecution.of`.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ import torch
 
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.waves.data import WaveData, sharded
-from stagecut.executor.waves.layout import WaveRole
+from stagecut.executor.waves.setting.data import WaveData, sharded
+from stagecut.executor.waves.setting.layout import WaveRole
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 

@@ -15,9 +15,9 @@ from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
 from stagecut.executor.run.waves.record import num_waves_of, wave_record
 from stagecut.executor.transport.threads import TeamBrokenError
-from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.execution import WaveTraining
-from stagecut.executor.waves.report import WaveReport
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.run_record import RunMode

@@ -7,8 +7,8 @@ import torch
 
 from stagecut.executor.machine.devices import usable_cores
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.waves.execution import WaveExecution, WaveTraining
-from stagecut.executor.waves.layout import WaveLayout
+from stagecut.executor.waves.setting.execution import WaveExecution, WaveTraining
+from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile

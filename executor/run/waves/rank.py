@@ -15,9 +15,9 @@ from stagecut.executor.ranks.world import World, join_world
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
 from stagecut.executor.run.waves.record import num_waves_of, wave_record
-from stagecut.executor.waves.layout import WaveLayout
 from stagecut.executor.waves.loading import load_waves
-from stagecut.executor.waves.report import WaveReport
+from stagecut.executor.waves.setting.layout import WaveLayout
+from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.wave_run_record import WaveRunRecord
 from stagecut.planner.io.files.plan_file import installed_versions

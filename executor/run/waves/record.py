@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from statistics import fmean, median
 
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.waves.report import WaveReport
+from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.planner.core.run_record import finite_or_none
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord

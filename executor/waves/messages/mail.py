@@ -10,8 +10,8 @@ from stagecut.executor.play.signature import Signature, TensorLike, look, signat
 from stagecut.executor.play.stage import LayerState
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
-from stagecut.executor.waves.waits import Waits
-from stagecut.executor.waves.wave_pace import WavePace
+from stagecut.executor.waves.setting.waits import Waits
+from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Op
 

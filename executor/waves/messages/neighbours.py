@@ -8,11 +8,11 @@ from torch import Tensor
 
 from stagecut.executor.play.stage import LayerState
 from stagecut.executor.transport.interface import Transport
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.layout import Member
 from stagecut.executor.waves.messages.mail import Inbox, Outbox
-from stagecut.executor.waves.waits import Waits
-from stagecut.executor.waves.wave_pace import WavePace
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Member
+from stagecut.executor.waves.setting.waits import Waits
+from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.planner.simulator.action_lists import Op
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.layout import Member
 from stagecut.executor.waves.messages.mail import WINDOW
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Member
 from stagecut.planner.simulator.action_lists import Op
 
 _FIRST_NUMBER = 4 * WINDOW

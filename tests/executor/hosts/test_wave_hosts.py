@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from tests.executor.hosts.namespaces import CABLE, two_hosts
 from tests.executor.hosts.wave_script import ADAM, NUM_WAVES, plan, problem

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from stagecut.executor.ranks.world import join_world
-from stagecut.executor.waves.data import sharded
 from stagecut.executor.waves.loading import load_waves
+from stagecut.executor.waves.setting.data import sharded
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.model import Layer, ModelProfile

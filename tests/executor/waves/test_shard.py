@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from stagecut.executor.waves.schemes import DILOCO, LOCAL_SGD, SYNCHRONOUS, WSP
-from stagecut.executor.waves.shard import Shard
+from stagecut.executor.waves.carriers.shard import Shard
+from stagecut.executor.waves.setting.schemes import DILOCO, LOCAL_SGD, SYNCHRONOUS, WSP
 
 MEMBERS = {(0, 0): slice(0, 1), (0, 1): slice(1, 3), (1, 0): slice(0, 3), (2, 0): slice(0, 3)}
 """Three weights; worker 0 holds them on two stages."""

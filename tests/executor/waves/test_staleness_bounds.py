@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from stagecut.executor.waves.execution import WaveTraining
-from stagecut.executor.waves.schemes import DILOCO, LOCAL_SGD, SSP, WSP
-from stagecut.executor.waves.staleness import StalenessCheck, StalenessError
+from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.schemes import DILOCO, LOCAL_SGD, SSP, WSP
+from stagecut.executor.waves.setting.staleness import StalenessCheck, StalenessError
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.waves import LocalStep, WaveRule

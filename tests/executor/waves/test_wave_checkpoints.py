@@ -7,9 +7,9 @@ import torch
 
 from stagecut.executor import checkpoint, load
 from stagecut.executor.manual_plan import plan_of as pipeline_plan
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
 from stagecut.executor.waves.loading import load_waves
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.errors import BadInputError
 from tests.executor import pool

@@ -9,8 +9,8 @@ import torch
 from stagecut.executor.dilated.event_queue import EventQueue
 from stagecut.executor.dilated.timer import Timer
 from stagecut.executor.dilated.wave_dilation import WaveDilation
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel

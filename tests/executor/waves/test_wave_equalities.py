@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
-from stagecut.executor.waves.schemes import BSP, DILOCO, LOCAL_SGD, SSP
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.schemes import BSP, DILOCO, LOCAL_SGD, SSP
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
 from tests.executor.waves.wave_plans import (

@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
 from stagecut.executor.waves.loading import load_waves
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from tests.executor import pool
 from tests.executor.waves.wave_plans import MSE, check_close, layers, plan_of, samples, worker_of

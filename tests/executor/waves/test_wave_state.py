@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from stagecut.executor.transport.objects import decoded, encoded
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
-from stagecut.executor.waves.schemes import DILOCO
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.schemes import DILOCO
 from stagecut.executor.waves.state import optimizer_states, restore, restore_shard, shard_state, start_from, state_of
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep

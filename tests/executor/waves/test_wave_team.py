@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from stagecut.executor.ranks.failures import LossError
-from stagecut.executor.waves.data import sharded
 from stagecut.executor.waves.evaluation import mean_loss, outputs_of, whole_model
-from stagecut.executor.waves.execution import WaveTraining
-from stagecut.executor.waves.schemes import BSP, LOCAL_SGD
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.schemes import BSP, LOCAL_SGD
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.errors import BadInputError
 from tests.executor.waves.wave_plans import MSE, WIDTH, layers, plan_of, samples, worker_of

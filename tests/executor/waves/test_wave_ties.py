@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stagecut.executor.play.reference import reference_step
-from stagecut.executor.waves.data import sharded
-from stagecut.executor.waves.execution import WaveTraining
+from stagecut.executor.waves.setting.data import sharded
+from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
 from tests.executor.tied_chain import NUM_LAYERS, TOKENS, VOCABULARY, chain

@@ -23,14 +23,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stagecut.executor.ranks.failures import WaitError
-from stagecut.executor.waves.channels import Channel
-from stagecut.executor.waves.data import WaveData
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Member, WaveRole
-from stagecut.executor.waves.orders import Orders
-from stagecut.executor.waves.report import WaveReport
-from stagecut.executor.waves.shard import Pulled, Shard
+from stagecut.executor.waves.carriers.channels import Channel
+from stagecut.executor.waves.carriers.flat import FlatLayout
+from stagecut.executor.waves.carriers.shard import Pulled, Shard
+from stagecut.executor.waves.setting.data import WaveData
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Member, WaveRole
+from stagecut.executor.waves.setting.orders import Orders
+from stagecut.executor.waves.setting.report import WaveReport
 
 _PUSH, _PULL, _DONE = 1, 2, 3
 _HEADER = 4

@@ -10,9 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from stagecut.executor.waves.layout import Member
-from stagecut.executor.waves.schemes import Merge, Scheme
-from stagecut.executor.waves.shard import OuterWeights, Pulled, Shard
+from stagecut.executor.waves.carriers.shard import OuterWeights, Pulled, Shard
+from stagecut.executor.waves.setting.layout import Member
+from stagecut.executor.waves.setting.schemes import Merge, Scheme
 
 
 class Channel(Protocol):

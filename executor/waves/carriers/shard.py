@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from stagecut.executor.play.optimizers import OptimizerFactory
-from stagecut.executor.waves.layout import Member
-from stagecut.executor.waves.schemes import Merge, Scheme
+from stagecut.executor.waves.setting.layout import Member
+from stagecut.executor.waves.setting.schemes import Merge, Scheme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from stagecut.executor.execution_plan import Training, loss_of
 from stagecut.executor.play.batch import LossFunction
 from stagecut.executor.play.build import Layers, build_layer, chain_of, copy_tied
 from stagecut.executor.play.stage import StageModule
-from stagecut.executor.waves.layout import Part, WaveLayout
-from stagecut.executor.waves.schemes import Merge, Scheme, scheme_of
+from stagecut.executor.waves.setting.layout import Part, WaveLayout
+from stagecut.executor.waves.setting.schemes import Merge, Scheme, scheme_of
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.problem import Problem

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stagecut.executor.waves.waits import WaveSpan
+from stagecut.executor.waves.setting.waits import WaveSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 import torch
 
-from stagecut.executor.waves.execution import WaveExecution
-from stagecut.executor.waves.flat import FlatLayout
-from stagecut.executor.waves.layout import Member
-from stagecut.executor.waves.shard import Shard
+from stagecut.executor.waves.carriers.flat import FlatLayout
+from stagecut.executor.waves.carriers.shard import Shard
+from stagecut.executor.waves.setting.execution import WaveExecution
+from stagecut.executor.waves.setting.layout import Member
 
 
 def build_shard(execution: WaveExecution, owner: str) -> tuple[Shard, FlatLayout]:

@@ -1,0 +1,1 @@
+"""Parameter servers and delayed all-reduces, which carry updates between virtual workers."""

@@ -1,0 +1,1 @@
+"""What all parts of a training through waves agree on: layout, schemes, orders, data, reports."""
