@@ -9,6 +9,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
+from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
@@ -18,6 +19,11 @@ from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 
 Route = tuple[str, ...]
 """Names of the links that a message queues for."""
+
+
+def crosses_hosts(route: Route) -> bool:
+    """Whether a message leaves its host."""
+    return any(name.endswith(":nic-out") for name in route)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,8 @@ class WorkerCosts:
     """A local step: the optimizer's, and the copy of the weights that later minibatches start from."""
     transfer_s: Floats
     """Over each boundary, one way, shape (S - 1,)."""
+    transfer_bytes: Floats
+    """Of one such message, shape (S - 1,)."""
     forward_links: tuple[Route, ...]
     backward_links: tuple[Route, ...]
     static_bytes: Floats
@@ -57,6 +65,8 @@ class WorkerCosts:
     """By stage, one for each host that owns some of its layers; empty with a single worker, or by all-reduce."""
     all_reduce_s: Floats
     """The delayed all-reduce of a wave over all workers; zeros with parameter servers or a single worker."""
+    all_reduce_bytes: Floats
+    """What the stage sends to other hosts in it."""
     all_reduce_links: tuple[Route, ...]
 
     @property
@@ -186,12 +196,14 @@ class WaveCostModel:
         pairs = list(pairwise(groups))
         alone = len(plan.workers) == 1
         served = plan.carrier is Carrier.PARAMETER_SERVER and not alone
-        reduced = [() if served or alone else self._all_reduce_route(group) for group in groups]
+        by_ring = not (served or alone)
+        rings = [self._all_reduce(plan, worker, stage) if by_ring else (0.0, 0.0) for stage in worker.stages]
         return WorkerCosts(
             worker=worker,
             **{name: column(name) for name in ("forward_s", "backward_s", "update_s")},
             **{name: column(name) for name in ("static_bytes", "saved_bytes", "working_bytes")},
             transfer_s=np.array([link.transfer_s(size) for link, size in zip(links, message_bytes, strict=True)]),
+            transfer_bytes=np.array(message_bytes),
             forward_links=tuple(route_between(self.cluster, a, b) for a, b in pairs),
             backward_links=tuple(route_between(self.cluster, b, a) for a, b in pairs),
             limit_bytes=np.array([self.stages.device_type(group.placement).memory_bytes for group in groups]),
@@ -199,13 +211,9 @@ class WaveCostModel:
                 self._exchanges(plan, group, stage.start, stage.stop) if served else ()
                 for group, stage in zip(groups, worker.stages, strict=True)
             ),
-            all_reduce_s=np.array(
-                [
-                    0.0 if served or alone else self._all_reduce_s(plan, stage.start, stage.stop)
-                    for stage in worker.stages
-                ]
-            ),
-            all_reduce_links=tuple(reduced),
+            all_reduce_s=np.array([seconds for seconds, _ in rings]),
+            all_reduce_bytes=np.array([num_bytes for _, num_bytes in rings]),
+            all_reduce_links=tuple(self._all_reduce_route(group) if by_ring else () for group in groups),
         )
 
     def _exchanges(self, plan: WavePlan, group: DeviceGroup, start: int, stop: int) -> tuple[Exchange, ...]:
@@ -228,22 +236,26 @@ class WaveCostModel:
             )
         return tuple(found)
 
-    def _all_reduce_s(self, plan: WavePlan, start: int, stop: int) -> float:
-        """A ring over the devices of all workers that hold each layer, over the slowest link between neighbours.
+    def _all_reduce(self, plan: WavePlan, worker: VirtualWorker, stage: Stage) -> tuple[float, float]:
+        """Seconds of a ring over the devices of all workers that hold each layer, and bytes to other hosts.
 
-        Layers with the same holders travel together: 2 (n - 1) steps of bytes / n.
+        Layers with the same holders travel together, over the slowest link between neighbours: 2 (n - 1) steps of
+        bytes / n.
         """
-        seconds, first = 0.0, start
-        while first < stop:
-            stages = [next(s for s in worker.stages if s.start <= first < s.stop) for worker in plan.workers]
-            last = min(stop, *(stage.stop for stage in stages))
-            ring = [self.group(stage.devices[0]) for stage in stages]
+        seconds, sent_bytes, first = 0.0, 0.0, stage.start
+        position = plan.workers.index(worker)
+        while first < stage.stop:
+            holders = [next(s for s in other.stages if s.start <= first < s.stop) for other in plan.workers]
+            last = min(holder.stop for holder in holders)
+            ring = [self.group(holder.devices[0]) for holder in holders]
             num_bytes = float(self.layer_params[first:last].sum()) * self.problem.job.optimizer.gradient_bytes
-            part_bytes = num_bytes / len(ring)
+            part_bytes, num_steps = num_bytes / len(ring), 2 * (len(ring) - 1)
             steps_s = (link_between(self.cluster, a, b).transfer_s(part_bytes) for a, b in pairwise([*ring, ring[0]]))
-            seconds += 2 * (len(ring) - 1) * max(steps_s)
+            seconds += num_steps * max(steps_s)
+            own, after = (self._host_of(ring[i % len(ring)]) for i in (position, position + 1))
+            sent_bytes += num_steps * part_bytes if own != after else 0.0
             first = last
-        return seconds
+        return seconds, sent_bytes
 
     def _all_reduce_route(self, group: DeviceGroup) -> Route:
         own = self._host_of(group)

@@ -1,0 +1,1 @@
+"""Virtual workers that train through waves, played event by event."""

@@ -1,0 +1,257 @@
+"""The event loop: stages, links and parameter servers of all workers, in order of time.
+
+The rules are those of one iteration (docs/simulator.md). A stage runs its minibatches in a fixed order: a forward
+while fewer than its warm-up depth are in flight, else a backward. A message is *ready* once what it carries is there,
+queues on all shared links of its route at once, and is served first come, first served:
+
+    start = max(ready, end of the latest message granted on each of its links).
+
+At any instant everything that ends is dealt with first, then messages are granted by (class, stage, number, server):
+see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is granted.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from stagecut.planner.simulator.waves.network import NONE, WaveKind, WaveNetwork
+from stagecut.planner.simulator.waves.servers import Servers
+from stagecut.planner.simulator.waves.tables import SLOT_BITS, tables_of
+
+GATE = -2
+"""What a stage waits for at a gate, where others wait for a flow."""
+ENDS = -1
+"""Rank of events that grant nothing."""
+NEVER = 1 << 30
+"""Minibatches of a run without end."""
+
+
+class WaveSpan(NamedTuple):
+    """What a stage or a message did, and when."""
+
+    kind: WaveKind
+    worker: int
+    stage: int
+    number: int
+    """The minibatch, from 1, of forwards, backwards, their messages and local steps; else the wave, from 0. A pull has
+    the number of the wave whose gate asks for it."""
+    start_s: float
+    end_s: float
+    clock: int = 0
+    """First waves of all workers in the weights of a forward, in the reply to a pull, or in the weights after the local
+    step of a wave."""
+    flow: int = NONE
+    """Number of a message's flow."""
+
+
+class Play:
+    """A run of so many waves, or the beginning of one without end.
+
+    Lists have one entry for each stage, flow or worker.
+    """
+
+    def __init__(self, network: WaveNetwork, *, num_waves: int | None = None, record: bool = False) -> None:
+        nodes, num_flows, num_workers = network.nodes, len(network.flows), len(network.costs.workers)
+        self.network, self.nodes, self.flows, self.tables = network, nodes, network.flows, tables_of(network)
+        self.flushes = network.flushes
+        self.total = [NEVER if num_waves is None else node.wave * num_waves for node in nodes]
+        last_gate = NEVER if num_waves is None else num_waves - (not self.flushes)
+        self.servers = Servers(self.tables, clock_distance=network.clock_distance, last_gate=last_gate)
+        self.heap: list[tuple[float, int, int, float]] = []
+        """Events: (time, `ENDS` or rank of a request, stage or flow, what is known of it)."""
+        self.forwards, self.backwards = [0] * len(nodes), [0] * len(nodes)
+        self.limit = [node.wave if self.flushes else total for node, total in zip(nodes, self.total, strict=True)]
+        """Forwards that a stage may begin before the next flush."""
+        self.gate = [2 * node.wave if node.exchanges and not self.flushes else NONE for node in nodes]
+        self.need = [1 - network.clock_distance if node.exchanges else -NEVER for node in nodes]
+        """Clock that the next gate asks for."""
+        self.clock = [0] * len(nodes)
+        """Clock of the oldest of a stage's copies."""
+        self.seen = [0] * len(nodes)
+        """Clock of the weights that a stage computes with."""
+        self.waiting, self.since = [NONE] * len(nodes), [0.0] * len(nodes)
+        self.reducing: list[dict[int, tuple[int, float]]] = [{} for _ in nodes]
+        """By wave that a stage cannot all-reduce yet: how many of its holders are ready, and since when."""
+        self.arrived = [0] * num_flows
+        self.free = [0.0] * self.tables.num_lines
+        self.wave_ends: list[list[float]] = [[] for _ in range(num_workers)]
+        self.stages_done: list[list[int]] = [[] for _ in range(num_workers)]
+        """Stages that have ended each wave."""
+        self.num_done = [0] * num_workers
+        """Waves that all stages have ended."""
+        self.waits = [[0.0, 0.0, 0.0] for _ in range(num_workers)]
+        """Seconds that a worker's stages have waited at gates, for the pipeline, for links."""
+        self.crossing_bytes = 0.0
+        self.spans: list[WaveSpan] | None = [] if record else None
+        self.now, self.num_events = 0.0, 0
+        for node in range(len(nodes)):
+            self._step(node, 0.0)
+
+    def run(self, num_waves: int) -> None:
+        """Go on until the first worker has ended so many waves, or to the end of the run."""
+        heap, done, num_nodes = self.heap, self.num_done, len(self.nodes)
+        while heap and done[0] < num_waves:
+            self.now, rank, code, value = heappop(heap)
+            self.num_events += 1
+            if rank != ENDS:
+                self._serve(code, self.now, int(value))
+            elif code < num_nodes:
+                self._step(code, self.now)
+            else:
+                self._arrive(code - num_nodes, self.now, value)
+
+    def _step(self, node: int, now: float) -> None:
+        """A stage is free: it begins its next action, or waits for what that needs."""
+        forwards, backwards = self.forwards[node], self.backwards[node]
+        if forwards - backwards < self.nodes[node].depth and forwards < self.limit[node]:
+            source = self.tables.before[node]
+            if source != NONE and self.arrived[source] == forwards:
+                self.waiting[node], self.since[node] = source, now
+            elif forwards + 1 == self.gate[node] and self.clock[node] < self.need[node]:
+                self.waiting[node], self.since[node] = GATE, now
+            else:
+                self._forward(node, now)
+        elif backwards < forwards:
+            source = self.tables.after[node]
+            if source != NONE and self.arrived[source] == backwards:
+                self.waiting[node], self.since[node] = source, now
+            else:
+                self._backward(node, now)
+        elif self.flushes:
+            if self.clock[node] < self.need[node]:
+                self.waiting[node], self.since[node] = GATE, now
+            else:
+                self._flush(node, now)
+
+    def _forward(self, node: int, now: float) -> None:
+        own, minibatch = self.nodes[node], self.forwards[node] + 1
+        if minibatch == self.gate[node]:
+            self.gate[node] += own.wave
+            self._pass_gate(node)
+        self.forwards[node] = minibatch
+        end = now + own.forward_s
+        heappush(self.heap, (end, ENDS, node, 0.0))
+        if own.activations != NONE:
+            self._send(own.activations, end, minibatch, position=minibatch + self.backwards[node])
+        if self.spans is not None:
+            self._record(WaveKind.FORWARD, node, minibatch, now, end)
+
+    def _backward(self, node: int, now: float) -> None:
+        """A backward; without flushes also the local step, and the end of a wave."""
+        own, minibatch = self.nodes[node], self.backwards[node] + 1
+        self.backwards[node] = minibatch
+        end = now + own.backward_s
+        free = end if self.flushes else end + own.update_s
+        heappush(self.heap, (free, ENDS, node, 0.0))
+        if own.gradients != NONE:
+            self._send(own.gradients, end, minibatch, position=minibatch + self.forwards[node])
+        if self.spans is not None:
+            self._record(WaveKind.BACKWARD, node, minibatch, now, end)
+            if not self.flushes:
+                self._record(WaveKind.UPDATE, node, minibatch, end, free)
+        wave, rest = divmod(minibatch, own.wave)
+        if rest == 0:
+            self._hand_over(node, free, wave - 1)
+            if not self.flushes:
+                self._end_wave(node, free, wave - 1)
+
+    def _flush(self, node: int, now: float) -> None:
+        """The optimizer steps after a wave: one for each further wave of all workers that the copies hold."""
+        own, wave = self.nodes[node], self.backwards[node] // self.nodes[node].wave - 1
+        num_steps = self._pass_gate(node) if own.exchanges else 1
+        free = now + num_steps * own.update_s
+        if self.spans is not None and num_steps:
+            self._record(WaveKind.UPDATE, node, wave, now, free)
+        self._end_wave(node, free, wave)
+        if self.limit[node] < self.total[node]:
+            self.limit[node] += own.wave
+            heappush(self.heap, (free, ENDS, node, 0.0))
+
+    def _pass_gate(self, node: int) -> int:
+        """Merge what has come by a gate: further waves. A delayed all-reduce brings those up to the gate's, no more."""
+        before, need = self.seen[node], self.need[node]
+        self.seen[node] = self.clock[node] if self.nodes[node].pushes else max(0, need)
+        self.need[node] = need + 1
+        return self.seen[node] - before
+
+    def _hand_over(self, node: int, ready: float, wave: int) -> None:
+        """Push the update of a wave; an all-reduce begins when all holders of the stage's layers are ready."""
+        for flow in self.nodes[node].pushes:
+            self._send(flow, ready, wave, position=wave)
+        for holder in self.nodes[node].holders:
+            count, since = self.reducing[holder].pop(wave, (0, 0.0))
+            both = count + 1, max(since, ready)
+            if both[0] < len(self.nodes[holder].holders):
+                self.reducing[holder][wave] = both
+            else:
+                self._send(self.nodes[holder].all_reduce, both[1], wave, position=wave)
+
+    def _end_wave(self, node: int, end: float, wave: int) -> None:
+        worker = self.nodes[node].worker
+        ends, stages = self.wave_ends[worker], self.stages_done[worker]
+        if wave == len(ends):
+            ends.append(end)
+            stages.append(0)
+        ends[wave] = max(ends[wave], end)
+        stages[wave] += 1
+        if stages[wave] == self.network.costs.workers[worker].worker.num_stages:
+            self.num_done[worker] += 1
+
+    def _send(self, flow: int, ready: float, number: int, *, position: int) -> None:
+        """Queue a message, or serve it if nothing else uses its links."""
+        if self.tables.queues[flow]:
+            heappush(self.heap, (ready, self.tables.rank[flow] + (position << SLOT_BITS), flow, number))
+        else:
+            self._serve(flow, ready, number)
+
+    def _serve(self, flow: int, ready: float, number: int) -> None:
+        """Grant a message its links."""
+        own, lines, free = self.flows[flow], self.tables.lines[flow], self.free
+        start = ready
+        for line in lines:
+            if free[line] > start:  # noqa: PLR1730 - a call of max costs more
+                start = free[line]
+        end = start + own.seconds
+        for line in lines:
+            free[line] = end
+        clock = self.servers.clock[self.tables.owner[own.pair]] if own.kind is WaveKind.PULL else 0
+        known = clock if own.kind is WaveKind.PULL else start - ready
+        heappush(self.heap, (end, ENDS, len(self.nodes) + flow, known))
+        self.crossing_bytes += own.crossing_bytes
+        if self.spans is not None:
+            node = self.nodes[own.node]
+            self.spans.append(WaveSpan(own.kind, node.worker, node.stage, number, start, end, clock, flow))
+
+    def _arrive(self, flow: int, now: float, known: float) -> None:
+        """A message has arrived; `known` is how long it has queued, or the clock of the reply to a pull."""
+        own, node = self.flows[flow], self.tables.receiver[flow]
+        self.arrived[flow] += 1
+        if own.kind is WaveKind.PUSH:
+            for pair, wave in self.servers.push(own.pair):
+                self._send(self.tables.pulls[pair], now, wave, position=wave)
+            return
+        if own.kind is WaveKind.PULL:
+            self.servers.copy[own.pair] = int(known)
+            pairs = (self.flows[push].pair for push in self.nodes[node].pushes)
+            self.clock[node] = min(self.servers.copy[pair] for pair in pairs)
+        elif own.kind is WaveKind.ALL_REDUCE:
+            self.clock[node] += 1
+        awaited = GATE if own.pair != NONE or own.kind is WaveKind.ALL_REDUCE else flow
+        if self.waiting[node] == awaited:
+            self._wake(node, now, known)
+
+    def _wake(self, node: int, now: float, queued: float) -> None:
+        """What a stage waits for is there: account for its wait, and try again."""
+        waits, idle = self.waits[self.nodes[node].worker], now - self.since[node]
+        if self.waiting[node] == GATE:
+            waits[0] += idle
+        else:
+            for_links = min(idle, queued)
+            waits[1] += idle - for_links
+            waits[2] += for_links
+        self.waiting[node] = NONE
+        self._step(node, now)
+
+    def _record(self, kind: WaveKind, node: int, number: int, start: float, end: float) -> None:
+        own = self.nodes[node]
+        if self.spans is not None:
+            self.spans.append(WaveSpan(kind, own.worker, own.stage, number, start, end, self.seen[node]))

@@ -1,0 +1,157 @@
+"""Virtual workers for tests: costs by hand and at random."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from stagecut.planner.core.plan import Stage
+from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.waves import Carrier, LocalStep
+from stagecut.planner.cost.wave_costs import Exchange, Route, WaveCosts, WorkerCosts
+from tests.pipelines import random_routes, random_seconds
+
+HOSTS = ("h0", "h1", "h2")
+
+
+def virtual_worker(
+    name: str, cuts: Sequence[int], *, in_flight: int, wave: int | None = None, depths: Sequence[int] | None = None
+) -> VirtualWorker:
+    """Stages between cuts, with as many minibatches ahead as the planner gives them unless stated."""
+    num_stages = len(cuts) - 1
+    depths = depths or [min(in_flight, 2 * (num_stages - s) - 1) for s in range(num_stages)]
+    stages = tuple(
+        Stage(
+            start=start,
+            stop=stop,
+            devices=(f"{name}/{s}",),
+            warmup_depth=depths[s],
+            forward_micro_batch=1,
+            backward_micro_batch=1,
+        )
+        for s, (start, stop) in enumerate(pairwise(cuts))
+    )
+    return VirtualWorker(stages=stages, minibatch=1, in_flight=in_flight, wave=wave or in_flight)
+
+
+def worker_costs(
+    worker: VirtualWorker,
+    *,
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    update_s: Sequence[float] | float = 0.0,
+    transfer_s: Sequence[float] | float = 0.0,
+    forward_links: tuple[Route, ...] | None = None,
+    backward_links: tuple[Route, ...] | None = None,
+    exchanges: tuple[tuple[Exchange, ...], ...] | None = None,
+    all_reduce_s: Sequence[float] | float = 0.0,
+    all_reduce_links: tuple[Route, ...] | None = None,
+) -> WorkerCosts:
+    """Costs of a worker that exchanges nothing and has all links to itself, unless stated."""
+    num_stages = worker.num_stages
+    none: tuple[Route, ...] = ((),) * num_stages
+    zeros = np.zeros(num_stages)
+    return WorkerCosts(
+        worker=worker,
+        forward_s=np.array(forward_s, dtype=float),
+        backward_s=np.array(backward_s, dtype=float),
+        update_s=zeros + update_s,
+        transfer_s=zeros[1:] + transfer_s,
+        transfer_bytes=zeros[1:] + 1.0,
+        forward_links=forward_links or none[1:],
+        backward_links=backward_links or none[1:],
+        static_bytes=zeros,
+        saved_bytes=zeros,
+        working_bytes=zeros,
+        limit_bytes=zeros + np.inf,
+        exchanges=exchanges or ((),) * num_stages,
+        all_reduce_s=zeros + all_reduce_s,
+        all_reduce_bytes=zeros,
+        all_reduce_links=all_reduce_links or none,
+    )
+
+
+def served(
+    worker: VirtualWorker, owners: Sequence[str], *, push_s: float = 0.0, pull_s: float = 0.0
+) -> tuple[tuple[Exchange, ...], ...]:
+    """Exchanges of a worker's stages with the owners of its layers, over links of their own."""
+    return tuple(
+        tuple(
+            Exchange(
+                owner=o, push_s=push_s, pull_s=pull_s, push_links=(), pull_links=(), push_bytes=1.0, pull_bytes=1.0
+            )
+            for o in dict.fromkeys(owners[stage.start : stage.stop])
+        )
+        for stage in worker.stages
+    )
+
+
+def random_wave_costs(
+    rng: np.random.Generator, *, carrier: Carrier, local_step: LocalStep, clock_distance: int, names: int, style: str
+) -> WaveCosts:
+    """Up to three unlike workers of up to four layers; messages use up to two of so many links."""
+    num_layers = int(rng.integers(1, 5))
+    workers = tuple(
+        _random_worker(rng, f"w{number}", num_layers, local_step=local_step) for number in range(rng.integers(1, 4))
+    )
+    is_served = carrier is Carrier.PARAMETER_SERVER
+    owners = tuple(rng.choice(HOSTS, num_layers).tolist()) if is_served else ()
+    plan = WavePlan(
+        workers=workers, clock_distance=clock_distance, local_step=local_step, carrier=carrier, owners=owners
+    )
+    has_others = len(workers) > 1
+    costs = tuple(
+        _random_worker_costs(
+            rng,
+            worker,
+            owners=owners if is_served and has_others else (),
+            reduces=has_others and not is_served,
+            names=names,
+            style=style,
+        )
+        for worker in workers
+    )
+    return WaveCosts(plan=plan, workers=costs)
+
+
+def _random_worker(rng: np.random.Generator, name: str, num_layers: int, *, local_step: LocalStep) -> VirtualWorker:
+    inner = [layer for layer in range(1, num_layers) if rng.random() < 0.6]
+    in_flight, wave = int(rng.integers(1, 5)), None
+    if local_step is LocalStep.MINIBATCH and rng.random() < 0.3:
+        wave = in_flight + int(rng.integers(1, 4))
+    depths = None
+    if local_step is LocalStep.WAVE or rng.random() < 0.5:
+        depths = sorted(rng.integers(1, in_flight + 1, len(inner) + 1).tolist(), reverse=True)
+    return virtual_worker(name, [0, *inner, num_layers], in_flight=in_flight, wave=wave, depths=depths)
+
+
+def _random_worker_costs(
+    rng: np.random.Generator, worker: VirtualWorker, *, owners: Sequence[str], reduces: bool, names: int, style: str
+) -> WorkerCosts:
+    num = worker.num_stages
+    return worker_costs(
+        worker,
+        forward_s=random_seconds(rng, num, style),
+        backward_s=random_seconds(rng, num, style),
+        update_s=random_seconds(rng, num, style),
+        transfer_s=random_seconds(rng, num - 1, style),
+        forward_links=random_routes(rng, num - 1, names=names),
+        backward_links=random_routes(rng, num - 1, names=names),
+        exchanges=tuple(
+            tuple(
+                Exchange(
+                    owner=owner,
+                    push_s=float(random_seconds(rng, 1, style)[0]),
+                    pull_s=float(random_seconds(rng, 1, style)[0]),
+                    push_links=random_routes(rng, 1, names=names)[0],
+                    pull_links=random_routes(rng, 1, names=names)[0],
+                    push_bytes=1.0,
+                    pull_bytes=1.0,
+                )
+                for owner in dict.fromkeys(owners[stage.start : stage.stop])
+            )
+            for stage in worker.stages
+        ),
+        all_reduce_s=random_seconds(rng, num, style) if reduces else 0.0,
+        all_reduce_links=random_routes(rng, num, names=names) if reduces else None,
+    )
