@@ -7,8 +7,13 @@ What it offers, on top of a :class:`stagecut.planner.core.wave_plan.WavePlan`:
   num_waves=...)`, which returns a :class:`~stagecut.executor.waves.report.WaveReport` (losses, clock, staleness seen
   and allowed, waits by cause, spans), and `global_weights()`. Between two calls every pipeline is empty, all that was
   to be pushed has been, and nothing is under way: training in several calls is training in one.
+- its `state()` and `restore(state)`, exact on the same rank of the same plan, and `start_from(weights, states)` by
+  global names for any plan (:mod:`stagecut.executor.waves.state`).
 - :class:`stagecut.executor.waves.team.WaveTeam`: the same with all ranks as threads of one process.
 - :func:`stagecut.executor.waves.data.sharded`: a data set divided among the workers.
+- a pace and wrapped channels (`WaveTeam(..., pace=, channel=)`), for
+  :class:`stagecut.executor.dilated.wave_dilation.WaveDilation`: every action and message as slow as planned.
+- :func:`stagecut.executor.waves.report.samples_per_s`: measured throughput behind a start-up.
 - :mod:`stagecut.executor.waves.schemes`: BSP, SSP, WSP, synchronous waves, local SGD, DiLoCo.
 - :mod:`stagecut.executor.waves.evaluation`: outputs and loss of the whole model with given weights.
 

@@ -1,9 +1,9 @@
 """How a stage exchanges one part of its weights: directly with a shard, or by all-reduce."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class Channel(Protocol):
     def rest(self) -> None:
         """Nothing more is pushed or asked for until the stage trains again."""
         return
+
+    def missing(self) -> Tensor | None:
+        """What the others have pushed and nobody has asked for, once all have; None if a server holds it."""
+        return None
 
 
 class DirectChannel(Channel):
@@ -105,8 +109,19 @@ class AllReduceChannel(Channel):
         totals = [self._totals.pop(wave)() for wave in self._asked]
         return Pulled(clock=self._asked.stop, content=self._content(totals))
 
-    def missing(self) -> Tensor:
-        """With `ADD`, the sum of the other workers' updates that have not been asked for, once all have pushed."""
+    def unasked(self) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """The stage's own changes, with `ADD`, and the sums of the waves that nobody has asked for yet."""
+        return dict(self._own), {wave: total() for wave, total in self._totals.items()}
+
+    def restore(self, own: Mapping[int, Tensor], totals: Mapping[int, Tensor]) -> None:
+        """Go on with what `unasked` gave."""
+        self._own = dict(own)
+        self._totals = {wave: partial(_known, total) for wave, total in totals.items()}
+
+    def missing(self) -> Tensor | None:
+        """See :class:`Channel`; with `ADD` only."""
+        if self._merge is not Merge.ADD:
+            return None
         changes = (total() - self._own[wave] for wave, total in self._totals.items())
         return reduce(add, changes, self._empty)
 
@@ -119,6 +134,10 @@ class AllReduceChannel(Channel):
             return self._outer.weights.detach().clone()
         changes = (total - self._own.pop(wave) for wave, total in zip(self._asked, totals, strict=True))
         return reduce(add, changes, self._empty)
+
+
+def _known(total: Tensor) -> Tensor:
+    return total
 
 
 class SharedSums:

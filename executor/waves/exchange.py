@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stagecut.executor.waves.channels import AllReduceChannel, Channel
+from stagecut.executor.waves.channels import Channel
 from stagecut.executor.waves.flat import FlatLayout
 from stagecut.executor.waves.schemes import Merge
 from stagecut.executor.waves.shard import Pulled
@@ -73,13 +73,20 @@ class StageExchange:
             part.channel.push(wave, vector)
             self._ask(part, self._least(wave + 1))
 
-    def pass_gate(self, wave: int, minibatch: int) -> None:
-        """Wait until the weights of a minibatch, the gate of a wave, hold what they must."""
+    def await_gate(self, wave: int) -> None:
+        """Wait for what the weights must hold at the gate of a wave."""
         least = self._least(wave)
         for part in self.parts:
             if part.clock < least:
                 self._ask(part, least)
-                self._merge_into(part, self._answer(part), minibatch)
+                part.pulled = self._answer(part)
+
+    def pass_gate(self, minibatch: int) -> None:
+        """Merge what has come into the weights of a minibatch and of those behind it."""
+        for part in self.parts:
+            if part.pulled is not None:
+                pulled, part.pulled = part.pulled, None
+                self._merge_into(part, pulled, minibatch)
 
     def settle(self) -> None:
         """Wait for what has been asked for, and keep it for the next gate."""
@@ -96,9 +103,9 @@ class StageExchange:
         """With a delayed all-reduce, the weights as they would be with all that the others have pushed."""
         found: dict[str, Tensor] = {}
         for part in self.parts:
-            if self._merge is Merge.ADD and isinstance(part.channel, AllReduceChannel):
-                changes = part.channel.missing() + (part.pulled.content if part.pulled else 0)
-                own = part.layout.split(changes)
+            missing = part.channel.missing()
+            if missing is not None:
+                own = part.layout.split(missing + part.pulled.content if part.pulled else missing)
                 found |= {name: self._weights.master[name].detach() + change for name, change in own.items()}
         return found
 
@@ -111,7 +118,7 @@ class StageExchange:
             part.asked = True
 
     def _answer(self, part: PartExchange) -> Pulled:
-        pulled, part.pulled = part.pulled or part.channel.answer(), None
+        pulled = part.pulled or part.channel.answer()
         part.asked = False
         return pulled
 

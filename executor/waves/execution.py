@@ -16,7 +16,6 @@ from stagecut.executor.waves.layout import Part, WaveLayout
 from stagecut.executor.waves.schemes import Merge, Scheme, scheme_of
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 
@@ -54,7 +53,6 @@ class WaveExecution:
         chain = chain_of(layers, problem.model if problem else None, copied=True)
         require(plan.num_layers == len(chain.layers), "executor", "layers", f"{plan.num_layers}", len(chain.layers))
         require(training.clip_norm is None, "executor", "clip_norm", "None: no rank has the whole gradient", training)
-        _check_ties(plan, chain)
         scheme = training.scheme or scheme_of(plan)
         scheme.check(plan)
         return cls(
@@ -105,8 +103,3 @@ class WaveExecution:
             for own, parameter in module.named_parameters()
             if parameter.requires_grad
         ]
-
-
-def _check_ties(plan: WavePlan, chain: ModuleChain) -> None:
-    if chain.ties:
-        raise BadInputError(f"model {chain.name!r}: tied weights cannot be trained through waves")

@@ -1,8 +1,9 @@
 """Builds one rank of a plan of virtual workers, each rank a process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,6 +34,7 @@ from stagecut.executor.waves.schemes import Scheme
 from stagecut.executor.waves.server import LONG, RemoteChannel, Waiting, WaveServer, Wire, waiting_alone
 from stagecut.executor.waves.shards import build_shard
 from stagecut.executor.waves.stage_worker import StageWorker
+from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
@@ -77,6 +79,22 @@ class WaveRank:
         servers = [own for own, role in zip(gathered, self.execution.layout.roles, strict=True) if role.worker is None]
         workers = [own for own, role in zip(gathered, self.execution.layout.roles, strict=True) if role.worker == 0]
         return dict(chain.from_iterable(own.items() for own in (*workers, *servers)))
+
+    def state(self) -> State:
+        """All that this rank needs to go on where it is, between two calls of `train`."""
+        return state_of(self.engine)
+
+    def restore(self, state: State) -> None:
+        """Go on where the same rank of the same plan was."""
+        restore(self.engine, state)
+
+    def start_from(self, weights: Mapping[str, Tensor], states: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Begin with weights, buffers and optimizer states by global name, of whatever plan; all ranks call it."""
+        start_from(self.engine, weights, states)
+
+    def optimizer_states(self) -> dict[str, dict[str, Any]]:
+        """What the optimizer keeps of each of this rank's weights, by global name; nothing on a server."""
+        return {} if isinstance(self.engine, WaveServer) else optimizer_states(self.engine)
 
     def _own_weights(self) -> dict[str, Tensor]:
         if isinstance(self.engine, WaveServer):

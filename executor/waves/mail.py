@@ -11,6 +11,7 @@ from stagecut.executor.play.stage import LayerState
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
 from stagecut.executor.waves.waits import Waits
+from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Op
 
@@ -41,10 +42,10 @@ class Outbox:
     """
 
     def __init__(
-        self, transport: Transport, op: Op, *, stage: int, ends: tuple[int, int], size: int, depth: int
+        self, transport: Transport, op: Op, *, stage: int, ends: tuple[int, int], size: int, depth: int, pace: WavePace
     ) -> None:
         self._transport, self._op, self._stage, self._ends = transport, op, stage, ends
-        self._size, self._depth = size, depth
+        self._size, self._depth, self._pace = size, depth, pace
         self._look: Signature | None = None
         self._sending: deque[tuple[list[Pending], Sequence[Tensor]]] = deque()
 
@@ -71,6 +72,8 @@ class Outbox:
 
     def _begin(self, minibatch: int, tensors: Sequence[Tensor]) -> None:
         message = message_of(self._op, minibatch, stage=self._stage, ends=self._ends, size=self._size)
+        if minibatch:
+            self._pace.sent(message)
         self._sending.append((self._transport.send(message, tensors), tensors))
 
     def _wait(self, waits: Waits) -> None:
@@ -92,10 +95,18 @@ class Inbox:
     """
 
     def __init__(
-        self, transport: Transport, op: Op, *, stage: int, ends: tuple[int, int], size: int, device: torch.device
+        self,
+        transport: Transport,
+        op: Op,
+        *,
+        stage: int,
+        ends: tuple[int, int],
+        size: int,
+        device: torch.device,
+        pace: WavePace,
     ) -> None:
         self._transport, self._op, self._stage, self._ends = transport, op, stage, ends
-        self._size, self._device = size, device
+        self._size, self._device, self._pace = size, device, pace
         self._look: Signature | None = None
         self._room: dict[int, Sequence[Tensor]] = {}
         self._last = 0
@@ -126,8 +137,11 @@ class Inbox:
 
     def _finish(self, minibatch: int, waits: Waits) -> None:
         with waits.pipeline():
-            for pending in self._transport.receive(self._message(minibatch)):
+            message = self._message(minibatch)
+            for pending in self._transport.receive(message):
                 pending.wait()
+            if minibatch:
+                self._pace.received(message)
 
     def _message(self, minibatch: int) -> Message:
         return message_of(self._op, minibatch, stage=self._stage, ends=self._ends, size=self._size)

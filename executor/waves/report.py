@@ -1,8 +1,10 @@
 """What one rank has done in a number of waves."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stagecut.executor.waves.waits import WaveSpan
+from stagecut.planner.core.wave_plan import WavePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +39,16 @@ class WaveReport:
     """When each wave was complete on this stage."""
     spans: tuple[WaveSpan, ...] = ()
     """Forwards, backwards and updates in the order in which they ran."""
+
+
+def samples_per_s(plan: WavePlan, reports: Iterable[WaveReport], *, start_up: int) -> float:
+    """Throughput measured from the end of the first waves, so many of them, to the end of the last one.
+
+    Parameters
+    ----------
+    reports
+        Of all ranks, from the same call of `train`, of more waves than that.
+    """
+    stages = [report for report in reports if report.worker is not None]
+    slowest_s = max(report.wave_ends_s[-1] - report.wave_ends_s[start_up - 1] for report in stages)
+    return plan.samples_per_wave * (len(stages[0].wave_ends_s) - start_up) / slowest_s

@@ -9,7 +9,6 @@ to it. Headers are four numbers:
     done   3, 0, 0, 0: until the stage trains again
 """
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from stagecut.executor.waves.data import WaveData
 from stagecut.executor.waves.execution import WaveExecution
 from stagecut.executor.waves.flat import FlatLayout
 from stagecut.executor.waves.layout import Member, WaveRole
+from stagecut.executor.waves.orders import Orders
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.shard import Pulled, Shard
 
@@ -91,9 +91,8 @@ class RemoteChannel(Channel):
 
     def __init__(self, wire: Wire, like: Tensor, *, timeout_s: float, waiting: Waiting = waiting_alone) -> None:
         self._wire, self._like, self._timeout_s, self._waiting = wire, like, timeout_s, waiting
-        self._orders: queue.SimpleQueue[tuple[Callable[[], Pulled | None], Future[Pulled | None]]] = queue.SimpleQueue()
+        self._orders: Orders[Pulled | None] = Orders(f"to-rank{wire.peer}")
         self._asked: Future[Pulled | None] = Future()
-        threading.Thread(target=self._work, name=f"to-rank{wire.peer}", daemon=True).start()
 
     def push(self, wave: int, vector: Tensor) -> None:
         """See :class:`Channel`."""
@@ -103,7 +102,7 @@ class RemoteChannel(Channel):
             self._wire.send_header(_PUSH, wave, host.numel())
             self._wire.send(host)
 
-        self._orders.put((order, Future()))
+        self._orders.put(order)
 
     def ask(self, *, have: int, least: int) -> None:
         """See :class:`Channel`."""
@@ -114,8 +113,7 @@ class RemoteChannel(Channel):
             content = self._wire.receive(num_numbers, self._like.dtype)
             return Pulled(clock=clock, content=content.to(self._like.device))
 
-        self._asked = Future()
-        self._orders.put((order, self._asked))
+        self._asked = self._orders.put(order)
 
     def answer(self) -> Pulled:
         """See :class:`Channel`.
@@ -131,9 +129,7 @@ class RemoteChannel(Channel):
 
     def rest(self) -> None:
         """See :class:`Channel`: wait until all has been sent, and tell the server."""
-        sent: Future[Pulled | None] = Future()
-        self._orders.put((lambda: self._wire.send_header(_DONE), sent))
-        self._wait(sent)
+        self._wait(self._orders.put(lambda: self._wire.send_header(_DONE)))
 
     def _wait(self, awaited: "Future[Pulled | None]") -> Pulled | None:
         with self._waiting((self._wire.peer,)):
@@ -141,20 +137,6 @@ class RemoteChannel(Channel):
                 return awaited.result(timeout=self._timeout_s)
             except TimeoutError:
                 raise RuntimeError(f"no answer within {self._timeout_s:g} s: timed out") from None
-
-    def _work(self) -> None:
-        fault: RuntimeError | None = None
-        while True:
-            order, outcome = self._orders.get()
-            result: Pulled | None = None
-            try:
-                result = None if fault else order()
-            except RuntimeError as new:
-                fault = new
-            if fault:
-                outcome.set_exception(fault)
-            else:
-                outcome.set_result(result)
 
 
 class WaveServer:

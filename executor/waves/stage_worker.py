@@ -24,7 +24,9 @@ from stagecut.executor.waves.order import WaveAction, continuous, in_waves
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.schemes import Gate
 from stagecut.executor.waves.staleness import StalenessCheck
+from stagecut.executor.waves.tied import TiedGradients
 from stagecut.executor.waves.waits import Waits, WaveSpan
+from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.executor.waves.weights import StageWeights
 from stagecut.planner.simulator.action_lists import Op
 
@@ -41,6 +43,8 @@ class StageWorker:
         Connects a part of the stage with the other workers.
     lock
         Held while the rank computes; None: ranks may compute at the same time.
+    pace
+        Told of everything that takes time: forwards, backwards and updates, and messages between stages.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class StageWorker:
         channel_of: ChannelMaker,
         device: torch.device,
         lock: AbstractContextManager[object] | None = None,
+        pace: WavePace | None = None,
     ) -> None:
         self.execution, self.role, self.device = execution, role, device
         self._index, self._stage = role.member
@@ -60,7 +65,7 @@ class StageWorker:
         self._planned = worker.stages[self._stage]
         self.module = execution.stage_module(self._index, self._stage, device)
         self.rule = scheme.rule_of(plan, worker)
-        self.weights = StageWeights(self.module, in_flight=worker.in_flight, versions=not scheme.merge.is_step)
+        self.weights = StageWeights(self.module, versions=not scheme.merge.is_step)
         self.optimizer = build_optimizer(self.weights.master, execution.training.optimizer)
         scheduler = execution.training.scheduler
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
@@ -77,7 +82,7 @@ class StageWorker:
         self._flushes = scheme.gate is Gate.FIRST
         self._weight = worker.minibatch / plan.samples_per_wave if scheme.merge.is_step else 1.0
         """Of a minibatch's mean loss: gradients are summed over the waves of all workers, updates are each worker's."""
-        self._lock = lock or nullcontext()
+        self._lock, self.pace = lock or nullcontext(), pace or WavePace()
         self.waits = Waits()
         self.num_waves = 0
         """Waves done."""
@@ -85,9 +90,17 @@ class StageWorker:
         self._outputs: dict[int, LayerState] = {}
         self._losses: list[Tensor] = []
         self._spans: list[WaveSpan] = []
+        self._ends_s: list[float] = []
+        self._tied = TiedGradients(execution, role.member, transport=transport, device=device)
+        self._waiting: dict[int, dict[str, Tensor | None]] = {}
+        """Gradients of minibatches whose step waits for those of tied weights on other stages."""
         self._connect(transport)
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the first minibatches in flight compute with the weights as they are."""
         if not self._flushes:
-            self.weights.start(range(1, worker.in_flight + 1), own_updates=0, clock=0)
+            self.weights.start(range(1, self.worker.in_flight + 1), own_updates=0, clock=0)
 
     def train(self, data: WaveData, *, num_waves: int) -> WaveReport:
         """Train so many waves; in the end the worker's pipeline is empty, and all it had to push has been pushed.
@@ -102,7 +115,7 @@ class StageWorker:
         start_s, wave = time.monotonic(), self.worker.wave
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
         check = self._new_check()
-        self.waits, self._losses, self._spans, ends_s = Waits(), [], [], []
+        self.waits, self._losses, self._spans, self._ends_s = Waits(), [], [], []
         self._open(last)
         self.module.train()
         for action in self._order(first, last):
@@ -110,9 +123,7 @@ class StageWorker:
                 self._forward(action.minibatch, data, check)
             else:
                 self._backward(action.minibatch)
-                if self.rule.is_last(action.minibatch):
-                    self.exchange.wave_ended(self.rule.wave_of(action.minibatch))
-                    ends_s.append(time.monotonic())
+        self._finish_steps(last)
         self.num_waves += num_waves
         self._drain(last)
         return WaveReport(
@@ -131,7 +142,7 @@ class StageWorker:
             link_s=self.waits.link_s,
             start_s=start_s,
             end_s=time.monotonic(),
-            wave_ends_s=tuple(ends_s),
+            wave_ends_s=tuple(self._ends_s),
             spans=tuple(self._spans),
         )
 
@@ -168,13 +179,13 @@ class StageWorker:
             if target is None:
                 return None
             ends = (rank, target)
-            return Outbox(transport, op, stage=self._stage, ends=ends, size=size, depth=depth)
+            return Outbox(transport, op, stage=self._stage, ends=ends, size=size, depth=depth, pace=self.pace)
 
         def inbox(op: Op, source: int | None) -> Inbox | None:
             if source is None:
                 return None
             ends = (source, rank)
-            return Inbox(transport, op, stage=self._stage, ends=ends, size=size, device=self.device)
+            return Inbox(transport, op, stage=self._stage, ends=ends, size=size, device=self.device, pace=self.pace)
 
         self._activations_in, self._activations_out = inbox(Op.FORWARD, before), outbox(Op.FORWARD, after)
         self._gradients_in, self._gradients_out = inbox(Op.BACKWARD, after), outbox(Op.BACKWARD, before)
@@ -199,26 +210,30 @@ class StageWorker:
         for outbox in (self._activations_out, self._gradients_out):
             if outbox is not None:
                 outbox.settle(self.waits)
+        self._tied.settle()
+        if self._flushes:
+            self._merge(self.num_waves, last + 1)
         with self.waits.gate():
-            if self._flushes:
-                self.exchange.pass_gate(self.num_waves, last + 1)
-            else:
-                self.exchange.settle()
+            self.exchange.settle()
             self.exchange.rest()
 
     def _forward(self, minibatch: int, data: WaveData, check: StalenessCheck) -> None:
+        if self._waiting and self._tied.lag:
+            self._finish_steps(minibatch - self._tied.lag)
         ready_s = time.monotonic()
+        batch = self._batch(minibatch, data)
+        state = self._state(minibatch, batch)
         self._pass_gate(minibatch)
         version = self.weights.versions[minibatch]
         clock = version.clock if self.exchange.parts else self.rule.wave_of(minibatch)
         check.check(minibatch, own_updates=version.own_updates, clock=clock)
-        batch = self._batch(minibatch, data)
-        state = self._state(minibatch, batch)
         start_s = time.monotonic()
+        self.pace.begin()
         with self._lock, precision(self.device, self.execution.training.autocast):
             output = self.weights.forward(minibatch, state)
             if self._activations_out is None:
                 output = (self._objective(minibatch, output, batch),)
+        self.pace.finish(Op.FORWARD)
         self._inputs[minibatch], self._outputs[minibatch] = state, output
         if self._activations_out is not None:
             self._activations_out.send(minibatch, [tensor.detach() for tensor in output], self.waits)
@@ -227,10 +242,18 @@ class StageWorker:
     def _pass_gate(self, minibatch: int) -> None:
         wave = self.rule.wave_of(minibatch)
         if wave > 0 and self.rule.is_gate(minibatch):
-            with self.waits.gate():
-                self.exchange.pass_gate(wave, minibatch)
+            self._merge(wave, minibatch)
         if self._flushes and self.rule.is_gate(minibatch):
             self._start_wave(minibatch)
+
+    def _merge(self, wave: int, minibatch: int) -> None:
+        with self.waits.gate():
+            self.exchange.await_gate(wave)
+        before = self.exchange.clock
+        self.pace.begin()
+        self.exchange.pass_gate(minibatch)
+        if self.execution.scheme.merge.is_step:
+            self.pace.finish(UPDATE, self.exchange.clock - before)
 
     def _start_wave(self, first: int) -> None:
         """Let the first minibatches of a wave compute with the weights as they are: with one step a wave, all."""
@@ -282,27 +305,53 @@ class StageWorker:
             incoming = self._gradients_in.take(minibatch, self.waits)
         pairs = [(own, given) for own, given in zip(outputs, incoming, strict=True) if own.requires_grad]
         start_s = time.monotonic()
+        self.pace.begin()
         with self._lock:
             if pairs:
                 torch.autograd.backward([own for own, _ in pairs], [given for _, given in pairs])
-        self.weights.take_gradients(minibatch)
+        self.pace.finish(Op.BACKWARD)
+        gradients = self.weights.take_gradients(minibatch)
         state = self._inputs.pop(minibatch)
         if self._gradients_out is not None:
-            gradients = [_gradient(tensor) for tensor in state if tensor.is_floating_point()]
-            self._gradients_out.send(minibatch, gradients, self.waits)
+            to_send = [_gradient(tensor) for tensor in state if tensor.is_floating_point()]
+            self._gradients_out.send(minibatch, to_send, self.waits)
         self._span(Op.BACKWARD, minibatch, ready_s, start_s)
-        if not self.execution.scheme.merge.is_step:
-            self._step(minibatch)
+        if self.rule.is_last(minibatch) or not self.execution.scheme.merge.is_step:
+            self._finish(minibatch, gradients)
+
+    def _finish(self, minibatch: int, gradients: dict[str, Tensor | None]) -> None:
+        """Step with the gradients of a minibatch, or end a wave with its own: at once unless weights are tied."""
+        self._waiting[minibatch] = gradients
+        if self._tied:
+            self._tied.send(minibatch, gradients, self.weights.master)
+        if self._tied.lag == 0 or (self._flushes and self.rule.is_last(minibatch)):
+            self._finish_steps(minibatch)
+
+    def _finish_steps(self, last: int) -> None:
+        """Make the steps of minibatches that had to wait for gradients from other stages, and end their waves."""
+        for minibatch in [minibatch for minibatch in self._waiting if minibatch <= last]:
+            gradients = self._waiting.pop(minibatch)
+            if self._tied:
+                with self.waits.pipeline():
+                    gradients |= self._tied.totals(minibatch)
+            self.weights.set_gradients(gradients)
+            if not self.execution.scheme.merge.is_step:
+                self._step(minibatch)
+            if self.rule.is_last(minibatch):
+                self.exchange.wave_ended(self.rule.wave_of(minibatch))
+                self._ends_s.append(time.monotonic())
 
     def _step(self, minibatch: int) -> None:
         """Make the local step of a minibatch, and the version that minibatch + N_m will compute with."""
         start_s = time.monotonic()
+        self.pace.begin()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._stepped()
         later = minibatch + self.worker.in_flight
         if not self._flushes or self.rule.wave_of(later) == self.rule.wave_of(minibatch):
             self.weights.start([later], own_updates=minibatch, clock=self._clock(minibatch))
+        self.pace.finish(UPDATE)
         self._span(UPDATE, minibatch, start_s, start_s)
 
     def _stepped(self) -> None:

@@ -20,10 +20,15 @@ from stagecut.executor.waves.layout import Member, Part, WaveRole
 from stagecut.executor.waves.report import WaveReport
 from stagecut.executor.waves.shards import build_shard
 from stagecut.executor.waves.stage_worker import StageWorker
+from stagecut.executor.waves.wave_pace import WavePace
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 
 T = TypeVar("T")
+PaceMaker = Callable[[WaveRole], WavePace]
+"""Makes the pace of a stage."""
+ChannelWrapper = Callable[[WaveRole, Part, Channel], Channel]
+"""Changes how a stage exchanges a part, for example how long it takes."""
 
 
 class WaveTeam:
@@ -33,6 +38,11 @@ class WaveTeam:
     ----------
     plan, layers, training, problem
         See :func:`stagecut.executor.waves.loading.load_waves`.
+
+    pace
+        The pace of a stage; None: full speed.
+    channel
+        What to put around the channel of a part of a stage; None: nothing.
 
     Raises
     ------
@@ -48,7 +58,10 @@ class WaveTeam:
         *,
         problem: Problem | None = None,
         device: torch.device | None = None,
+        pace: PaceMaker | None = None,
+        channel: ChannelWrapper | None = None,
     ) -> None:
+        self._pace, self._wrap = pace, channel
         self.execution = WaveExecution.of(plan, layers, training or WaveTraining(), problem=problem)
         self.device = device or torch.device("cpu")
         layout = self.execution.layout
@@ -94,10 +107,8 @@ class WaveTeam:
 
     def _worker(self, role: WaveRole) -> StageWorker:
         def channel(member: Member, part: Part, _: FlatLayout, vector: Tensor) -> Channel:
-            if part.owner:
-                return DirectChannel(self.shards[part.owner][0], member)
-            sums = self._sums.setdefault(part.layers, SharedSums(len(part.members)))
-            return AllReduceChannel(sums.reducer(member[0]), vector, self.execution.scheme)
+            own = self._channel(member, part, vector)
+            return own if self._wrap is None else self._wrap(role, part, own)
 
         return StageWorker(
             self.execution,
@@ -106,7 +117,14 @@ class WaveTeam:
             channel_of=partial(channel, role.member),
             device=self.device,
             lock=self._lock,
+            pace=None if self._pace is None else self._pace(role),
         )
+
+    def _channel(self, member: Member, part: Part, vector: Tensor) -> Channel:
+        if part.owner:
+            return DirectChannel(self.shards[part.owner][0], member)
+        sums = self._sums.setdefault(part.layers, SharedSums(len(part.members)))
+        return AllReduceChannel(sums.reducer(member[0]), vector, self.execution.scheme)
 
     def _run(self, work: Callable[[StageWorker], T], worker: StageWorker, future: "Future[T]") -> None:
         try:

@@ -32,15 +32,13 @@ class StageWeights:
 
     Parameters
     ----------
-    in_flight
-        N_m.
     versions
         Whether minibatches have copies of their own; otherwise they compute with the weights themselves, which must
         not change then while any is in flight.
     """
 
-    def __init__(self, stage: StageModule, *, in_flight: int, versions: bool) -> None:
-        self._stage, self._in_flight, self._copies = stage, in_flight, versions
+    def __init__(self, stage: StageModule, *, versions: bool) -> None:
+        self._stage, self.copies = stage, versions
         self.master: dict[str, nn.Parameter] = {
             name: parameter for name, parameter in stage.global_parameters() if parameter.requires_grad
         }
@@ -82,16 +80,25 @@ class StageWeights:
                 state = as_state(call(*state))
         return state
 
-    def take_gradients(self, minibatch: int) -> None:
-        """Make the gradients of a minibatch those of the weights, and drop its version."""
-        version = self.versions.pop(minibatch)
-        if self._copies:
-            for name, parameter in self.master.items():
-                leaf = version.tensors[name]
-                parameter.grad, leaf.grad = leaf.grad, None
+    def take_gradients(self, minibatch: int) -> dict[str, Tensor | None]:
+        """Drop the version of a minibatch, and give the gradients that it has: without copies, all since the last step.
+
+        Minibatches with the same version have theirs one after another.
+        """
+        version, found = self.versions.pop(minibatch), {}
+        for name, tensor in version.tensors.items():
+            found[name] = tensor.grad
+            if self.copies:
+                tensor.grad = None
+        return found
+
+    def set_gradients(self, gradients: Mapping[str, Tensor | None]) -> None:
+        """What the optimizer's next step, or the next push, will take."""
+        for name, gradient in gradients.items():
+            self.master[name].grad = gradient
 
     def _copy(self) -> Tensors:
-        if not self._copies:
+        if not self.copies:
             return dict(self.master)
         return {name: _leaf(parameter.detach().clone()) for name, parameter in self.master.items()}
 

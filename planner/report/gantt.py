@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.plan_costs import TaskKind
@@ -94,18 +95,23 @@ def _label_axes(axes: "Axes", timeline: Timeline, stage_labels: Sequence[str]) -
 
 def _draw_spans(axes: "Axes", timeline: Timeline, *, kind: TaskKind, style: Style) -> None:
     """All spans of one kind as one collection of rectangles."""
+    chosen = _shown(timeline, kind)
+    times_s = timeline.start_s[chosen], timeline.end_s[chosen]
+    draw_boxes(axes, *times_s, row=timeline.device[timeline.stage[chosen]], end_s=timeline.iteration_s, style=style)
+
+
+def draw_boxes(axes: "Axes", left_s: Floats, right_s: Floats, *, row: Ints, end_s: float, style: Style) -> None:
+    """Boxes of one style, each in its row from left to right, on an axis that ends at `end_s`."""
     from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.path import Path
 
-    chosen = _shown(timeline, kind)
-    if not len(chosen):
+    if not len(row):
         return
-    left, right, row = timeline.start_s[chosen], timeline.end_s[chosen], timeline.device[timeline.stage[chosen]]
     top, bottom = row - BAR / 2, row + BAR / 2
-    corners = np.stack([np.column_stack(pair) for pair in ((left, top), (right, top), (right, bottom), (left, bottom))])
-    width_pt = (right - left) / timeline.iteration_s * WIDTH_IN * 72
+    sides = ((left_s, top), (right_s, top), (right_s, bottom), (left_s, bottom))
+    polygons = np.swapaxes(np.stack([np.column_stack(pair) for pair in sides]), 0, 1)
+    width_pt = (right_s - left_s) / end_s * WIDTH_IN * 72
     edges_pt = np.where(width_pt >= EDGE_PT, EDGE_WIDTH_PT, 0.0)
-    polygons = np.swapaxes(corners, 0, 1)
     boxes: PathCollection | PolyCollection
     if len(polygons) <= MOST_BOXES:
         boxes = PolyCollection(list(polygons), linewidth=edges_pt)
@@ -129,21 +135,30 @@ def _underline_critical_path(axes: "Axes", timeline: Timeline) -> None:
 
 def _number_boxes(axes: "Axes", timeline: Timeline) -> None:
     """Write the micro-batch number into every box wide enough for the longest number."""
+    forwards = timeline.kind == TaskKind.FORWARD
+    micro_batch = int(np.max(timeline.hi[forwards] - timeline.lo[forwards]))
+    chosen = np.concatenate([_shown(timeline, kind) for kind in (TaskKind.FORWARD, TaskKind.BACKWARD)])
+    write_numbers(
+        axes,
+        timeline.start_s[chosen],
+        timeline.end_s[chosen],
+        row=timeline.device[timeline.stage[chosen]],
+        number=timeline.lo[chosen] // micro_batch,
+        end_s=timeline.iteration_s,
+    )
+
+
+def write_numbers(axes: "Axes", left_s: Floats, right_s: Floats, *, row: Ints, number: Ints, end_s: float) -> None:
+    """Write a number into each box that is wide enough for the longest one; the figure has been laid out."""
     from matplotlib.patheffects import withStroke
 
     outline = [withStroke(linewidth=1.5, foreground="white")]
-    area = axes.get_window_extent()
-    forwards = timeline.kind == TaskKind.FORWARD
-    micro_batch = int(np.max(timeline.hi[forwards] - timeline.lo[forwards]))
-    widest_pt = DIGIT_PT * (1 + len(str(int(np.max(timeline.lo[forwards])) // micro_batch)))
-    pt_per_s = area.width / axes.figure.dpi * 72 / (timeline.iteration_s or 1.0)
-    for kind in (TaskKind.FORWARD, TaskKind.BACKWARD):
-        for index in _shown(timeline, kind):
-            start_s, end_s = timeline.start_s[index], timeline.end_s[index]
-            if (end_s - start_s) * pt_per_s >= widest_pt:
-                place = (start_s + end_s) / 2, timeline.device[timeline.stage[index]]
-                number = str(timeline.lo[index] // micro_batch)
-                axes.text(*place, number, fontsize=FONT_PT, ha="center", va="center", zorder=3, path_effects=outline)
+    widest_pt = DIGIT_PT * (1 + len(str(int(np.max(number, initial=0)))))
+    pt_per_s = axes.get_window_extent().width / axes.figure.dpi * 72 / (end_s or 1.0)
+    for index in np.flatnonzero((right_s - left_s) * pt_per_s >= widest_pt):
+        place = (left_s[index] + right_s[index]) / 2, row[index]
+        text = str(number[index])
+        axes.text(*place, text, fontsize=FONT_PT, ha="center", va="center", zorder=3, path_effects=outline)
 
 
 def _shown(timeline: Timeline, kind: TaskKind) -> NDArray[np.intp]:

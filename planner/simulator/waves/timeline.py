@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_costs import Route, WaveCosts, WorkerCosts
 from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.play import Play, WaveSpan
@@ -44,6 +45,11 @@ class WaveTimeline:
     busy_share: tuple[tuple[float, ...], ...]
     """By worker and stage, share of the steady state in which it computes."""
     steady: SteadyState
+
+    @property
+    def steps_by_wave(self) -> bool:
+        """Whether local steps are numbered by waves, not by minibatches."""
+        return self.costs.plan.local_step is LocalStep.WAVE
 
     @property
     def samples_per_s(self) -> float:

@@ -105,8 +105,9 @@ def random_plan(draw):
     def worker(index):
         cuts = (0, *sorted(draw.sample((1, 2), draw.randint(0, 2))), 3)
         wave = draw.randint(1, 4)
-        in_flight = min(draw.randint(1, 5), (distance + 1) * wave)
-        return worker_of(f"worker{index}", cuts, minibatch=1, in_flight=in_flight, wave=wave)
+        # with more than one stage the first one forwards up to N_m, 3 or 5 minibatches before its first backward
+        most = 5 if len(cuts) == 2 else (distance + 1) * wave
+        return worker_of(f"worker{index}", cuts, minibatch=1, in_flight=min(draw.randint(1, 5), most), wave=wave)
 
     workers = [worker(index) for index in range(draw.randint(2, 3))]
     return plan_of(*workers, served=draw.random() < 0.6, clock_distance=distance)
@@ -211,12 +212,12 @@ def test_a_carrier_that_gives_too_little_is_noticed():
             assert released.wait(PATIENCE_S)
         return one_hot(worker, 2), torch.zeros(1)
 
-    with pytest.raises(StalenessError, match="minibatch 2 of wave 1 .* clock 0"):
+    with pytest.raises(StalenessError, match=r"minibatch 2 of wave 1 .* clock 0"):
         team.train(data, num_waves=2)
 
 
 def test_plans_in_which_workers_would_wait_forever_are_refused():
     """With N_m = 3 and H = 1 minibatch 2 starts before 1 is complete, but waits for wave 0 of both workers."""
     plan = plan_of(*(worker_of(name, (0, 1, 3), in_flight=3, wave=1) for name in "ab"), clock_distance=1)
-    with pytest.raises(BadInputError, match=r"in_flight must be at most \(clock_distance \+ 1\) x wave = 2"):
+    with pytest.raises(BadInputError, match=r"warmup_depth must be at most \(clock_distance \+ 1\) x wave = 2"):
         WaveTeam(plan, [lambda: Tally(2)] * 3, WaveTraining(loss_fn=minus_sum))

@@ -134,7 +134,7 @@ def test_servers_and_delayed_all_reduce_train_alike_without_distance(in_flight):
     for plan, calls in zip(plans, [(4,), (1, 3)], strict=True):
         team = team_of(plan, ADAM)
         reports = [team.train(sharded(batch, plan), num_waves=count) for count in calls]
-        losses = [sum((list(each[rank].losses) for each in reports), []) for rank in range(5)]
+        losses = [[loss for each in reports for loss in each[rank].losses] for rank in range(5)]
         found.append((losses, team.global_weights()))
     (first, weights), (second, others) = found
     assert first == [pytest.approx(own, abs=1e-9) for own in second]
