@@ -77,7 +77,8 @@ class Play:
         self.stages_done: list[list[int]] = [[] for _ in range(num_workers)]
         """Stages that have ended each wave."""
         self.num_done = [0] * num_workers
-        """Waves that all stages have ended."""
+        """Waves that all stages of a worker have ended."""
+        self.done_by_all = 0
         self.waits = [[0.0, 0.0, 0.0] for _ in range(num_workers)]
         """Seconds that a worker's stages have waited at gates, for the pipeline, for links."""
         self.crossing_bytes = 0.0
@@ -87,9 +88,9 @@ class Play:
             self._step(node, 0.0)
 
     def run(self, num_waves: int) -> None:
-        """Go on until the first worker has ended so many waves, or to the end of the run."""
-        heap, done, num_nodes = self.heap, self.num_done, len(self.nodes)
-        while heap and done[0] < num_waves:
+        """Go on until all workers have ended so many waves, or to the end of the run."""
+        heap, num_nodes = self.heap, len(self.nodes)
+        while heap and self.done_by_all < num_waves:
             self.now, rank, code, value = heappop(heap)
             self.num_events += 1
             if rank != ENDS:
@@ -195,6 +196,7 @@ class Play:
         stages[wave] += 1
         if stages[wave] == self.network.costs.workers[worker].worker.num_stages:
             self.num_done[worker] += 1
+            self.done_by_all = min(self.num_done)
 
     def _send(self, flow: int, ready: float, number: int, *, position: int) -> None:
         """Queue a message, or serve it if nothing else uses its links."""

@@ -15,6 +15,8 @@ from stagecut.planner.simulator.waves.play import ENDS, Play
 
 MOST_WAVES, MOST_EVENTS = 1000, 400_000
 """Where the search for a period gives up."""
+LEAST_WAVES = 4
+"""Waves that are played in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class SteadyState:
     """What a run without end comes to."""
 
     first_wave: int
-    """Waves of the first worker before the period: the start-up."""
+    """Waves that all workers have ended before the period: the start-up."""
     num_waves: int
     """Waves of every worker in one period."""
     period_s: float
@@ -60,36 +62,36 @@ class SteadyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moment:
-    """A run when the first worker has just ended a wave."""
+    """A run when the last worker has just ended a wave."""
 
     wave: int
     now: float
     seconds: tuple[float, ...]
-    """What is left until each event, and until each link is free."""
+    """What is left until each event, and until each link is free; how long stages have waited."""
     waits: tuple[tuple[float, ...], ...]
     crossing_bytes: float
 
 
-def steady_state(costs: WaveCosts) -> SteadyState:
+def steady_state(costs: WaveCosts, *, most_waves: int = MOST_WAVES) -> SteadyState:
     """Find what a run comes to in the long run.
 
-    All there is to know of a run when the first worker ends a wave, counted from that wave and that moment, is its
+    All there is to know of a run when the last worker ends a wave, counted from that wave and that moment, is its
     state: what is in flight, what waits, which waves everyone has. If a state returns, up to the rounding of times,
     everything after it repeats: the time between is a period. Without shared links that happens after a finite start-up
     (times are sums and maxima); with them it is the rule, not a theorem. A fast worker also takes about D / (its lead
-    per wave) waves until it meets the gate. Where no state returns within `MOST_WAVES` waves or `MOST_EVENTS` events,
+    per wave) waves until it meets the gate. Where no state returns within `most_waves` waves or `MOST_EVENTS` events,
     the slowest worker's second half of what was played is taken for a period.
     """
     play = Play(network_of(costs))
     moments: dict[tuple[int, ...], list[_Moment]] = defaultdict(list)
-    for wave in range(1, MOST_WAVES + 1):
+    for wave in range(1, most_waves + 1):
         play.run(wave)
         counts, moment = _moment(play, wave)
         for before in reversed(moments[counts]):
             if _returns(before, moment):
                 return _between(costs, before, moment)
         moments[counts].append(moment)
-        if play.num_events >= MOST_EVENTS:
+        if play.num_events >= MOST_EVENTS and wave >= LEAST_WAVES:
             break
     return _second_half(costs, play, [each for own in moments.values() for each in own])
 
@@ -97,7 +99,8 @@ def steady_state(costs: WaveCosts) -> SteadyState:
 def worker_rate(costs: WorkerCosts, *, local_step: LocalStep = LocalStep.MINIBATCH) -> float:
     """Samples per second of one worker without any others: a closed pipeline with N_m tokens.
 
-    Other workers only make it wait: no plan that the worker is part of lets it make more.
+    Where workers share no links, others only make it wait, and in no plan it makes more. Where they do, that is the
+    rule, not a theorem: first come, first served is not optimal.
     """
     # Alone, waves without a flush make no difference: states are compared after each minibatch.
     wave = costs.worker.wave if local_step is LocalStep.WAVE else 1
@@ -115,6 +118,8 @@ def _moment(play: Play, wave: int) -> tuple[tuple[int, ...], _Moment]:
     for node, own in enumerate(play.nodes):
         first = wave * own.wave
         counts += (play.forwards[node] - first, play.backwards[node] - first, play.waiting[node])
+        if play.waiting[node] != NONE:
+            seconds.append(play.now - play.since[node])  # so that a period has the waits of every other one
         if own.exchanges:
             counts += (play.seen[node] - wave, play.clock[node] - wave)
         counts += [play.arrived[flow] - first for flow in (own.activations, own.gradients) if flow != NONE]

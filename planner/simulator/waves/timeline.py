@@ -82,7 +82,7 @@ def simulate_waves(costs: WaveCosts, *, num_waves: int | None = None) -> WaveTim
         num_waves = min(MOST_SHOWN_WAVES, max(SHOWN_WAVES, steady.first_wave + steady.num_waves + 1))
     network = network_of(costs)
     play = Play(network, num_waves=num_waves, record=True)
-    play.run(num_waves + 1)  # the first worker's last wave need not be the end
+    play.run(num_waves + 1)  # to the end: no worker has that many
     spans = sorted(play.spans or (), key=lambda span: (span.start_s, span.end_s))
     nodes = network.nodes
     return WaveTimeline(

@@ -1,0 +1,151 @@
+"""Two workers small enough to follow on paper, and what a steady state is made of.
+
+Both have one stage and waves of one minibatch. The first one takes 1 + 1 s and the second one 2 + 2 s for a forward and
+a backward; a push takes 0.5 s, a pull 0.25 s, on links of their own. With D = 0:
+
+    fast: F1 0-1, B1 1-2, push 2-2.5           pull 4.5-4.75, F2 4.75-5.75 ...
+    slow: F1 0-2, B1 2-4, push 4-4.5           pull 4.5-4.75, F2 4.75-6.75 ...
+
+The server's clock is 1 from 4.5 s on, and every wave takes 4.75 s.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.waves import Carrier, LocalStep
+from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
+from stagecut.planner.simulator.waves.network import WaveKind
+from stagecut.planner.simulator.waves.steady import Waits, steady_state, worker_rate
+from stagecut.planner.simulator.waves.timeline import simulate_waves
+from tests.wave_workers import served, virtual_worker, worker_costs
+
+
+def two(*, distance=0, local_step=LocalStep.MINIBATCH, update_s=0.0):
+    workers = tuple(virtual_worker(name, [0, 1], in_flight=1) for name in ("fast", "slow"))
+    plan = WavePlan(workers=workers, clock_distance=distance, local_step=local_step, owners=("h0",))
+    costs = tuple(
+        worker_costs(
+            worker,
+            forward_s=[s],
+            backward_s=[s],
+            update_s=update_s,
+            exchanges=served(worker, ("h0",), push_s=0.5, pull_s=0.25),
+        )
+        for worker, s in zip(workers, (1.0, 2.0), strict=True)
+    )
+    return WaveCosts(plan=plan, workers=costs)
+
+
+def _spans(timeline, kind, worker):
+    return [span[3:6] for span in timeline.spans if span.kind is kind and span.worker == worker]
+
+
+def test_a_fast_worker_waits_at_the_gate_for_the_slow_one():
+    timeline = simulate_waves(two(), num_waves=2)
+    assert _spans(timeline, WaveKind.FORWARD, 0) == [(1, 0.0, 1.0), (2, 4.75, 5.75)]
+    assert _spans(timeline, WaveKind.FORWARD, 1) == [(1, 0.0, 2.0), (2, 4.75, 6.75)]
+    assert _spans(timeline, WaveKind.PUSH, 0) == [(0, 2.0, 2.5), (1, 6.75, 7.25)]
+    assert _spans(timeline, WaveKind.PULL, 0) == [(1, 4.5, 4.75)]
+    assert timeline.wave_ends_s == ((2.0, 6.75), (4.0, 8.75))
+
+
+def test_the_steady_state_is_a_wave_of_every_worker():
+    """The fast worker waits from 2 to 4.75 s, the slow one from 4 to 4.75 s."""
+    timeline = simulate_waves(two())
+    assert timeline.steady.is_exact
+    assert timeline.steady.wave_s == pytest.approx(4.75)
+    assert timeline.samples_per_s == pytest.approx(2 / 4.75)
+    assert [waits.gate_s for waits in timeline.steady.waits] == pytest.approx([2.75, 0.75])
+    assert timeline.busy_share == (pytest.approx((2 / 4.75,)), pytest.approx((4 / 4.75,)))
+
+
+def test_a_clock_distance_hides_the_push_but_not_the_slow_worker():
+    """With D = 1 a stage asks at the end of its own push for what others have pushed long before, so it waits 0.75 s
+    where it has to ask: every second wave, as the reply of that wave may hold a wave more than asked for.
+
+    Slow: F1 0-2, B1 2-4, push -4.5, F2 4-6, B2 6-8, push -8.5, pull -8.75: (8.75 - 0) s for two waves.
+    """
+    steady = steady_state(two(distance=1))
+    assert steady.num_waves == 2
+    assert steady.period_s == pytest.approx(8.75)
+
+
+def test_one_step_a_wave_stands_behind_the_exchange():
+    """The gradients are back at 4.75 s, and a step takes 0.25 s: 5 s a wave."""
+    timeline = simulate_waves(two(local_step=LocalStep.WAVE, update_s=0.25), num_waves=2)
+    assert _spans(timeline, WaveKind.UPDATE, 0) == [(0, 4.75, 5.0), (1, 9.75, 10.0)]
+    assert timeline.wave_ends_s == ((5.0, 10.0), (5.0, 10.0))
+
+
+def test_a_push_takes_its_turn_on_a_shared_link():
+    """Both workers are alike and push over one link: the second push and what waits for it is 0.5 s later."""
+    costs = two()
+    over_one = tuple(
+        replace(costs.workers[0], worker=own.worker, exchanges=((replace(own.exchanges[0][0], push_links=("nic",)),),))
+        for own in costs.workers
+    )
+    timeline = simulate_waves(replace(costs, workers=over_one), num_waves=1)
+    assert [_spans(timeline, WaveKind.PUSH, worker) for worker in (0, 1)] == [[(0, 2.0, 2.5)], [(0, 2.5, 3.0)]]
+
+
+def test_waits_for_links_are_told_from_waits_for_the_pipeline():
+    """One minibatch in flight over two stages: 1 s there, 3 s back, transfers of 0.5 s that share no link."""
+    worker = virtual_worker("w", [0, 1, 2], in_flight=1)
+    costs = worker_costs(worker, forward_s=[1, 1], backward_s=[1, 1], transfer_s=0.5)
+    plan = WavePlan(workers=(worker,), carrier=Carrier.DELAYED_ALL_REDUCE)
+    steady = steady_state(WaveCosts(plan=plan, workers=(costs,)))
+    # Each stage computes 2 s of 5 s.
+    assert steady.waits == (Waits(gate_s=0.0, pipeline_s=pytest.approx(6.0), link_s=0.0),)
+
+
+def test_bytes_across_hosts_are_counted_per_minibatch():
+    """Of the fast worker a push of 6 bytes and a pull of 3 bytes cross; the slow one is on the server's host. A wave
+    has two minibatches, one of each.
+    """
+    exchange = Exchange(
+        owner="h1",
+        push_s=0.5,
+        pull_s=0.25,
+        push_links=("h0:nic-out", "h1:nic-in"),
+        pull_links=("h1:nic-out", "h0:nic-in"),
+        push_bytes=6.0,
+        pull_bytes=3.0,
+    )
+    costs = two()
+    remote = replace(costs.workers[0], exchanges=((exchange,),))
+    local = replace(costs.workers[1], exchanges=((replace(exchange, push_links=(), pull_links=()),),))
+    timeline = simulate_waves(replace(costs, workers=(remote, local)))
+    assert timeline.steady.is_exact
+    assert timeline.bytes_across_hosts == pytest.approx(9 / 2)
+
+
+def test_stages_of_no_duration_have_unlimited_throughput():
+    worker = virtual_worker("w", [0, 1, 2], in_flight=2)
+    assert worker_rate(worker_costs(worker, forward_s=[0, 0], backward_s=[0, 0])) == np.inf
+
+
+def test_a_depth_beyond_a_wave_is_refused():
+    """The gate of wave 1 is the second forward; it needs the push of wave 0, after the first backward."""
+    costs = two()
+    deep = virtual_worker("fast", [0, 1], in_flight=2, wave=1, depths=[2])
+    plan = replace(costs.plan, workers=(deep, costs.plan.workers[1]))
+    workers = (replace(costs.workers[0], worker=deep), costs.workers[1])
+    with pytest.raises(BadInputError, match="stage 0 of worker 0: warmup_depth must be at most a wave, 1, where"):
+        simulate_waves(WaveCosts(plan=plan, workers=workers))
+
+
+def test_a_depth_that_rises_is_refused():
+    worker = virtual_worker("w", [0, 1, 2], in_flight=2, depths=[1, 2])
+    with pytest.raises(BadInputError, match="stage 1 of worker 0: warmup_depth must be at most 1, as before it"):
+        worker_rate(worker_costs(worker, forward_s=[1, 1], backward_s=[1, 1]))
+
+
+def test_a_search_that_gives_up_measures_the_slowest_worker():
+    """The fast worker's lead grows by 1 s a wave until D = 1000 stops it; the slow one makes a wave in 4 s."""
+    steady = steady_state(two(distance=1000), most_waves=50)
+    assert not steady.is_exact
+    assert steady.wave_s == pytest.approx(4.0)
