@@ -22,6 +22,8 @@ class WaveResult:
     """Work done: patterns, plans simulated, programs solved ..."""
     step_seconds: tuple[tuple[str, float], ...] = ()
     """Seconds by step of the search."""
+    reason: str = ""
+    """Why no plan fits, with numbers; only if none does."""
     stopped_by: StopCause | None = None
     """None if the search ran to completion, with or without a proof."""
     fault: InternalFault | None = None

@@ -1,0 +1,140 @@
+"""The running record of a search for virtual workers: best plan, bound, why nothing fits."""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Unpack
+
+from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Status, StopCause
+from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.solvers.search.budget import Budget, RunLimits
+from stagecut.planner.solvers.search.interruption import uninterrupted
+from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.solvers.search.step_clock import StepClock
+from stagecut.planner.workers.throughput import throughput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WavePoint:
+    """Best plan and bound known at one time during a search."""
+
+    seconds: float
+    samples_per_s: float | None
+    bound_samples_per_s: float | None
+
+
+WaveObserver = Callable[[WavePoint], None]
+"""Called with every improvement of plan or bound."""
+
+
+class WaveSearch(Budget):
+    """Best plan and bound of one run within its budget."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        *,
+        observer: WaveObserver | None = None,
+        **limits: Unpack[RunLimits],
+    ) -> None:
+        super().__init__(options, **limits)
+        self.problem = problem
+        self.model = WaveCostModel(problem)
+        self.best_plan: WavePlan | None = None
+        self.best = 0.0
+        """Simulated samples per second of the best plan."""
+        self.bound = math.inf
+        """No plan has more samples per second."""
+        self.reason = ""
+        """Why nothing fits."""
+        self._observer = observer
+        self._known: dict[WavePlan, float] = {}
+        self._counts: dict[str, int] = {}
+        self._clock = StepClock()
+
+    def offer(self, plan: WavePlan) -> float:
+        """Simulate a plan, keep it if it is the best; its samples per second."""
+        if plan not in self._known:
+            with self.step("simulation"):
+                self._known[plan] = throughput(self.model.plan(plan))
+            self.count("plans simulated")
+        samples_per_s = self._known[plan]
+        if samples_per_s > self.best * (1 + EQUAL_TIMES):
+            with uninterrupted():
+                self.best_plan, self.best = plan, samples_per_s
+                self._report()
+        return samples_per_s
+
+    def lower_bound_to(self, samples_per_s: float) -> None:
+        """Note a proof that no plan is faster."""
+        if samples_per_s < self.bound:
+            with uninterrupted():
+                self.bound = samples_per_s
+                self._report()
+
+    def count(self, what: str, how_many: int = 1) -> None:
+        """Add to a counter shown with the result."""
+        self._counts[what] = self._counts.get(what, 0) + how_many
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Charge the time inside to a step of the search."""
+        return self._clock.step(name)
+
+    @property
+    def num_workers(self) -> int | None:
+        """As stated by the job; None if it is left open."""
+        waves = self.problem.job.waves
+        return None if waves is None or waves.num_workers == AUTO else waves.num_workers
+
+    @property
+    def target(self) -> float:
+        """What a plan has to exceed to matter."""
+        return self.best / (1 - self.options.gap)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is within the one asked for."""
+        return self.best_plan is not None and self.bound <= self.target * (1 + EQUAL_TIMES)
+
+    def result(self, solver: str) -> WaveResult:
+        """The result so far; with a bound of 0 there is no plan."""
+        cause = self.stop_cause
+        if self.best_plan is None and self.bound <= 0:
+            status = Status.INFEASIBLE
+        elif self.closed:
+            status = Status.OPTIMAL
+        elif cause is StopCause.USER:
+            status = Status.INTERRUPTED
+        else:
+            status = Status.NO_PLAN if self.best_plan is None else Status.FEASIBLE
+        found = self.best_plan is not None
+        return WaveResult(
+            status=status,
+            solver=solver,
+            seconds=self.seconds,
+            plan=self.best_plan,
+            samples_per_s=self.best if found else None,
+            bound_samples_per_s=max(self.bound, self.best) if 0 < self.bound < math.inf else None,
+            counts=tuple(sorted(self._counts.items())),
+            step_seconds=self._clock.seconds,
+            stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
+            fault=self.fault,
+            reason=self.reason if status is Status.INFEASIBLE else "",
+        )
+
+    def _report(self) -> None:
+        if self._observer is not None:
+            self._observer(
+                WavePoint(
+                    seconds=self.seconds,
+                    samples_per_s=self.best if self.best_plan is not None else None,
+                    bound_samples_per_s=self.bound if math.isfinite(self.bound) else None,
+                )
+            )
