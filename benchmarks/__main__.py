@@ -2,7 +2,7 @@
 
 `python -m benchmarks --docs` measures everything and writes the pages; `--docs --from-results` writes the pages from
 the results that are there. `gpu`, `dilated`, `real` and `runtime_overhead` run plans, and are started by themselves;
-so are `sublots` and `unequal`, which have pages of their own.
+so are `sublots`, `unequal` and `convergence`, which have pages of their own.
 """
 
 import sys
