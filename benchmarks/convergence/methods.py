@@ -95,10 +95,11 @@ def methods(work: Work) -> Mapping[str, Maker]:
 
 
 def sweep(work: Work) -> Mapping[str, Maker]:
-    """Further ways: a smaller batch, other N_m, and workers of one kind of device each."""
+    """Further ways: fewer devices, a smaller batch, other N_m, and workers of one kind of device each."""
     node = Allocation.NODE_PARTITION
     proportional = WaveChoices(allocation=node, proportional=True)
     return {
+        "data parallelism, fastest devices": partial(clocks.data_parallel, work, fastest=True),
         "alike pipelines, half the batch": partial(clocks.alike_pipelines, work, global_batch=4 * work.minibatch),
         **{
             f"waves, D = {distance}, N_m = {in_flight}": partial(_waves, work, distance, in_flight)

@@ -98,7 +98,9 @@ def test_time_to_target_lies_between_evaluations():
 def test_data_parallelism_has_the_devices_that_hold_the_model():
     """As in the paper: ResNet-152 with minibatch 32 fits on all but the RTX 2060."""
     plan = clocks.data_parallel(methods.DIGITS.work).plan
-    assert clocks.kinds_of(plan) == ["V", "V", "R", "R", "Q", "Q"]
+    assert clocks.kinds_of(plan) == ["R", "R", "V", "V", "Q", "Q"]
+    # Without the P4000s, 4 x 32 in a bit over 0.30 s rather than 6 x 32 in 0.66 s.
+    assert clocks.kinds_of(clocks.data_parallel(methods.DIGITS.work, fastest=True).plan) == ["R", "R", "V", "V"]
 
 
 def test_runs_of_layers_have_all_of_the_model():
