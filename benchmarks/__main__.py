@@ -1,8 +1,9 @@
 """All drivers, one after another: `python -m benchmarks`, with the options of `benchmarks/harness/driver.py`.
 
 `python -m benchmarks --docs` measures everything and writes the pages; `--docs --from-results` writes the pages from
-the results that are there. `gpu`, `dilated`, `real`, `unequal_runs` and `runtime_overhead` run plans, and are started
-by themselves; so are `sublots`, `unequal` and `unlike_pipelines`, which have pages of their own.
+the results that are there. `gpu`, `dilated`, `dilated_waves`, `real`, `unequal_runs` and `runtime_overhead` run plans,
+and are started by themselves; so are `sublots`, `unequal`, `unlike_pipelines` and `convergence`, which have pages of
+their own.
 """
 
 import sys
