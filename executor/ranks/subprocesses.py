@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from stagecut.executor.ranks.failures import RunError
 
@@ -45,7 +46,8 @@ def run_ranks(arguments: Sequence[str], environment: Mapping[str, str], *, num_r
         try:
             answer = b"".join(iter(lambda: ours.recv(4096), b""))
         finally:
-            ours.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):  # it has hung up already
+                ours.shutdown(socket.SHUT_WR)  # it may still answer
             code = _end(server)
     if not answer:  # it never forked, or was killed, and all ranks with it
         return dict.fromkeys(range(num_ranks), code or -signal.SIGKILL)

@@ -47,7 +47,8 @@ def started(tmp_path):
         arguments = [*STUB, how, "600", str(tmp_path)]
         code = f"from stagecut.executor.ranks.launch import launch; launch({arguments!r}, num_ranks={num_ranks})"
         variables = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **variables})
+        environment = {**os.environ, **variables}
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.PIPE)
         processes.append(process)
         files = [tmp_path / f"pid{rank}" for rank in range(num_ranks)]
         _until(lambda: all(file.exists() and file.read_text() for file in files))
@@ -56,6 +57,7 @@ def started(tmp_path):
     yield begin
     for process in processes:
         process.kill()
+        process.communicate()
 
 
 def _until(happened):
@@ -136,5 +138,6 @@ def test_killing_the_launcher_leaves_no_process(started):
 def test_interruption_of_the_launcher_ends_all_ranks(started):
     process, pids = started("hung")
     process.send_signal(signal.SIGINT)
-    process.wait(WATCHDOG_S)
+    _, told = process.communicate(timeout=WATCHDOG_S)
     assert all(_is_gone(pid) for pid in pids)
+    assert told.count(b"Traceback") == 1, "of the launcher alone"
