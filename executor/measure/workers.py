@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.reduction import DupFd
 from typing import Any, TypeVar
 
 from stagecut.planner.core.errors import BadInputError
 
 T = TypeVar("T")
 
+_SHARED = ["torch", "torch._dynamo", "torch.distributed"]
+"""Takes seconds to import. The first optimizer imports `torch._dynamo`."""
 STOP_S = 5.0
 """How long a process has to end after SIGTERM before it is killed."""
 
@@ -69,7 +72,8 @@ def single_worker() -> Worker:
 def run_workers(work: Callable[..., T], size: int, *arguments: object) -> list[T]:
     """Run `work(worker, *arguments)` in `size` new processes at once; return the results by rank.
 
-    The processes end with this one, whatever ends it.
+    They are forked from a process that has imported torch and does nothing else: it may use no GPU, since a CUDA
+    context does not survive a fork. The processes end with this one, whatever ends it.
 
     Raises
     ------
@@ -78,8 +82,9 @@ def run_workers(work: Callable[..., T], size: int, *arguments: object) -> list[T
     RuntimeError
         If a process raised anything else, or died; it says which one, and why.
     """
-    context = multiprocessing.get_context("spawn")
-    started: list[tuple[SpawnProcess, Connection]] = []
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_SHARED)
+    started: list[tuple[ForkServerProcess, Connection]] = []
     try:
         with _terminal_signals_blocked():  # the first barrier starts a helper process of Python's
             barrier, finished, over = context.Barrier(size), context.Value("i", 0), context.Value("i", 0)
@@ -93,10 +98,10 @@ def run_workers(work: Callable[..., T], size: int, *arguments: object) -> list[T
 
 
 def _start(
-    context: SpawnContext, work: Callable[..., object], worker: Worker, arguments: tuple[object, ...]
-) -> tuple[SpawnProcess, Connection]:
+    context: ForkServerContext, work: Callable[..., object], worker: Worker, arguments: tuple[object, ...]
+) -> tuple[ForkServerProcess, Connection]:
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(sender, work, worker, arguments), daemon=True)
+    process = context.Process(target=_child, args=(_Surroundings(), sender, work, worker, arguments), daemon=True)
     process.start()
     sender.close()
     return process, receiver
@@ -115,7 +120,7 @@ def _terminal_signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _collect(started: list[tuple[SpawnProcess, Connection]]) -> list[Any]:
+def _collect(started: list[tuple[ForkServerProcess, Connection]]) -> list[Any]:
     results: dict[int, Any] = {}
     pending = {connection: rank for rank, (_, connection) in enumerate(started)}
     while pending:
@@ -126,7 +131,7 @@ def _collect(started: list[tuple[SpawnProcess, Connection]]) -> list[Any]:
     return [results[rank] for rank in range(len(started))]
 
 
-def _received(connection: Connection, rank: int, process: SpawnProcess) -> object:
+def _received(connection: Connection, rank: int, process: ForkServerProcess) -> object:
     try:
         result, complaints, fault = connection.recv()
     except EOFError:
@@ -141,7 +146,7 @@ def _received(connection: Connection, rank: int, process: SpawnProcess) -> objec
     return result
 
 
-def _stop(processes: list[SpawnProcess]) -> None:
+def _stop(processes: list[ForkServerProcess]) -> None:
     for process in processes:
         process.terminate()
     for process in processes:
@@ -150,7 +155,25 @@ def _stop(processes: list[SpawnProcess]) -> None:
             process.kill()
 
 
-def _child(sender: Connection, work: Callable[..., object], worker: Worker, arguments: tuple[object, ...]) -> None:
+class _Surroundings:
+    """Pickled for a new process, it becomes what this one writes to, and its environment.
+
+    The process it is forked from may have been started when they were others.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return _surround, (dict(os.environ), DupFd(1), DupFd(2))
+
+
+def _surround(environment: dict[str, str], stdout: Any, stderr: Any) -> None:
+    os.environ.update(environment)
+    os.dup2(stdout.detach(), 1)
+    os.dup2(stderr.detach(), 2)
+
+
+def _child(
+    _: object, sender: Connection, work: Callable[..., object], worker: Worker, arguments: tuple[object, ...]
+) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         sender.send((work(worker, *arguments), None, None))

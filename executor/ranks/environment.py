@@ -7,7 +7,7 @@ from pathlib import Path
 RUN_FOLDER = "STAGECUT_RUN_FOLDER"
 """The launcher's temporary folder: failure reports, the rendezvous file and the wait graph live there."""
 LAUNCHER = "STAGECUT_LAUNCHER"
-"""Process id of the launcher."""
+"""Process id of what starts this process: the launcher, or for a rank the process it is forked from."""
 ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 """How many times the run has been restarted."""
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"

@@ -28,7 +28,7 @@ def launch(
     timeout_s: float = 0.0,
     verbose: bool = False,
 ) -> None:
-    """Run this Python interpreter with these arguments once for each rank.
+    """Run a module once for each rank, as `python -m` would.
 
     Every rank gets the environment that torchrun would give it, except for a master address: the ranks find each
     other through a file in a folder that only this user can read, and connect over the loopback interface. See
@@ -38,6 +38,8 @@ def launch(
 
     Parameters
     ----------
+    arguments
+        `-m`, a module and its arguments.
     names
         What to call each rank in messages.
     max_restarts
@@ -57,7 +59,7 @@ def launch(
     with _interruptible(), run_folder() as folder:
         exit_codes: dict[int, int] = {}
         for attempt in range(max_restarts + 1):
-            exit_codes = run_ranks([sys.executable, *arguments], _environments(folder, num_ranks, attempt))
+            exit_codes = run_ranks(arguments[1:], _environment(folder, num_ranks, attempt), num_ranks=num_ranks)
             if not exit_codes:
                 return
         reports = read_reports(folder, attempt=max_restarts)
@@ -66,10 +68,10 @@ def launch(
         raise root_cause(reports, exit_codes, names=names, timeout_s=timeout_s)
 
 
-def _environments(folder: Path, num_ranks: int, attempt: int) -> list[dict[str, str]]:
-    """One per rank; the number of threads and torch's log level stay as the user has set them."""
+def _environment(folder: Path, num_ranks: int, attempt: int) -> dict[str, str]:
+    """What the ranks share of theirs; the number of threads and torch's log level stay as the user has set them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    common = {
+    return {
         "OMP_NUM_THREADS": str(max(1, cores // num_ranks)),
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         **os.environ,
@@ -81,7 +83,6 @@ def _environments(folder: Path, num_ranks: int, attempt: int) -> list[dict[str, 
         "WORLD_SIZE": str(num_ranks),
         "LOCAL_WORLD_SIZE": str(num_ranks),
     }
-    return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num_ranks)]
 
 
 @contextmanager

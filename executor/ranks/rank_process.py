@@ -38,6 +38,11 @@ def become_rank() -> None:
     atexit.register(gc.freeze)  # spares the interpreter's own searches at the end
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    end_with_launcher()
+
+
+def end_with_launcher() -> None:
+    """Be killed when the process that started this one ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     launcher = os.environ.get(LAUNCHER)

@@ -1,9 +1,10 @@
 """The processes of a run on this machine: started together, ended together."""
 
-import os
+import json
 import signal
+import socket
 import subprocess
-import time
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -11,11 +12,22 @@ from stagecut.executor.ranks.failures import RunError
 
 SHUTDOWN_S = 3.0
 """How long a rank has to end after SIGTERM before it is killed."""
-_POLL_S = 0.1
+POLL_S = 0.1
+_SERVER = "stagecut.executor.ranks.rank_server"
 
 
-def run_ranks(command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> dict[int, int]:
-    """Start a command once in each environment and wait for all; when one fails, terminate the others.
+def run_ranks(arguments: Sequence[str], environment: Mapping[str, str], *, num_ranks: int) -> dict[int, int]:
+    """Run a module once in each rank and wait for all; when one fails, terminate the others.
+
+    The ranks are forked from one process that has imported torch, in a session of its own. It terminates them when
+    the connection to it ends.
+
+    Parameters
+    ----------
+    arguments
+        A module and its arguments.
+    environment
+        What the ranks share of theirs.
 
     Returns
     -------
@@ -25,52 +37,35 @@ def run_ranks(command: Sequence[str], environments: Sequence[Mapping[str, str]])
     Raises
     ------
     RunError
-        If the system refuses to start another process.
+        If the system refuses to start the process.
     """
-    processes: list[subprocess.Popen[bytes]] = []
-    killed: set[int] = set()
-    try:
-        for environment in environments:
-            processes.append(_start(command, environment))
-        while not _all_done_or_one_failed(processes):
-            time.sleep(_POLL_S)
-    finally:
-        killed = _end(processes)
-    codes = {rank: -signal.SIGTERM if rank in killed else process.wait() for rank, process in enumerate(processes)}
-    return {rank: code for rank, code in codes.items() if code != 0}
-
-
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a rank in a session of its own, so that its children end with it."""
-    try:
-        return subprocess.Popen(command, env=environment, start_new_session=True)
-    except OSError as fault:
-        raise RunError(f"rank {environment['RANK']} cannot be started: {fault.strerror}") from None
-
-
-def _all_done_or_one_failed(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
-    codes = [process.poll() for process in processes]
-    return all(code == 0 for code in codes) or any(codes)
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> set[int]:
-    """Terminate the ranks that still run, with their children; return those that had to be killed."""
-    running = {rank: process for rank, process in enumerate(processes) if process.poll() is None}
-    for process in running.values():
-        _signal(process, signal.SIGTERM)
-    killed, deadline_s = set[int](), time.monotonic() + SHUTDOWN_S
-    for rank, process in running.items():
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            server = _start([str(theirs.fileno()), str(num_ranks), *arguments], environment, theirs.fileno())
         try:
-            process.wait(max(0.0, deadline_s - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            killed.add(rank)
-    for rank in killed:
-        _signal(running[rank], signal.SIGKILL)
-        running[rank].wait()
-    return killed
+            answer = b"".join(iter(lambda: ours.recv(4096), b""))
+        finally:
+            with suppress(OSError):  # it has hung up already
+                ours.shutdown(socket.SHUT_WR)  # it may still answer
+            code = _end(server)
+    if not answer:  # it never forked, or was killed, and all ranks with it
+        return dict.fromkeys(range(num_ranks), code or -signal.SIGKILL)
+    return {int(rank): code for rank, code in json.loads(answer).items()}
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal every process of its session, which it leads."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+def _start(arguments: Sequence[str], environment: Mapping[str, str], descriptor: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", _SERVER, *arguments]
+    try:
+        return subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
+    except OSError as fault:
+        raise RunError(f"the ranks cannot be started: {fault.strerror}") from None
+
+
+def _end(server: subprocess.Popen[bytes]) -> int:
+    """Wait until all ranks have ended, or end them by killing the process that forked them."""
+    try:
+        return server.wait(2 * SHUTDOWN_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        return server.wait()

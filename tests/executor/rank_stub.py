@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
+
 from stagecut.executor.ranks.environment import attempt_number
 from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.rank_process import become_rank, end_rank
@@ -50,6 +52,7 @@ def play(how, world, folder):
         dist.barrier()
         os.kill(os.getpid(), signal.SIGSTOP)
     world.leave()
+    folder.joinpath(f"random{world.rank}").write_text(str(numpy.random.random()))
     folder.joinpath(f"done{world.rank}").write_text(f"{attempt_number()} {tensor.sum().item():g}")
 
 

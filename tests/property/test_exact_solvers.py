@@ -158,7 +158,7 @@ def slower(problem):
 
 
 @settings(max_examples=25)
-@given(problems(max_layers=7, max_micro_batches=6))
+@given(problems(max_layers=5, max_micro_batches=4))
 def test_scaling_all_times_scales_the_optimum(problem):
     """Both the optimum of the shared rows and that of the simulated times scale."""
     assert row_bound(slower(problem)) == same(SCALE * row_bound(problem))
@@ -185,7 +185,7 @@ def renamed(problem):
 
 
 @settings(max_examples=25)
-@given(problems(max_layers=7, max_micro_batches=6))
+@given(problems(max_layers=5, max_micro_batches=4))
 def test_names_and_order_of_servers_change_nothing(problem):
     """Both the optimum of the shared rows and that of the simulated times scale."""
     assert row_bound(renamed(problem)) == same(row_bound(problem))

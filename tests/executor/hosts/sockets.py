@@ -25,11 +25,13 @@ def listeners(pids: Iterable[int]) -> dict[int, set[Listener]]:
 
 def descendants(pid: int) -> list[int]:
     """Processes that a process has started, and those that they have started."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def _listeners(pid: int) -> Iterator[Listener]:

@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.executor.hosts.namespaces import two_hosts
-from tests.executor.hosts.sockets import descendants, listeners
+from tests.executor.hosts.sockets import children, descendants, listeners
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 ROOT = Path(__file__).parents[3]
-STUB = ROOT / "tests" / "executor" / "rank_stub.py"
+STUB = ("-m", "tests.executor.rank_stub")
 LAYERS = "tests.executor.tiny_layers:chain"
 WATCHDOG_S = 60
 NUM_RANKS = 2
@@ -44,7 +44,7 @@ def started():
 
 def stub(folder):
     """A launcher whose last rank hangs while the others wait for it."""
-    arguments = [str(STUB), "hung", "600", str(folder)]
+    arguments = [*STUB, "hung", "600", str(folder)]
     code = f"from stagecut.executor.ranks.launch import launch; launch({arguments!r}, num_ranks={NUM_RANKS})"
     return [sys.executable, "-c", code]
 
@@ -120,7 +120,8 @@ def test_plan_run_listens_on_loopback_only_while_it_trains(two_stages, started, 
     others = ("--layers", LAYERS, "--history", str(tmp_path / "runs.jsonl"))
     launcher = started([sys.executable, "-m", "stagecut", "run", str(two_stages), *options, *others])
     assert any(line.startswith("step 1 of") for line in launcher.stderr)
-    ranks = descendants(launcher.pid)
+    (server,) = children(launcher.pid)
+    ranks = children(server)
     assert len(ranks) == NUM_RANKS
     check_loopback_only(launcher.pid, talking=ranks)
 

@@ -43,7 +43,7 @@ def test_halved_micro_batches_are_refused(solver):
 
 
 @settings(max_examples=80)
-@given(problems(max_layers=5, tables=False))
+@given(problems(max_layers=4, max_micro_batches=4, tables=False))
 def test_least_rows_of_all_plans_are_found_by_highs(problem):
     _check_against_enumeration(problem, "textbook-milp")
 

@@ -1,0 +1,132 @@
+"""Imports torch once and forks the ranks of a run, which share it: `python -m stagecut.executor.ranks.rank_server`.
+
+Its arguments are the descriptor of a socket, the number of ranks, and what to run in each of them, a module and its
+arguments. Nothing here uses a GPU, since a CUDA context does not survive a fork.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+from stagecut.executor.ranks.environment import LAUNCHER
+from stagecut.executor.ranks.failures import failure_report
+from stagecut.executor.ranks.rank_process import end_rank, end_with_launcher
+from stagecut.executor.ranks.subprocesses import POLL_S, SHUTDOWN_S
+
+_SHARED = ("numpy", "torch", "torch._dynamo", "torch.distributed")
+"""Takes seconds to import. The first optimizer imports `torch._dynamo`."""
+
+
+def main() -> None:
+    """Fork the ranks, and tell the launcher how they ended; in a rank, do its work."""
+    launcher, num_ranks = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    module, arguments = sys.argv[3], sys.argv[4:]
+    end_with_launcher()
+    _import_shared()
+    os.environ[LAUNCHER] = str(os.getpid())
+    pids: list[int] = []
+    for rank in range(num_ranks):
+        pid = _fork(rank)
+        if pid == 0:
+            launcher.close()
+            _be_rank(rank, module, arguments)
+            return
+        _lead_group(pid)
+        pids.append(pid)
+    launcher.sendall(json.dumps(_exit_codes(pids, launcher)).encode())
+
+
+def _import_shared() -> None:
+    """What cannot be imported is for the ranks to tell."""
+    gc.disable()
+    with suppress(ImportError):
+        for name in _SHARED:
+            importlib.import_module(name)
+    gc.enable()
+    gc.freeze()  # a search for garbage would copy the pages that the ranks share
+
+
+def _fork(rank: int) -> int:
+    """Fork, or end with a report; the ranks forked so far end with this process."""
+    try:
+        return os.fork()
+    except OSError as fault:
+        end_rank(failure_report(fault, rank=rank))
+
+
+def _be_rank(rank: int, module: str, arguments: list[str]) -> None:
+    _lead_group(os.getpid())
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # as in processes that import it on their own; `random` sees to it itself
+    sys.argv[1:] = arguments
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _lead_group(pid: int) -> None:
+    """Put a rank into a process group of its own, so that its children end with it.
+
+    The rank and its parent both do it: either may be the first to need it.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.setpgid(pid, pid)
+
+
+def _exit_codes(pids: list[int], launcher: socket.socket) -> dict[int, int]:
+    """Wait for all ranks; terminate the others when one fails, or all when the launcher hangs up.
+
+    Returns
+    -------
+    dict
+        Exit codes of the ranks that failed; negative for signals.
+    """
+    codes: dict[int, int] = {}
+    while len(codes) < len(pids) and not any(codes.values()) and not select.select([launcher], [], [], POLL_S)[0]:
+        _collect(pids, codes)
+    _end(pids, codes)
+    return {rank: code for rank, code in sorted(codes.items()) if code != 0}
+
+
+def _collect(pids: list[int], codes: dict[int, int]) -> None:
+    """Note the exit codes of ranks that have ended since."""
+    for rank in _running(pids, codes):
+        pid, status = os.waitpid(pids[rank], os.WNOHANG)
+        if pid:
+            codes[rank] = os.waitstatus_to_exitcode(status)
+
+
+def _end(pids: list[int], codes: dict[int, int]) -> None:
+    """Terminate the ranks that still run, with their children; those that have to be killed count as terminated."""
+    _signal([pids[rank] for rank in _running(pids, codes)], signal.SIGTERM)
+    deadline_s = time.monotonic() + SHUTDOWN_S
+    while _running(pids, codes) and time.monotonic() < deadline_s:
+        time.sleep(POLL_S / 10)
+        _collect(pids, codes)
+    killed = _running(pids, codes)
+    _signal([pids[rank] for rank in killed], signal.SIGKILL)
+    for rank in killed:
+        os.waitpid(pids[rank], 0)
+        codes[rank] = -signal.SIGTERM
+
+
+def _running(pids: list[int], codes: dict[int, int]) -> list[int]:
+    return [rank for rank in range(len(pids)) if rank not in codes]
+
+
+def _signal(pids: Collection[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, number)
+
+
+if __name__ == "__main__":
+    main()
