@@ -140,7 +140,7 @@ class Measurement:
             "gap": found["certificate"]["gap"],
             "cuts": [stage["start"] for stage in pipeline["stages"][1:]],
             "sizes": sizes_label(pipeline["stages"]),
-            "stages": [stage_facts(stage, found["inputs"]["profile"]["layers"]) for stage in pipeline["stages"]],
+            "stages": [{"forward": stage["forward_micro_batch"]} for stage in pipeline["stages"]],
         }
 
     def real_runs(self, paths: Mapping[str, Path]) -> list[Tree]:
@@ -172,14 +172,6 @@ def widened(cluster: Tree, num_devices: int) -> Tree:
     (server,) = cluster["servers"]
     (island,) = server["islands"]
     return {**cluster, "servers": [{**server, "islands": [{**island, "count": num_devices}]}]}
-
-
-def stage_facts(stage: Tree, layers: Sequence[Tree]) -> Tree:
-    """Sizes of a stage, and seconds of a backward if it takes its forwards one by one."""
-    forward, backward = stage["forward_micro_batch"], stage["backward_micro_batch"]
-    own = (layer["backward_s"].values() for layer in layers[stage["start"] : stage["stop"]])
-    singly_s = sum(seconds[str(forward)] for by_type in own for seconds in by_type)
-    return {"forward": forward, "backward": backward, "backward_singly_s": backward / forward * singly_s}
 
 
 def sizes_label(stages: Sequence[Tree]) -> str:

@@ -15,10 +15,7 @@ SIZES = (1, 2, 4, 8, 16, 32)
 EXACT = 1e-9
 """Largest difference of gradients in float64."""
 EQUAL, UNEQUAL = "equal", "unequal"
-STAGE_HEAD = (
-    *("stage", "forwards of", "predicted", "real"),
-    *("backwards of", "predicted", "forward by forward", "real", "update predicted", "real"),
-)
+STAGE_HEAD = ("stage", "forwards of", "predicted", "real", "backward predicted", "real", "update predicted", "real")
 HEAD = (
     *("model, devices, sizes", "samples at a time", "predicted"),
     *("real", "error", "clean steps", "dilated", "error", "gradients differ by"),
@@ -73,9 +70,7 @@ def _stage_cells(facts: Tree, times_s: Tree) -> list[str]:
     (forward_s, backward_s, update_s) = (
         [format_seconds(times_s[side][name]) for side in ("predicted", "measured")] for name in STAGE_TIMES
     )
-    singly_s = format_seconds(facts["backward_singly_s"])
-    backward = [str(facts["backward"]), backward_s[0], singly_s, backward_s[1]]
-    return [str(facts["forward"]), *forward_s, *backward, *update_s]
+    return [str(facts["forward"]), *forward_s, *backward_s, *update_s]
 
 
 def _cells(found: Tree, tries: Sequence[Tree]) -> list[str]:

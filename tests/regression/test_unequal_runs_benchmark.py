@@ -30,13 +30,6 @@ def test_figures_are_those_of_the_steps_after_the_warm_up():
     assert found.error == pytest.approx(0.25)
 
 
-def test_a_backward_over_two_forwards_is_two_of_their_backwards():
-    """Two layers that take 1 and 2 s backwards for 4 samples: 6 s for 8, whatever 8 at once would take."""
-    layers = [{"backward_s": {"cpu": {"4": each, "8": 9.0}}} for each in (7.0, 1.0, 2.0)]
-    stage = {"start": 1, "stop": 3, "forward_micro_batch": 4, "backward_micro_batch": 8}
-    assert unequal_runs.stage_facts(stage, layers)["backward_singly_s"] == 6.0
-
-
 def test_a_single_step_has_no_spread():
     steps = [{"seconds": 2.0, "clean": True}]
     found = figures_of({"predicted_s": 1.0, "measured_s": 2.0, "warmup": 0, "steps": steps, "stages": []})
