@@ -131,7 +131,7 @@ class SublotProof:
             plan for path in found.paths if (plan := sized_plan(self._network, self.variant, path.steps)) is not None
         ]
         search.offer(plans)
-        self._raise(min(found.bound_s, limit_s / (1 - LABEL_SUM)))
+        self._raise(found.bound_s)
         # Plans that only queues on shared links keep above the bound are never closed by more labels.
         self.stalled = found.complete
         self._max_labels *= 4
