@@ -107,7 +107,9 @@ class StageWorker:
         """
         start_s, wave = time.monotonic(), self.worker.wave
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
-        check = StalenessCheck(self.execution.scheme, self.rule, self.worker, label=str(self.role))
+        scheme, others = self.execution.scheme, self.execution.plan.others(self._index)
+        other_waves = tuple(dict.fromkeys(other.wave for other in others))
+        check = StalenessCheck(scheme, self.rule, self.worker, other_waves, label=str(self.role))
         self.waits, self._minibatches.losses, self._spans, self._ends_s = Waits(), [], [], []
         self._neighbours.open(last)
         self.module.train()
@@ -129,7 +131,7 @@ class StageWorker:
             local_staleness=check.most_own,
             local_bound=check.own_bound,
             global_staleness=check.most_missing,
-            global_bound=self.rule.global_staleness,
+            global_bound=check.most_allowed,
             gate_s=self.waits.gate_s,
             pipeline_s=self.waits.pipeline_s,
             link_s=self.waits.link_s,
@@ -173,8 +175,11 @@ class StageWorker:
         ready_s = time.monotonic()
         ends = self._neighbours.is_first or self._neighbours.is_last
         batch = self._minibatches.batch(minibatch, data) if ends else None
+        if self._flushes:  # nothing is awaited there: steps are over when the first inputs of a wave arrive
+            self._pass_gate(minibatch)
         state = self._state(minibatch, batch)
-        self._pass_gate(minibatch)
+        if not self._flushes:
+            self._pass_gate(minibatch)
         version = self.weights.versions[minibatch]
         clock = version.clock if self.exchange.parts else self.rule.wave_of(minibatch)
         check.check(minibatch, own_updates=version.own_updates, clock=clock)

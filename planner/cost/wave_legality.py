@@ -74,9 +74,6 @@ def _worker_faults(model: WaveCostModel, worker: VirtualWorker, plan: WavePlan) 
     for index, (stage, depth) in enumerate(zip(worker.stages, depths, strict=True)):
         if stage.warmup_depth != depth:
             yield f"stage {index}: warm-up depth {stage.warmup_depth}, where it should have {depth}"
-        if stage.warmup_depth > worker.wave and len(plan.workers) > 1:
-            reach = f"warm-up depth {stage.warmup_depth} is more than a wave of {worker.wave}"
-            yield f"stage {index}: {reach}, so that it would wait at a gate for a push of its own"
         if (stage.forward_message, stage.backward_message) != (None, None):
             yield f"stage {index}: has message sizes of its own"
 

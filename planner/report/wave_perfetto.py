@@ -39,11 +39,14 @@ def _lanes(flow: WaveFlow) -> tuple[str, ...]:
     if flow.links:
         return tuple(dict.fromkeys(flow.links))
     where = f"worker {flow.worker}, stage {flow.stage}"
-    return (f"{where}: {flow.kind}{_server(flow)}",)
+    return (f"{where}: {flow.kind}{_about(flow)}",)
 
 
-def _server(flow: WaveFlow) -> str:
-    """To or from which server a message goes, for example ` to host-1`; empty for others."""
+def _about(flow: WaveFlow) -> str:
+    """To or from which server a message goes, for example ` to host-1`, or what is summed; empty for others."""
+    if flow.layers is not None:
+        start, stop = flow.layers
+        return f" of layers [{start}, {stop})"
     way = {WaveKind.PUSH: "to", WaveKind.PULL: "from"}.get(flow.kind)
     return f" {way} {flow.owner}" if way else ""
 
@@ -61,7 +64,7 @@ def _slice(timeline: WaveTimeline, span: WaveSpan, *, process: int, lane: int) -
         "wave" if by_wave else "minibatch": span.number,
     }
     if span.kind not in COMPUTATION:
-        name = f"{name}{_server(timeline.flows[span.flow])}"
+        name = f"{name}{_about(timeline.flows[span.flow])}"
     if span.kind in {WaveKind.FORWARD, WaveKind.PULL}:
         args["clock"] = span.clock
     place = {"pid": process, "tid": lane, "ts": start, "dur": end - start}

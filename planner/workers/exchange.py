@@ -31,7 +31,7 @@ class ExchangeBounds:
         latency_s = np.zeros((self._tables.num_layers + 1, self._tables.num_layers + 1))
         links = self._links(kind)
         for shard in np.unique(self._shards).tolist() if self._served else ():
-            own = self._shards == shard
+            own = (self._shards == shard) & (self._push_bytes > 0)
             some = _between(own.astype(float)) > 0
             push_bytes, pull_bytes = (
                 _between(np.where(own, size, 0.0)) for size in (self._push_bytes, self._pull_bytes)

@@ -21,6 +21,8 @@ GATE = -2
 """What a stage waits for at a gate, where others wait for a flow."""
 ENDS = -1
 """Rank of events that grant nothing."""
+MESSAGES = frozenset({WaveKind.ACTIVATIONS, WaveKind.GRADIENTS})
+"""What a stage gets from its neighbours."""
 NEVER = 1 << 30
 """Minibatches of a run without end."""
 
@@ -38,7 +40,7 @@ class WaveSpan(NamedTuple):
     end_s: float
     clock: int = 0
     """First waves of all workers in the weights of a forward, in the reply to a pull, or in the weights after the local
-    step of a wave."""
+    step of a wave; 0 on stages that exchange nothing."""
     flow: int = NONE
     """Number of a message's flow."""
 
@@ -69,8 +71,8 @@ class Play:
         self.seen = [0] * len(nodes)
         """Clock of the weights that a stage computes with."""
         self.waiting, self.since = [NONE] * len(nodes), [0.0] * len(nodes)
-        self.reducing: list[dict[int, tuple[int, float]]] = [{} for _ in nodes]
-        """By wave that a stage cannot all-reduce yet: how many of its holders are ready, and since when."""
+        self.reducing: list[dict[int, tuple[int, float]]] = [{} for _ in network.costs.all_reduces]
+        """By all-reduce, and by wave that it cannot sum up yet: how many members are ready, and since when."""
         self.arrived = [0] * num_flows
         self.free = [0.0] * self.tables.num_lines
         self.wave_ends: list[list[float]] = [[] for _ in range(num_workers)]
@@ -175,16 +177,16 @@ class Play:
         return self.seen[node] - before
 
     def _hand_over(self, node: int, ready: float, wave: int) -> None:
-        """Push the update of a wave; an all-reduce begins when all holders of the stage's layers are ready."""
+        """Push the update of a wave; an all-reduce is ready when all its members are."""
         for flow in self.nodes[node].pushes:
             self._send(flow, ready, wave, position=wave)
-        for holder in self.nodes[node].holders:
-            count, since = self.reducing[holder].pop(wave, (0, 0.0))
-            both = count + 1, max(since, ready)
-            if both[0] < len(self.nodes[holder].holders):
-                self.reducing[holder][wave] = both
+        for flow in self.nodes[node].all_reduces:
+            count, since = self.reducing[flow].pop(wave, (0, 0.0))
+            count, since = count + 1, max(since, ready)
+            if count < len(self.flows[flow].members):
+                self.reducing[flow][wave] = (count, since)
             else:
-                self._send(self.nodes[holder].all_reduce, both[1], wave, position=wave)
+                self._send(flow, since, wave, position=wave)
 
     def _end_wave(self, node: int, end: float, wave: int) -> None:
         worker = self.nodes[node].worker
@@ -235,11 +237,12 @@ class Play:
             self.servers.copy[own.pair] = int(known)
             pairs = (self.flows[push].pair for push in self.nodes[node].pushes)
             self.clock[node] = min(self.servers.copy[pair] for pair in pairs)
-        elif own.kind is WaveKind.ALL_REDUCE:
-            self.clock[node] += 1
-        awaited = GATE if own.pair != NONE or own.kind is WaveKind.ALL_REDUCE else flow
-        if self.waiting[node] == awaited:
-            self._wake(node, now, known)
+        for member in own.members:
+            self.clock[member] = min(self.arrived[each] for each in self.nodes[member].all_reduces)
+        awaited = flow if own.kind in MESSAGES else GATE
+        for waiting in own.members or (node,):
+            if self.waiting[waiting] == awaited:
+                self._wake(waiting, now, known)
 
     def _wake(self, node: int, now: float, queued: float) -> None:
         """What a stage waits for is there: account for its wait, and try again."""

@@ -103,12 +103,6 @@ def test_depths_are_those_of_the_order_of_work():
     assert found(plan) == ("worker 1: stage 1: warm-up depth 2, where it should have 1",)
 
 
-def test_a_depth_beyond_a_wave_would_wait_for_itself():
-    plan = replace(PLAN, workers=(replace(WORKERS[0], wave=1), replace(WORKERS[1], wave=1)))
-    beyond = "warm-up depth 2 is more than a wave of 1, so that it would wait at a gate for a push of its own"
-    assert found(plan, proportional=True) == tuple(f"worker {number}: stage 0: {beyond}" for number in (0, 1))
-
-
 def test_messages_have_no_sizes_of_their_own():
     stages = (replace(WORKERS[1].stages[0], forward_message=1), WORKERS[1].stages[1])
     plan = replace(PLAN, workers=(WORKERS[0], replace(WORKERS[1], stages=stages)))

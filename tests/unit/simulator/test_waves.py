@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
@@ -139,22 +138,6 @@ def test_bytes_across_hosts_are_counted_per_minibatch():
 def test_stages_of_no_duration_have_unlimited_throughput():
     worker = virtual_worker("w", [0, 1, 2], in_flight=2)
     assert worker_rate(worker_costs(worker, forward_s=[0, 0], backward_s=[0, 0])) == np.inf
-
-
-def test_a_depth_beyond_a_wave_is_refused():
-    """The gate of wave 1 is the second forward; it needs the push of wave 0, after the first backward."""
-    costs = two()
-    deep = virtual_worker("fast", [0, 1], in_flight=2, wave=1, depths=[2])
-    plan = replace(costs.plan, workers=(deep, costs.plan.workers[1]))
-    workers = (replace(costs.workers[0], worker=deep), costs.workers[1])
-    with pytest.raises(BadInputError, match="stage 0 of worker 0: warmup_depth must be at most a wave, 1, where"):
-        simulate_waves(WaveCosts(plan=plan, workers=workers))
-
-
-def test_a_depth_that_rises_is_refused():
-    worker = virtual_worker("w", [0, 1, 2], in_flight=2, depths=[1, 2])
-    with pytest.raises(BadInputError, match="stage 1 of worker 0: warmup_depth must be at most 1, as before it"):
-        worker_rate(worker_costs(worker, forward_s=[1, 1], backward_s=[1, 1]))
 
 
 def test_a_search_that_gives_up_measures_the_slowest_worker():
