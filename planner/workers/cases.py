@@ -27,7 +27,7 @@ class Case:
     num_workers: int
     setting: Setting
     longest: int
-    """Stages of the longest worker, at least: for N_m to be of use."""
+    """Stages of the longest worker, at least: for N_m to be chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
