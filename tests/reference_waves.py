@@ -232,16 +232,19 @@ class Reference:
 
     def grant(self, request: Request) -> None:
         kind, w, s, _, *owner = request.key
+        times = 1
         if kind == "pull":
-            self.copies[w, s, owner[0]] = self.clocks[request.key] = self.server_clock(owner[0], request.ready)
-        self.serve(request.key, request.ready)
+            before, clock = self.copies[w, s, owner[0]], self.server_clock(owner[0], request.ready)
+            self.copies[w, s, owner[0]] = self.clocks[request.key] = clock
+            times = clock - before if self.by_wave else 1
+        self.serve(request.key, request.ready, times)
 
-    def serve(self, key: Key, ready: float) -> None:
+    def serve(self, key: Key, ready: float, times: int = 1) -> None:
         kind, w, s, _, *owner = key
         flow = (kind, w, s, *owner)
         links = [name for name in self.route(flow) if name in self.shared]
         start = max([ready, self.flow_free[flow], *(self.link_free[name] for name in links)])
-        end = start + self.seconds(flow)
+        end = start + times * self.seconds(flow)
         self.flow_free[flow] = end
         self.link_free |= dict.fromkeys(links, end)
         self.spans[key] = (start, end)

@@ -58,15 +58,15 @@ class WaveDilation:
         flow = self._reduces.get((part.layers[0], part.layers[-1] + 1))
         return channel if flow is None else _ReduceChannel(self, channel, flow)
 
-    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "") -> float:
-        """Let a message have its links as soon as they are free; when it arrives."""
-        return self._serve(self._flows[kind, node, owner], ready_s)
+    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "", times: int = 1) -> float:
+        """Let a message, so many times as long as planned, have its links as soon as they are free; when it arrives."""
+        return self._serve(self._flows[kind, node, owner], ready_s, times)
 
-    def _serve(self, flow: int, ready_s: float) -> float:
+    def _serve(self, flow: int, ready_s: float, times: int = 1) -> float:
         lines = self._tables.lines[flow]
         with self._lock:
             start_s = max(ready_s, *(self._free_s[line] for line in lines))
-            end_s = start_s + self.time_scale * self.network.flows[flow].seconds
+            end_s = start_s + self.time_scale * times * self.network.flows[flow].seconds
             for line in lines:
                 self._free_s[line] = end_s
         return end_s
@@ -145,7 +145,7 @@ class _ServerChannel(Channel):
 
         def request() -> None:
             self._channel.ask(have=have, least=least)
-            self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked))
+            self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked, have))
 
         self._dilation.events.at(self._pushed_s, request)
 
@@ -153,12 +153,13 @@ class _ServerChannel(Channel):
         """See :class:`Channel`."""
         return self._asked.result()
 
-    def _reply(self, reply: "Future[Pulled]", asked: "Future[Pulled]") -> None:
+    def _reply(self, reply: "Future[Pulled]", asked: "Future[Pulled]", have: int) -> None:
         if (fault := reply.exception()) is not None:
             asked.set_exception(fault)
             return
         events = self._dilation.events
-        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner)
+        times = reply.result().clock - have if self._dilation.network.flushes else 1  # gradients wave by wave
+        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner, times=times)
         events.at(end_s, lambda: asked.set_result(reply.result()))
 
 

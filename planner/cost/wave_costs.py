@@ -26,7 +26,11 @@ def crosses_hosts(route: Route) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """The weights of a stage that one parameter server owns: what is pushed to it and pulled from it once a wave."""
+    """The weights of a stage that one parameter server owns: what is pushed to it once a wave, and pulled from it.
+
+    A pull brings the sum of the others' updates or, with one step a wave, the gradients of one wave after another: so
+    many times as much as it has further waves.
+    """
 
     owner: str
     """The server's host."""
@@ -114,6 +118,11 @@ class WaveCostModel:
             return 0.0
         optimizer = self.problem.job.optimizer
         return (in_flight - 1) * optimizer.weight_bytes + optimizer.gradient_bytes
+
+    def pull_bytes_per_param(self, local_step: LocalStep) -> float:
+        """What a pull brings of each parameter; with one step a wave, of each wave."""
+        optimizer = self.problem.job.optimizer
+        return optimizer.gradient_bytes if local_step is LocalStep.WAVE else optimizer.weight_bytes
 
     def stage_costs(
         self,
@@ -221,7 +230,8 @@ class WaveCostModel:
             params = float(self.layer_params[start:stop][owners == owner].sum())
             if not self._is_exchanged(params):
                 continue
-            push_bytes, pull_bytes = params * optimizer.gradient_bytes, params * optimizer.weight_bytes
+            push_bytes = params * optimizer.gradient_bytes
+            pull_bytes = params * self.pull_bytes_per_param(plan.local_step)
             link, there, back = self.link_to_host(group, owner)
             found.append(
                 Exchange(

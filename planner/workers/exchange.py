@@ -24,7 +24,7 @@ class ExchangeBounds:
         self._shards = shard_of_layers(model) if spread else np.arange(tables.num_layers)
         self._served = tables.choices.carrier is Carrier.PARAMETER_SERVER
         self._push_bytes = model.layer_params * optimizer.gradient_bytes
-        self._pull_bytes = model.layer_params * optimizer.weight_bytes
+        self._pull_bytes = model.layer_params * model.pull_bytes_per_param(tables.choices.local_step)
 
     def latency_s(self, kind: int) -> Floats:
         """Push and pull between the stages [i, j) of a kind and one owner of their layers, shape (L + 1, L + 1)."""

@@ -7,7 +7,8 @@ queues on all shared links of its route at once, and is served first come, first
     start = max(ready, end of the latest message granted on each of its links).
 
 At any instant everything that ends is dealt with first, then messages are granted by (class, stage, number, server):
-see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is granted.
+see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is ready. With one step a
+wave it holds the gradients of each further wave, and takes so many times as long.
 """
 
 from heapq import heappop, heappush
@@ -214,13 +215,15 @@ class Play:
         for line in lines:
             if free[line] > start:  # noqa: PLR1730 - a call of max costs more
                 start = free[line]
-        end = start + own.seconds
+        known, clock, times = start - ready, 0, 1
+        if own.kind is WaveKind.PULL:
+            known = clock = self.servers.clock[self.tables.owner[own.pair]]
+            times = clock - self.servers.copy[own.pair] if self.flushes else 1
+        end = start + times * own.seconds
         for line in lines:
             free[line] = end
-        clock = self.servers.clock[self.tables.owner[own.pair]] if own.kind is WaveKind.PULL else 0
-        known = clock if own.kind is WaveKind.PULL else start - ready
         heappush(self.heap, (end, ENDS, len(self.nodes) + flow, known))
-        self.crossing_bytes += own.crossing_bytes
+        self.crossing_bytes += times * own.crossing_bytes
         if self.spans is not None:
             node = self.nodes[own.node]
             self.spans.append(WaveSpan(own.kind, node.worker, node.stage, number, start, end, clock, flow))
