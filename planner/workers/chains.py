@@ -117,7 +117,8 @@ class Chains:
         """Both messages of a boundary; infinite if the queue for them is longer than the period."""
         transfer_s = self.kinds.transfer_s
         queue_s = setting.wave * np.where(self.kinds.one_queue[:, :, None], 2, 1) * transfer_s
-        return np.where(queue_s <= period_s * (1 + PATH_SUM), 2 * transfer_s, np.inf)
+        away_s = 2 * transfer_s + setting.patience * period_s / setting.wave
+        return np.where(queue_s <= period_s * (1 + PATH_SUM), away_s, np.inf)
 
 
 def _cyclic(rows: StageRows, latest_s: Floats, setting: Setting, period_s: float) -> Callable[[Floats], Floats]:

@@ -8,9 +8,8 @@ from stagecut.planner.core.arrays import Ints
 from stagecut.planner.workers.rows import Setting
 from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
-FURTHER = (1, 2, 3, 4)
-"""More minibatches on each stage than on the one behind it: 1 without transfers, 2 where a transfer takes as long as a
-stage has to spare, more where messages queue."""
+FURTHER = (2, 3)
+"""More minibatches on each stage than on the one behind it: 2 hide transfers, more are of use where messages queue."""
 
 
 def depth_choices(rows: WorkerRows, setting: Setting, period_s: float) -> list[Depths]:
@@ -27,12 +26,15 @@ def depth_choices(rows: WorkerRows, setting: Setting, period_s: float) -> list[D
     limits = [min(limit, setting.deepest) for limit in limits]
     behind = np.arange(len(limits) - 1, -1, -1)
     wishes = [np.ones_like(behind), *(1 + further * behind for further in FURTHER)]
-    return [_within(wanted, least or (1,), limits) for wanted in wishes]
+    return [_within(wanted, np.array(least or np.ones_like(behind)), limits) for wanted in wishes]
 
 
-def _within(wanted: Ints, least: Depths, limits: Sequence[int]) -> Depths:
-    """As near to what is wanted as memory allows, never more on a stage than on the one before it."""
-    depths = np.minimum.accumulate(np.minimum(np.maximum(wanted, least), limits))
+def _within(wanted: Ints, least: Ints, limits: Sequence[int]) -> Depths:
+    """As near to what is wanted as memory allows: what is added to the least depths never rises along the pipeline.
+
+    Else a stage without memory for more would take turns with the one behind it.
+    """
+    depths = least + np.minimum.accumulate(np.minimum(np.maximum(wanted, least), limits) - least)
     return tuple(depths.tolist()) if depths.min() > 0 else ()
 
 

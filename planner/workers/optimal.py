@@ -10,8 +10,9 @@ them, is cut into halves.
 import heapq
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
@@ -32,8 +33,12 @@ from stagecut.planner.workers.worker_rows import WorkerRows
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases with one N_m, and with several."""
 
-LIGHTER = (0.995, 0.98, 0.96, 0.94, 0.92)
-"""Shares of a bound at which workers with less to send are tried."""
+LIGHTER = (0.9, 0.7, 0.5, 0.3, 0.15, 0.03)
+"""Where between the best plan and a bound workers with less to send are tried."""
+MOST_LIGHTER = 2
+"""Cases with the same number of workers in which they are."""
+PATIENCE = (0.0, 1.0, 2.0)
+"""Periods that their messages may wait: with memory for the depths that queues ask for."""
 
 MOST = 1e18
 """Samples per second that stand for infinitely many."""
@@ -65,6 +70,7 @@ class OptimalAllocation:
         self._number = itertools.count()
         self._improvement = Improvement(search, chains)
         self._left = 0.0
+        self._lighter: Counter[int] = Counter()
         for num_workers in self._numbers():
             for case in self._cases(num_workers):
                 self._push(Entry(bound=search.bound, case=case))
@@ -151,7 +157,7 @@ class OptimalAllocation:
     def _offer(self, case: Case, seats: Sequence[Seats], workers: Sequence[Chain], period_s: float) -> None:
         tau, least, most = period_s / case.setting.wave, case.setting.in_flight, case.setting.deepest
         for number in dict.fromkeys((most, (least + most) // 2, least)):
-            setting = Setting.of(number, num_workers=case.num_workers)
+            setting = replace(case.setting, in_flight=number, wave=number, deepest=number)
             rows = [WorkerRows(self._chains, setting, own) for own in dict.fromkeys(workers)]
             if all(own.least_depths(tau * number) is not None for own in rows):
                 teams = [setting] * len(seats)
@@ -161,14 +167,19 @@ class OptimalAllocation:
     def _play_lighter(self, entry: Entry) -> None:
         """Simulate somewhat slower workers that send less between hosts, where messages of all of them queue."""
         case, search = entry.case, self._search
+        self._lighter[case.num_workers] += 1
+        if self._lighter[case.num_workers] > MOST_LIGHTER:
+            return
         samples = case.num_workers * case.setting.wave * self._minibatch
-        for share in LIGHTER if math.isfinite(entry.bound) else ():
-            if share * entry.bound <= search.best or search.out_of_budget:
+        for share, patience in itertools.product(LIGHTER, PATIENCE) if math.isfinite(entry.bound) else ():
+            if search.out_of_budget:
                 return
-            lightest = lightest_within(search, self._chains, case, samples / (share * entry.bound))
+            period_s = samples / (search.best + share * (entry.bound - search.best))
+            patient = replace(case, setting=replace(case.setting, patience=patience))
+            lightest = lightest_within(search, self._chains, patient, period_s)
             if lightest is not None:
                 patterns, own = lightest
-                self._offer(case, seats_of(search.problem.cluster, patterns), own, samples / (share * entry.bound))
+                self._offer(patient, seats_of(search.problem.cluster, patterns), own, period_s)
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables

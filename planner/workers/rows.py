@@ -28,6 +28,8 @@ class Setting:
     """W; a single worker exchanges nothing."""
     deepest: int
     """Minibatches that a stage may hold: N_m, or the largest of several."""
+    patience: float = 0.0
+    """Periods of a minibatch that both messages over a boundary may wait: rows with more than none are no bounds."""
 
     @property
     def is_single(self) -> bool:

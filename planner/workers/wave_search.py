@@ -33,6 +33,10 @@ WaveObserver = Callable[[WavePoint], None]
 """Called with every improvement of plan or bound."""
 
 
+FIRST_WAVES, HOPELESS = 40, 0.95
+"""Where no state returns in the first waves, plans that reach less than this part of the best are played no further."""
+
+
 class WaveSearch(Budget):
     """Best plan and bound of one run within its budget."""
 
@@ -63,7 +67,7 @@ class WaveSearch(Budget):
         """Simulate a plan, keep it if it is the best; its samples per second."""
         if plan not in self._known:
             with self.step("simulation"):
-                self._known[plan] = steady_state(self.model.plan(plan)).samples_per_s
+                self._known[plan] = self._played(plan)
             self.count("plans simulated")
         samples_per_s = self._known[plan]
         if samples_per_s > self.best * (1 + EQUAL_TIMES):
@@ -71,6 +75,15 @@ class WaveSearch(Budget):
                 self.best_plan, self.best = plan, samples_per_s
                 self._report()
         return samples_per_s
+
+    def _played(self, plan: WavePlan) -> float:
+        """Simulated samples per second; of a plan that is far from the best one, those of its first waves."""
+        costs = self.model.plan(plan)
+        if self.best_plan is not None:
+            found = steady_state(costs, most_waves=FIRST_WAVES + 2 * plan.clock_distance)
+            if found.is_exact or found.samples_per_s < HOPELESS * self.best:
+                return found.samples_per_s
+        return steady_state(costs).samples_per_s
 
     def lower_bound_to(self, samples_per_s: float) -> None:
         """Note a proof that no plan is faster."""

@@ -51,7 +51,8 @@ class WorkerRows:
         round_s = cycle_s = 0.0
         depths: list[int] = []
         for index in reversed(range(len(self.options))):
-            round_s, cycle_s = round_s + self._behind_s[index], cycle_s + self._behind_s[index]
+            behind_s = self._behind_s[index] + self._setting.patience * tau * (index + 1 < len(self.options))
+            round_s, cycle_s = round_s + behind_s, cycle_s + behind_s
             found = self._held(index, tau, cycle_s, None if given is None else given[index])
             if found is None:
                 return None
