@@ -109,6 +109,7 @@ class StageWorker:
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
         check = StalenessCheck(self.execution.scheme, self.rule, self.worker, label=str(self.role))
         self.waits, self._minibatches.losses, self._spans, self._ends_s = Waits(), [], [], []
+        self.exchange.transfers = []
         self._neighbours.open(last)
         self.module.train()
         for action in self._order(first, last):
@@ -137,6 +138,7 @@ class StageWorker:
             end_s=time.monotonic(),
             wave_ends_s=tuple(self._ends_s),
             spans=tuple(self._spans),
+            transfers=tuple(self.exchange.transfers),
         )
 
     def trained_weights(self) -> dict[str, Tensor]:
@@ -162,7 +164,7 @@ class StageWorker:
         self._neighbours.settle(self.waits)
         self._tied.settle()
         if self._flushes:
-            self._merge(self.num_waves, last + 1)
+            self._merge(self.num_waves, last + 1, time.monotonic())
         with self.waits.gate():
             self.exchange.settle()
             self.exchange.rest()
@@ -174,7 +176,7 @@ class StageWorker:
         ends = self._neighbours.is_first or self._neighbours.is_last
         batch = self._minibatches.batch(minibatch, data) if ends else None
         state = self._state(minibatch, batch)
-        self._pass_gate(minibatch)
+        self._pass_gate(minibatch, ready_s)
         version = self.weights.versions[minibatch]
         clock = version.clock if self.exchange.parts else self.rule.wave_of(minibatch)
         check.check(minibatch, own_updates=version.own_updates, clock=clock)
@@ -198,21 +200,25 @@ class StageWorker:
             tensor.requires_grad_(_is_float(tensor))
         return state
 
-    def _pass_gate(self, minibatch: int) -> None:
+    def _pass_gate(self, minibatch: int, ready_s: float) -> None:
         wave = self.rule.wave_of(minibatch)
         if wave > 0 and self.rule.is_gate(minibatch):
-            self._merge(wave, minibatch)
+            self._merge(wave, minibatch, ready_s)
         if self._flushes and self.rule.is_gate(minibatch):
             self._start_wave(minibatch)
 
-    def _merge(self, wave: int, minibatch: int) -> None:
+    def _merge(self, wave: int, minibatch: int, ready_s: float) -> None:
+        arrived_s = time.monotonic()
         with self.waits.gate():
             self.exchange.await_gate(wave)
+        start_s = time.monotonic()
+        self._spans.append(WaveSpan(GATE, wave, wave, ready_s, arrived_s, start_s))
         before = self.exchange.clock
         self.pace.begin()
         self.exchange.pass_gate(minibatch)
         if self.execution.scheme.merge.is_step:
             self.pace.finish(UPDATE, self.exchange.clock - before)
+            self._spans.append(WaveSpan(UPDATE, wave - 1, wave - 1, start_s, start_s, time.monotonic()))
 
     def _start_wave(self, first: int) -> None:
         """Let the first minibatches of a wave compute with the weights as they are: with one step a wave, all."""
@@ -288,11 +294,12 @@ class StageWorker:
             self.scheduler.step()
 
     def _span(self, kind: str, minibatch: int, ready_s: float, start_s: float) -> None:
-        self._spans.append(WaveSpan(str(kind), minibatch, ready_s, start_s, time.monotonic()))
+        wave = self.rule.wave_of(minibatch)
+        self._spans.append(WaveSpan(str(kind), wave, minibatch, ready_s, start_s, time.monotonic()))
 
 
-UPDATE = "update"
-"""The kind of span of a local step."""
+UPDATE, GATE = "update", "gate"
+"""Kinds of span: of a local step, and of the wait at a gate."""
 
 
 def _is_float(tensor: Tensor) -> bool:
