@@ -8,7 +8,7 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import ALMOST_ZERO, PATH_SUM
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.chain_program import Runs, SuffixValues
-from stagecut.planner.workers.exchange import ExchangeBounds
+from stagecut.planner.workers.exchange import ExchangeBounds, Turn
 from stagecut.planner.workers.kinds import Counts, Lattice, Resource
 from stagecut.planner.workers.rows import RowTables, Setting, StageRows
 
@@ -24,13 +24,14 @@ class Chains:
         self.exchange = ExchangeBounds(tables)
         self.flushes = tables.choices.local_step is LocalStep.WAVE
         self._boundary_loads: dict[Resource, Floats] = {}
-        self._latencies: dict[int, Floats] = {}
+        self._latencies: dict[tuple[int, int], Floats] = {}
 
-    def exchange_s(self, kind: int) -> Floats:
+    def exchange_s(self, kind: int, num_workers: int) -> Floats:
         """See :meth:`ExchangeBounds.latency_s`."""
-        if kind not in self._latencies:
-            self._latencies[kind] = self.exchange.latency_s(kind)
-        return self._latencies[kind]
+        key = (kind, num_workers)
+        if key not in self._latencies:
+            self._latencies[key] = self.exchange.latency_s(*key)
+        return self._latencies[key]
 
     def boundary_load_s(self, resource: Resource) -> Floats:
         """See :meth:`Kinds.boundary_load_s`."""
@@ -38,7 +39,7 @@ class Chains:
             self._boundary_loads[resource] = self.kinds.boundary_load_s(resource)
         return self._boundary_loads[resource]
 
-    def fastest(self, setting: Setting, period_s: float) -> SuffixValues:
+    def fastest(self, setting: Setting, period_s: float, turn: Turn | None = None) -> SuffixValues:
         """Workers that make a wave within `period_s`; the value of a pattern is infinite if there is none.
 
         With a local step after each minibatch, tau = period / H, a stage that holds k minibatches, V the round trip of
@@ -56,9 +57,11 @@ class Chains:
 
             V = max(H (F + B), F + B + 2 c + V'),   H (F + B) + U <= T,   V + [D = 0] U <= T,
             V + [D = 0] U + push + pull <= (D + 1) T
+
+        With a `turn`, workers that may be the ones which :meth:`ExchangeBounds.turns` speaks of.
         """
         links = np.stack([self._links(setting, period_s)] * (1 if self.flushes else 2))
-        return SuffixValues(self.lattice, self._runs(setting, period_s), links)
+        return SuffixValues(self.lattice, self._runs(setting, period_s, turn), links)
 
     def slowest_stage(self, in_flight: int) -> SuffixValues:
         """Seconds per minibatch of the slowest stage at least, with memory for N_m, every latency and link left out."""
@@ -79,18 +82,22 @@ class Chains:
         runs = [_loaded(own) for own in self._runs(setting, period_s)]
         return SuffixValues(self.lattice, runs, np.stack([links] * (1 if self.flushes else 2) + [load]))
 
-    def _runs(self, setting: Setting, period_s: float) -> list[Runs]:
-        return [self._runs_of(kind, setting, period_s) for kind in range(self.kinds.num_kinds)]
+    def _runs(self, setting: Setting, period_s: float, turn: Turn | None = None) -> list[Runs]:
+        return [self._runs_of(kind, setting, period_s, turn) for kind in range(self.kinds.num_kinds)]
 
-    def _runs_of(self, kind: int, setting: Setting, period_s: float) -> Runs:
+    def _runs_of(self, kind: int, setting: Setting, period_s: float, turn: Turn | None) -> Runs:
         rows = self._rows(kind, setting.in_flight, deepest=setting.deepest)
         steps = 1 if self.flushes else setting.wave
         rows = rows.only(setting.wave * rows.work_s + steps * rows.update_s <= period_s * (1 + PATH_SUM))
         distance = self.tables.choices.clock_distance
         step_s = rows.update_s * (not self.flushes or distance == 0)
         latest_s = np.full(len(step_s), period_s) if self.flushes else np.full(len(step_s), np.inf)
-        if not setting.alone:
-            latest_s = np.minimum(latest_s, (distance + 1) * period_s - self.exchange_s(kind)[rows.start, rows.stop])
+        if setting.num_workers > 1:
+            exchange_s = self.exchange_s(kind, setting.num_workers)[rows.start, rows.stop]
+            latest_s = np.minimum(latest_s, (distance + 1) * period_s - exchange_s)
+        if turn is not None:
+            counted_s = np.where(turn.counts_step[rows.start, rows.stop], 0.0, step_s)
+            latest_s = np.minimum(latest_s, period_s - turn.after_s[rows.start, rows.stop] + counted_s)
         latest_s = latest_s * (1 + PATH_SUM) - step_s
         grown = _flushed(rows, latest_s, setting) if self.flushes else _cyclic(rows, latest_s, setting, period_s)
         return Runs(start=rows.start, stop=rows.stop, grown=grown)

@@ -17,7 +17,7 @@ def data_parallel_plan(problem: Problem) -> WavePlan | None:
     if not own:
         return None
     seats = seats_of(problem.cluster, [tuple(int(kind == each) for each in kinds) for kind in own])
-    setting = Setting.of(1, alone=len(own) == 1)
+    setting = Setting.of(1, num_workers=len(own))
     chains = [Chain(kinds=(kind,), stops=(tables.num_layers,)) for kind in own]
     pairs = zip(chains, seats, strict=True)
     return plan_of(tables, tuple(worker_of(tables, setting, chain, (1,), seat) for chain, seat in pairs))

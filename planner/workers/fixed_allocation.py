@@ -90,7 +90,7 @@ def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[
 
     With one step a wave, a wave of all workers is the global batch if N_m is left open.
     """
-    choices, alone = tables.choices, num_workers == 1
+    choices = tables.choices
     numbers: Sequence[int]
     if choices.in_flight != AUTO:
         numbers = (choices.in_flight,)
@@ -100,4 +100,4 @@ def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[
     else:
         numbers = range(1, most_in_flight(most_stages) + 1)
     for number in numbers:
-        yield Setting.of(number, alone=alone)
+        yield Setting.of(number, num_workers=num_workers)

@@ -45,13 +45,13 @@ class Improvement:
         plan, before = self._search.best_plan, self._search.best
         if plan is None:
             return False
-        own, alone = plan.workers[0].in_flight, len(plan.workers) == 1
+        own, num_workers = plan.workers[0].in_flight, len(plan.workers)
         stated = self._chains.tables.choices.in_flight != AUTO or self._chains.flushes
         seats = [self._seats(worker) for worker in plan.workers]
         tau = plan.samples_per_wave / before / own
         most = most_in_flight(max(worker.num_stages for worker in plan.workers))
         for in_flight in (own,) if stated else (own, min(own + 1, most), max(own - 1, 1)):
-            setting = Setting.of(in_flight, alone=alone)
+            setting = Setting.of(in_flight, num_workers=num_workers)
             for changed in _neighbours([self._member(worker) for worker in plan.workers], same=in_flight != own):
                 if self._search.out_of_budget or len(self._tried) >= MOST_PLANS:
                     return False

@@ -138,7 +138,7 @@ class OptimalAllocation:
                 high = wanted
             else:
                 found = packed
-                low = max(wanted, samples / packed.period_s if packed.period_s > 0 else high)
+                low = wanted if packed.period_s > 0 else high
         self._play(case, found)
         return high
 
@@ -151,7 +151,7 @@ class OptimalAllocation:
     def _offer(self, case: Case, seats: Sequence[Seats], workers: Sequence[Chain], period_s: float) -> None:
         tau, least, most = period_s / case.setting.wave, case.setting.in_flight, case.setting.deepest
         for number in dict.fromkeys((most, (least + most) // 2, least)):
-            setting = Setting.of(number, alone=case.setting.alone)
+            setting = Setting.of(number, num_workers=case.num_workers)
             rows = [WorkerRows(self._chains, setting, own) for own in dict.fromkeys(workers)]
             if all(own.least_depths(tau * number) is not None for own in rows):
                 teams = [setting] * len(seats)
@@ -176,7 +176,7 @@ class OptimalAllocation:
         if tables.choices.in_flight == AUTO and tables.choices.local_step is LocalStep.MINIBATCH:
             return [_case(num_workers, 1, most_in_flight(most))]
         found = settings(tables, num_workers, most)
-        return [Case(num_workers=num_workers, setting=setting, longest=1) for setting in found]
+        return [Case(setting=setting, longest=1) for setting in found]
 
     def _numbers(self) -> range:
         stated, most = self._search.num_workers, int(self._chains.kinds.counts.sum())
@@ -189,8 +189,8 @@ class OptimalAllocation:
 
 def _case(num_workers: int, least: int, most: int) -> Case:
     """All N_m from the least to the most; the longest worker has to allow for the least."""
-    setting = Setting(in_flight=least, wave=most, alone=num_workers == 1, deepest=most)
-    return Case(num_workers=num_workers, setting=setting, longest=-(-(least + 3) // 4))
+    setting = Setting(in_flight=least, wave=most, num_workers=num_workers, deepest=most)
+    return Case(setting=setting, longest=-(-(least + 3) // 4))
 
 
 def _between(low: float, high: float) -> float:

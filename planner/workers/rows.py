@@ -24,8 +24,8 @@ class Setting:
     """N_m, or the least of several."""
     wave: int
     """H, or the largest of several."""
-    alone: bool
-    """Whether there is a single worker, which exchanges nothing."""
+    num_workers: int
+    """W; a single worker exchanges nothing."""
     deepest: int
     """Minibatches that a stage may hold: N_m, or the largest of several."""
 
@@ -35,9 +35,9 @@ class Setting:
         return self.in_flight == self.deepest
 
     @staticmethod
-    def of(in_flight: int, *, alone: bool) -> "Setting":
+    def of(in_flight: int, *, num_workers: int) -> "Setting":
         """One N_m, and waves of as many minibatches."""
-        return Setting(in_flight=in_flight, wave=in_flight, alone=alone, deepest=in_flight)
+        return Setting(in_flight=in_flight, wave=in_flight, num_workers=num_workers, deepest=in_flight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class WorkerRows:
         self.options = [tables.options(kind, setting.in_flight, start, stop) for kind, start, stop in stages]
         """The modes in which each stage fits."""
         self._exchange_s = [
-            0.0 if setting.alone else float(chains.exchange_s(kind)[start, stop]) for kind, start, stop in stages
+            float(chains.exchange_s(kind, setting.num_workers)[start, stop]) for kind, start, stop in stages
         ]
         transfer_s = [float(kinds.transfer_s[first, second, stop]) for first, second, stop in pairs]
         self._behind_s = [*(2 * seconds for seconds in transfer_s), 0.0]
@@ -100,6 +100,6 @@ class WorkerRows:
     def _latest_s(self, index: int, own: Option, period_s: float) -> float:
         """What is left for the round trip from a stage, of a minibatch or of a wave."""
         latest_s = period_s if self._flushes else math.inf
-        if not self._setting.alone:
+        if self._setting.num_workers > 1:
             latest_s = min(latest_s, (self._distance + 1) * period_s - self._exchange_s[index])
         return latest_s * (1 + PATH_SUM) - (own.update_s if not self._flushes or self._distance == 0 else 0.0)

@@ -77,7 +77,7 @@ def chains_of(problem):
 
 
 def test_the_least_period_is_kept_by_its_stages_and_by_none_below():
-    chains, setting = chains_of(without(hetpipe_16(), 1, 2)), Setting.of(3, alone=False)
+    chains, setting = chains_of(without(hetpipe_16(), 1, 2)), Setting.of(3, num_workers=2)
     least_s, found = least_period(chains, setting, [(1, 1)])
     period_s = period_of(chains, setting, found[1, 1])
     assert least_s <= period_s <= least_s * (1 + 2e-4)
@@ -89,7 +89,7 @@ def packed(rows=(), **choices):
     """Patterns of two devices packed into two of one kind and two of another."""
     search = WaveSearch(hetpipe_16(), SolveOptions())
     patterns = [(2, 0), (1, 1), (0, 2)]
-    common = {"num_workers": 2, "longest": 1, "cost": np.array([1.0, 5.0, 1.0]), "rows": rows}
+    common = {"num_workers": 2, "covers": [], "cost": np.array([1.0, 5.0, 1.0]), "rows": rows}
     return pack(search, patterns, np.array([2, 2]), **common | choices)
 
 
@@ -103,9 +103,9 @@ def test_a_packing_keeps_rows_of_links():
     assert packed([row]) == [(1, 1), (1, 1)]
 
 
-def test_too_many_workers_or_too_long_ones_are_not_packed():
+def test_too_many_workers_or_none_that_is_needed_are_not_packed():
     assert packed(num_workers=3) is None
-    assert packed(longest=3) is None
+    assert packed(covers=[np.zeros(3, dtype=bool)]) is None
 
 
 def test_rates_add_up_to_the_most():
