@@ -15,7 +15,7 @@ from stagecut.executor.dilated.event_queue import EventQueue
 from stagecut.executor.dilated.timer import Timer
 from stagecut.executor.ranks.environment import TIMEOUT_S
 from stagecut.executor.schedule.messages import Message
-from stagecut.executor.waves.carriers.channels import Channel, DirectChannel
+from stagecut.executor.waves.carriers.channels import Channel, DirectChannel, Ended
 from stagecut.executor.waves.carriers.shard import Pulled
 from stagecut.executor.waves.setting.layout import Part, WaveRole
 from stagecut.executor.waves.setting.wave_pace import WavePace
@@ -132,13 +132,20 @@ class _ServerChannel(Channel):
         self._pushed_s = 0.0
         self._asked: Future[Pulled] = Future()
 
-    def push(self, wave: int, vector: Tensor) -> None:
+    def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         ready_s = self._dilation.timer.now()
         self._pushed_s = self._dilation.serve(WaveKind.PUSH, self._node, ready_s, owner=self._owner)
-        self._dilation.events.at(self._pushed_s, lambda: self._channel.push(wave, vector))
+        ended: Future[object] = Future()
 
-    def ask(self, *, have: int, least: int) -> None:
+        def arrive() -> None:
+            self._channel.push(wave, vector)
+            ended.set_result(None)
+
+        self._dilation.events.at(self._pushed_s, arrive)
+        return ended
+
+    def ask(self, *, have: int, least: int) -> Ended:
         """See :class:`Channel`."""
         asked: Future[Pulled] = Future()
         self._asked = asked
@@ -148,6 +155,7 @@ class _ServerChannel(Channel):
             self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked, have))
 
         self._dilation.events.at(self._pushed_s, request)
+        return asked
 
     def answer(self) -> Pulled:
         """See :class:`Channel`."""
@@ -170,15 +178,22 @@ class _ReduceChannel(Channel):
         self._dilation, self._channel, self._flow = dilation, channel, flow
         self._least = 0
 
-    def push(self, wave: int, vector: Tensor) -> None:
+    def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         self._channel.push(wave, vector)
         self._dilation.hand_over(self._flow, wave)
+        ended: Future[object] = Future()
 
-    def ask(self, *, have: int, least: int) -> None:
+        def at_end(end: "Future[float]") -> None:
+            self._dilation.events.at(end.result(), lambda: ended.set_result(None))
+
+        self._dilation.reduced(self._flow, wave).add_done_callback(at_end)
+        return ended
+
+    def ask(self, *, have: int, least: int) -> Ended:
         """See :class:`Channel`."""
         self._least = least
-        self._channel.ask(have=have, least=least)
+        return self._channel.ask(have=have, least=least)
 
     def answer(self) -> Pulled:
         """See :class:`Channel`: all-reduces end in order, so the last one counts."""

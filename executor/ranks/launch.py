@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from stagecut.executor.ranks.dispensable import Crews, goes_on
 from stagecut.executor.ranks.environment import ATTEMPT, LAUNCHER, LOOPBACK_ONLY, RUN_FOLDER
 from stagecut.executor.ranks.reporting import read_reports
 from stagecut.executor.ranks.root_cause import root_cause
@@ -27,6 +28,7 @@ def launch(
     max_restarts: int = 0,
     timeout_s: float = 0.0,
     verbose: bool = False,
+    crews: Crews = (),
 ) -> None:
     """Run a module once for each rank, as `python -m` would.
 
@@ -48,6 +50,8 @@ def launch(
         How long ranks wait for each other; used in messages.
     verbose
         Whether to print the traceback of every rank that left one.
+    crews
+        Sets of ranks that the others can do without, while one is left: when a rank of one fails, the run goes on.
 
     Raises
     ------
@@ -59,8 +63,9 @@ def launch(
     with _interruptible(), run_folder() as folder:
         exit_codes: dict[int, int] = {}
         for attempt in range(max_restarts + 1):
-            exit_codes = run_ranks(arguments[1:], _environment(folder, num_ranks, attempt), num_ranks=num_ranks)
-            if not exit_codes:
+            environment = _environment(folder, num_ranks, attempt)
+            exit_codes = run_ranks(arguments[1:], environment, num_ranks=num_ranks, crews=crews)
+            if goes_on(exit_codes, crews):
                 return
         reports = read_reports(folder, attempt=max_restarts)
         for report in reports if verbose else ():

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -69,15 +69,23 @@ def end_rank(report: FailureReport, world: "World | None" = None, *, names: Sequ
     elif is_first_to_report(report, world and world.store):
         sys.stderr.write(f"Error: {visible_lines(failure_message(report, names))}\n")
     if world is not None and report.kind is FailureKind.HUNG:
-        for rank in report.to_blame:
-            _kill(world.wait_graph.pid_of(rank))
+        _kill(report.to_blame, world)
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a closed stream may be what the report is about
             stream.flush()
     os._exit(_EXIT_CODES.get(report.kind, StagecutError.exit_code))
 
 
-def _kill(pid: int) -> None:
-    if pid not in {0, os.getpid()}:  # 0: on another host, or not started
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def end_hung(report: FailureReport, world: "World") -> None:
+    """Report to the launcher which ranks did not answer in time, kill them, and go on without them."""
+    folder = launcher_folder()
+    if folder is not None:
+        write_report(folder, report, attempt=attempt_number())
+    _kill(report.to_blame, world)
+
+
+def _kill(ranks: Iterable[int], world: "World") -> None:
+    for pid in map(world.wait_graph.pid_of, ranks):
+        if pid not in {0, os.getpid()}:  # 0: on another host, or not started
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -3,6 +3,7 @@
 import os
 import socket
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -29,10 +30,15 @@ def rendezvous(timeout: timedelta) -> dist.Store:  # type: ignore[name-defined]
         return dist.HashStore()  # type: ignore[attr-defined]
     folder = launcher_folder()
     if folder is not None:
-        store = dist.FileStore(str(folder / f"attempt{attempt_number()}.store"), -1)  # type: ignore[attr-defined]
+        store = launcher_store(folder)
         store.set_timeout(timeout)
         return store
     return dist.PrefixStore(f"{_KEYS}/{attempt_number()}", _torchrun_store(timeout))  # type: ignore[attr-defined]
+
+
+def launcher_store(folder: Path) -> dist.Store:  # type: ignore[name-defined]
+    """The file of this attempt in the launcher's folder."""
+    return dist.FileStore(str(folder / f"attempt{attempt_number()}.store"), -1)  # type: ignore[attr-defined]
 
 
 def _torchrun_store(timeout: timedelta) -> dist.Store:  # type: ignore[name-defined]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from stagecut.executor.ranks.dispensable import Crews
 from stagecut.executor.ranks.failures import RunError
 
 SHUTDOWN_S = 3.0
@@ -16,7 +17,9 @@ POLL_S = 0.1
 _SERVER = "stagecut.executor.ranks.rank_server"
 
 
-def run_ranks(arguments: Sequence[str], environment: Mapping[str, str], *, num_ranks: int) -> dict[int, int]:
+def run_ranks(
+    arguments: Sequence[str], environment: Mapping[str, str], *, num_ranks: int, crews: Crews = ()
+) -> dict[int, int]:
     """Run a module once in each rank and wait for all; when one fails, terminate the others.
 
     The ranks are forked from one process that has imported torch, in a session of its own. It terminates them when
@@ -28,6 +31,8 @@ def run_ranks(arguments: Sequence[str], environment: Mapping[str, str], *, num_r
         A module and its arguments.
     environment
         What the ranks share of theirs.
+    crews
+        Sets of ranks that the others can do without: when a rank of one fails, only that set is terminated.
 
     Returns
     -------
@@ -42,7 +47,9 @@ def run_ranks(arguments: Sequence[str], environment: Mapping[str, str], *, num_r
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            server = _start([str(theirs.fileno()), str(num_ranks), *arguments], environment, theirs.fileno())
+            server = _start(
+                [str(theirs.fileno()), str(num_ranks), json.dumps(crews), *arguments], environment, theirs.fileno()
+            )
         try:
             answer = b"".join(iter(lambda: ours.recv(4096), b""))
         finally:

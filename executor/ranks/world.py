@@ -49,6 +49,17 @@ class World:
         with self.wait_graph.waiting_for(self.everyone):
             return gather(value, classes=classes)
 
+    def meet(self, value: bytes) -> list[bytes]:
+        """What all ranks have to say in the end, by rank; once a run.
+
+        When this returns nobody has anything left to read. Of ranks that have died, and can be done without, it is what
+        the process that forked them says: see :func:`exit_code_in`.
+        """
+        self.store.compare_set(f"{ANSWER}/{self.rank}", "", value)
+        with self.wait_graph.waiting_for(self.everyone):
+            self._wait_for_all(ANSWER)
+            return [self.store.get(f"{ANSWER}/{rank}") for rank in self.everyone]
+
     def leave(self) -> None:
         """Shut torch.distributed down once all ranks are done.
 
@@ -89,6 +100,21 @@ class World:
             self.store.set("folder", _new_folder())
         with self.wait_graph.waiting_for((0,)):
             return Path(self.store.get("folder").decode())
+
+
+ANSWER = "answer"
+"""What keys of the store with a rank's last words begin with."""
+_DIED = b"died "
+
+
+def answer_for(store: dist.Store, rank: int, exit_code: int) -> None:  # type: ignore[name-defined]
+    """Let those who :meth:`World.meet` know of a rank that has died, unless it has said its last words before."""
+    store.compare_set(f"{ANSWER}/{rank}", "", _DIED + str(exit_code).encode())
+
+
+def exit_code_in(answer: bytes) -> int | None:
+    """The exit code of a rank that has died without an answer of its own; else None."""
+    return int(answer.removeprefix(_DIED)) if answer.startswith(_DIED) else None
 
 
 def join_world(

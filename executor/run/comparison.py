@@ -1,7 +1,7 @@
 """A training step of a plan compared with the same step of a single process."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.reference import Reference, reference_step
+from stagecut.executor.play.stage import StageModule
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.executor.ranks.world import World
 from stagecut.executor.run.options import RunOptions, build_pipeline, build_team
@@ -37,9 +38,9 @@ def check_step(plan_file: PlanFile, options: RunOptions, world: World) -> CheckR
         If the model has batch normalisation, whose statistics depend on the micro-batch.
     """
     plain = replace(options, autocast=None, mode=RunMode.REAL, check_finite=False)
-    with _default_dtype(torch.float64):
+    with double_precision():
         pipeline, batch = build_pipeline(plan_file, plain, world)
-        _refuse_batch_norm(pipeline)
+        refuse_batch_norm(pipeline.stages)
         loss = pipeline.step(batch)
         gathered = world.gather(_gradients(pipeline))
         if gathered is None:
@@ -56,10 +57,10 @@ def check_team(plan_file: PlanFile, options: RunOptions) -> CheckRecord:
         See :func:`check_step`.
     """
     plain = replace(options, autocast=None, check_finite=False)
-    with _default_dtype(torch.float64):
+    with double_precision():
         team, batch = build_team(plan_file, plain, pace=None)
         for pipeline in team.pipelines:
-            _refuse_batch_norm(pipeline)
+            refuse_batch_norm(pipeline.stages)
         loss = team.step(batch)
         gathered = team.each(_gradients)
         return _with_one_process(plan_file, options, batch, loss=loss, gathered=gathered, device=team.device)
@@ -108,8 +109,9 @@ def _gradients(pipeline: Pipeline) -> dict[str, Tensor]:
     return wholes if role.pipeline == role.replica == role.tensor_rank == 0 else {}
 
 
-def _refuse_batch_norm(pipeline: Pipeline) -> None:
-    for stage in pipeline.stages:
+def refuse_batch_norm(stages: Iterable[StageModule]) -> None:
+    """Raise a BadInputError if a stage has batch normalisation."""
+    for stage in stages:
         for name, layer in zip(stage.names, stage.layers, strict=True):
             if any(isinstance(module, _BatchNorm) for module in layer.modules()):
                 raise BadInputError(
@@ -119,9 +121,10 @@ def _refuse_batch_norm(pipeline: Pipeline) -> None:
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+def double_precision() -> Iterator[None]:
+    """Make new weights and samples float64."""
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(torch.float64)
     try:
         yield
     finally:

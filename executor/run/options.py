@@ -56,6 +56,8 @@ class RunOptions:
     """Run trivial layers in place of the model's."""
     time_scale: float | None = None
     """Time scale of a dilated run; None: found before its first step."""
+    drop_workers: bool = False
+    """Go on without a virtual worker of which a rank dies."""
 
     def chain(self, plan_file: AnyPlanFile) -> ModuleChain:
         """The layers to run, not yet built."""

@@ -26,6 +26,11 @@ class RunOutcome:
     """Traces of all ranks for the step whose time is closest to the measured time."""
 
     @property
+    def check(self) -> CheckRecord | None:
+        """The comparison with a single process, if one was made."""
+        return self.record.check
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         """Spans of the typical step."""
         return tuple(span for trace in self.typical for span in trace.spans)

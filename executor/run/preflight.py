@@ -8,9 +8,10 @@ import torch
 from stagecut.executor.execution_plan import ExecutionPlan, Training
 from stagecut.executor.machine.devices import usable_cores
 from stagecut.executor.machine.free_memory import free_memory_bytes
+from stagecut.executor.ranks.dispensable import Crews
 from stagecut.executor.run.host_memory import check_memory
+from stagecut.executor.run.one_rank import Layout
 from stagecut.executor.run.options import RunOptions
-from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
@@ -20,9 +21,13 @@ from stagecut.planner.io.files.plan_file import PlanFile
 class Preflight:
     """What is known about a run before it starts."""
 
-    layout: RankLayout
+    layout: Layout
     together: bool
     """Whether the ranks are threads of one process."""
+    notes: tuple[str, ...]
+    """What the user should know: how it runs, and why its times may mean little."""
+    crews: Crews = ()
+    """See :func:`stagecut.executor.ranks.launch.launch`."""
 
 
 def check_run(plan_file: PlanFile, options: RunOptions, *, one_process: bool | None = None) -> Preflight:
@@ -39,6 +44,8 @@ def check_run(plan_file: PlanFile, options: RunOptions, *, one_process: bool | N
         If the model is unknown or not the one that was planned, the action lists cannot be played, or there are
         fewer GPUs than devices in the plan, or too little memory for a dilated run.
     """
+    if options.drop_workers:
+        raise BadInputError("--drop-workers: the plan has no virtual workers, but pipelines that step together")
     execution = ExecutionPlan.of(plan_file, options.chain(plan_file), Training())
     layout, num_gpus = execution.layout, torch.cuda.device_count()
     together = runs_together(execution, options) if one_process is None else one_process
@@ -48,7 +55,7 @@ def check_run(plan_file: PlanFile, options: RunOptions, *, one_process: bool | N
             f"--device cuda: the plan has {layout.world_size} devices, this host has {num_gpus} GPUs; plan for those, "
             "use --device cpu, or start the plan on several hosts with torchrun"
         )
-    return Preflight(layout=layout, together=together)
+    return Preflight(layout=layout, together=together, notes=tuple(_notes(layout.world_size, together, options)))
 
 
 def runs_together(execution: ExecutionPlan, options: RunOptions) -> bool:
@@ -59,16 +66,15 @@ def runs_together(execution: ExecutionPlan, options: RunOptions) -> bool:
     return options.mode is RunMode.DILATED and options.device != "cuda" and not _has_shared_layers(execution)
 
 
-def notes(preflight: Preflight, options: RunOptions) -> Iterator[str]:
-    """What the user should know before a run starts: how it runs, and why its times may mean little."""
-    num_ranks, cores = preflight.layout.world_size, usable_cores()
+def _notes(num_ranks: int, together: bool, options: RunOptions) -> Iterator[str]:
+    cores = usable_cores()
     if options.mode is RunMode.DILATED:
-        kind = "threads of one process" if preflight.together else "separate processes"
+        kind = "threads of one process" if together else "separate processes"
         layers = "stand-ins for the layers" if options.stand_ins else "the real layers"
         yield f"dilated: {num_ranks} ranks as {kind} on {cores} processor cores, with {layers}"
         return
     on_cpu = options.device == "cpu" or torch.cuda.device_count() < num_ranks
-    if on_cpu and not preflight.together and num_ranks > cores:
+    if on_cpu and not together and num_ranks > cores:
         yield f"note: {num_ranks} ranks share {cores} processor cores: their times say little about the plan"
 
 

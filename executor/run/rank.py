@@ -6,17 +6,16 @@ from datetime import UTC, datetime
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.trace import Span, StepTrace
-from stagecut.executor.ranks import environment
-from stagecut.executor.ranks.failures import failure_report
-from stagecut.executor.ranks.rank_process import end_rank
 from stagecut.executor.ranks.world import World, join_world
 from stagecut.executor.run.comparison import check_step
 from stagecut.executor.run.loop import RunObserver, train_rank
+from stagecut.executor.run.one_rank import be_rank
 from stagecut.executor.run.options import RunOptions, build_pipeline
 from stagecut.executor.run.outcome import RunOutcome, outcome_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.run_record import CheckRecord
 from stagecut.planner.io.files.plan_file import PlanFile
+from stagecut.planner.simulator.action_lists import Action
 
 
 def run_rank(
@@ -29,26 +28,29 @@ def run_rank(
     finish
         Called on rank 0 with the outcome.
     """
-    layout = RankLayout.of(plan_file.plan, plan_file.problem.cluster)
-    world, pipeline = None, None
-    try:
-        world = join_world(
-            device=None if options.device == "auto" else options.device, timeout_s=options.process_timeout_s(plan_file)
-        )
+    pipelines: list[Pipeline] = []
+
+    def work(world: World) -> RunOutcome | None:
         check = check_step(plan_file, options, world) if options.check else None
         pipeline, batch = build_pipeline(plan_file, options, world)
+        pipelines.append(pipeline)
         outcome = train(
             pipeline, batch, plan_file=plan_file, options=options, world=world, observer=observer, check=check
         )
         world.leave()
-        if outcome is not None:  # only after leaving, because a rank that dies there fails the run
-            finish(outcome)
-    except Exception as fault:
-        rank = environment.rank()
-        role = layout.roles[rank] if rank < layout.world_size else None
-        action = pipeline.player.action if pipeline and pipeline.player else None
-        report = failure_report(fault, role, action=action, rank=rank)
-        end_rank(report, world, names=layout.names)
+        return outcome
+
+    def action() -> Action | None:
+        return next((each.player.action for each in pipelines if each.player), None)
+
+    device, timeout_s = None if options.device == "auto" else options.device, options.process_timeout_s(plan_file)
+    be_rank(
+        work,
+        layout=RankLayout.of(plan_file.plan, plan_file.problem.cluster),
+        join=lambda: join_world(device=device, timeout_s=timeout_s),
+        finish=finish,
+        action=action,
+    )
 
 
 def train(

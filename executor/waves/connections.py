@@ -1,11 +1,14 @@
 """The process groups of a run through waves."""
 
+from concurrent.futures import Future
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from stagecut.executor.ranks.failures import FailureKind, WaitError, failure_report
+from stagecut.executor.ranks.rank_process import end_hung
 from stagecut.executor.ranks.watched_transport import WatchedTransport
 from stagecut.executor.ranks.world import World
 from stagecut.executor.transport.distributed import DistributedTransport
@@ -66,7 +69,9 @@ class Connections:
         """For one part of this rank's stage."""
         if part.owner:
             wire = self._wires[part.owner, self._role.rank]
-            return RemoteChannel(wire, layout.empty, timeout_s=self._timeout_s, waiting=self._waiting)
+            return RemoteChannel(
+                wire, layout.empty, timeout_s=self._timeout_s, waiting=self._waiting, outlives=self._outlives
+            )
         return AllReduceChannel(self._reducer(part), vector, self._execution.scheme)
 
     def server(self) -> WaveServer:
@@ -79,6 +84,16 @@ class Connections:
         return WaveServer(
             self._execution, self._role, shard=shard, layout=layout, wires=wires, drops=self._drops, watch=watch
         )
+
+    def _outlives(self, fault: WaitError) -> bool:
+        """End ranks of other workers that hang, if workers may be dropped."""
+        report = failure_report(fault, self._role)
+        workers = {self._execution.layout.roles[rank].worker for rank in fault.ranks}
+        is_hung = report.kind is FailureKind.HUNG and not workers & {None, self._role.worker}
+        if self._world is None or not self._drops or not is_hung:
+            return False
+        end_hung(report, self._world)
+        return True
 
     def _reducer(self, part: Part) -> Reducer:
         if len(part.members) == 1:
@@ -104,4 +119,6 @@ class _GroupReducer(Reducer):
                 work.wait(self._timeout)
             return host.to(vector.device)
 
-        return total
+        ended: Future[object] = Future()
+        work.get_future().add_done_callback(lambda _: ended.set_result(None))
+        return Total(total, ended)

@@ -1,5 +1,6 @@
 """What a stage gives the other workers at the end of a wave, and takes from them at a gate."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -10,12 +11,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from stagecut.executor.play.stage import StageModule
-from stagecut.executor.waves.carriers.channels import Channel
+from stagecut.executor.waves.carriers.channels import Channel, Ended
 from stagecut.executor.waves.carriers.flat import FlatLayout
 from stagecut.executor.waves.carriers.shard import Pulled
 from stagecut.executor.waves.setting.execution import WaveExecution
 from stagecut.executor.waves.setting.layout import Member, Part
 from stagecut.executor.waves.setting.schemes import Merge
+from stagecut.executor.waves.setting.waits import Transfer
 from stagecut.executor.waves.weights import StageWeights
 
 
@@ -23,6 +25,8 @@ from stagecut.executor.waves.weights import StageWeights
 class PartExchange:
     """One part of a stage's weights and its channel."""
 
+    owner: str
+    """The host of the parameter server; empty for an all-reduce."""
     layout: FlatLayout
     channel: Channel
     clock: int = 0
@@ -54,7 +58,7 @@ def parts_of(
             vector = layout.join(dict(parameters))
             channel = channel_of(part, layout, vector)
             base = layout.empty if execution.scheme.merge.is_step else vector
-            found.append(PartExchange(layout=layout, channel=channel, base=base))
+            found.append(PartExchange(owner=part.owner, layout=layout, channel=channel, base=base))
     return found
 
 
@@ -83,6 +87,8 @@ class StageExchange:
         self.parts, self._weights, self._optimizer = parts, weights, optimizer
         self._merge, self._clock_distance, self._share = merge, clock_distance, share
         self._after_step = after_step
+        self.transfers: list[Transfer] = []
+        """Those that have ended."""
 
     @property
     def clock(self) -> int:
@@ -93,15 +99,15 @@ class StageExchange:
         """Push a wave, and ask for what the gate of the next one needs."""
         for part in self.parts:
             vector = self._pushed(part, wave)
-            part.channel.push(wave, vector)
-            self._ask(part, self._least(wave + 1))
+            self._note("push" if part.owner else "all-reduce", part, wave, part.channel.push(wave, vector))
+            self._ask(part, wave + 1)
 
     def await_gate(self, wave: int) -> None:
         """Wait for what the weights must hold at the gate of a wave."""
         least = self._least(wave)
         for part in self.parts:
             if part.clock < least:
-                self._ask(part, least)
+                self._ask(part, wave)
                 part.pulled = self._answer(part)
 
     def pass_gate(self, minibatch: int) -> None:
@@ -138,10 +144,22 @@ class StageExchange:
     def _least(self, wave: int) -> int:
         return max(0, wave - self._clock_distance)
 
-    def _ask(self, part: PartExchange, least: int) -> None:
+    def _ask(self, part: PartExchange, wave: int) -> None:
+        least = self._least(wave)
         if part.clock < least and not part.asked and part.pulled is None:
-            part.channel.ask(have=part.clock, least=least)
+            asked = part.channel.ask(have=part.clock, least=least)
+            self._note("pull", part, wave, asked if part.owner else None)
             part.asked = True
+
+    def _note(self, kind: str, part: PartExchange, wave: int, ended: Ended) -> None:
+        """Remember a transfer when it has ended."""
+        start_s = time.monotonic()
+
+        def note(_: object) -> None:
+            self.transfers.append(Transfer(kind, wave, part.owner, start_s, time.monotonic()))
+
+        if ended is not None:
+            ended.add_done_callback(note)
 
     def _answer(self, part: PartExchange) -> Pulled:
         pulled = part.pulled or part.channel.answer()

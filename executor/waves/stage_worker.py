@@ -111,6 +111,7 @@ class StageWorker:
         other_waves = tuple(dict.fromkeys(other.wave for other in others))
         check = StalenessCheck(scheme, self.rule, self.worker, other_waves, label=str(self.role))
         self.waits, self._minibatches.losses, self._spans, self._ends_s = Waits(), [], [], []
+        self.exchange.transfers = []
         self._neighbours.open(last)
         self.module.train()
         for action in self._order(first, last):
@@ -139,6 +140,7 @@ class StageWorker:
             end_s=time.monotonic(),
             wave_ends_s=tuple(self._ends_s),
             spans=tuple(self._spans),
+            transfers=tuple(self.exchange.transfers),
         )
 
     def trained_weights(self) -> dict[str, Tensor]:
@@ -164,7 +166,7 @@ class StageWorker:
         self._neighbours.settle(self.waits)
         self._tied.settle()
         if self._flushes:
-            self._merge(self.num_waves, last + 1)
+            self._merge(self.num_waves, last + 1, time.monotonic())
         with self.waits.gate():
             self.exchange.settle()
             self.exchange.rest()
@@ -176,10 +178,11 @@ class StageWorker:
         ends = self._neighbours.is_first or self._neighbours.is_last
         batch = self._minibatches.batch(minibatch, data) if ends else None
         if self._flushes:  # nothing is awaited there: steps are over when the first inputs of a wave arrive
-            self._pass_gate(minibatch)
+            self._pass_gate(minibatch, ready_s)
+            ready_s = time.monotonic()
         state = self._state(minibatch, batch)
         if not self._flushes:
-            self._pass_gate(minibatch)
+            self._pass_gate(minibatch, ready_s)
         version = self.weights.versions[minibatch]
         clock = version.clock if self.exchange.parts else self.rule.wave_of(minibatch)
         check.check(minibatch, own_updates=version.own_updates, clock=clock)
@@ -203,21 +206,25 @@ class StageWorker:
             tensor.requires_grad_(_is_float(tensor))
         return state
 
-    def _pass_gate(self, minibatch: int) -> None:
+    def _pass_gate(self, minibatch: int, ready_s: float) -> None:
         wave = self.rule.wave_of(minibatch)
         if wave > 0 and self.rule.is_gate(minibatch):
-            self._merge(wave, minibatch)
+            self._merge(wave, minibatch, ready_s)
         if self._flushes and self.rule.is_gate(minibatch):
             self._start_wave(minibatch)
 
-    def _merge(self, wave: int, minibatch: int) -> None:
+    def _merge(self, wave: int, minibatch: int, ready_s: float) -> None:
+        arrived_s = time.monotonic()
         with self.waits.gate():
             self.exchange.await_gate(wave)
+        start_s = time.monotonic()
+        self._spans.append(WaveSpan(GATE, wave, wave, ready_s, arrived_s, start_s))
         before = self.exchange.clock
         self.pace.begin()
         self.exchange.pass_gate(minibatch)
         if self.execution.scheme.merge.is_step:
             self.pace.finish(UPDATE, self.exchange.clock - before)
+            self._spans.append(WaveSpan(UPDATE, wave - 1, wave - 1, start_s, start_s, time.monotonic()))
 
     def _start_wave(self, first: int) -> None:
         """Let the first minibatches of a wave compute with the weights as they are: with one step a wave, all."""
@@ -293,11 +300,12 @@ class StageWorker:
             self.scheduler.step()
 
     def _span(self, kind: str, minibatch: int, ready_s: float, start_s: float) -> None:
-        self._spans.append(WaveSpan(str(kind), minibatch, ready_s, start_s, time.monotonic()))
+        wave = self.rule.wave_of(minibatch)
+        self._spans.append(WaveSpan(str(kind), wave, minibatch, ready_s, start_s, time.monotonic()))
 
 
-UPDATE = "update"
-"""The kind of span of a local step."""
+UPDATE, GATE = "update", "gate"
+"""Kinds of span: of a local step, and of the wait at a gate."""
 
 
 def _is_float(tensor: Tensor) -> bool:

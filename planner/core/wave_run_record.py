@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stagecut.planner.core.checks import require_count, require_positive
-from stagecut.planner.core.run_record import Pairs, RunMode, relative_error
+from stagecut.planner.core.run_record import CheckRecord, Pairs, RunMode, relative_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,24 +19,35 @@ class WaveWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedWorker:
+    """How a run lost a virtual worker."""
+
+    num_waves: int
+    """First waves of the worker that count: what it had of later ones is lost."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaveWorkerRecord:
-    """One virtual worker of a run."""
+    """One virtual worker of a run; what one that was dropped has measured is unknown."""
 
     devices: tuple[str, ...]
     """The device of each stage."""
     samples_per_wave: int
     predicted_samples_per_s: float
-    measured_samples_per_s: float
+    measured_samples_per_s: float | None = None
     """Over the worker's own measured waves."""
-    local_staleness: int
+    local_staleness: int | None = None
     """Most of its own earlier updates that the weights of a minibatch lacked."""
-    local_bound: int
-    global_staleness: int
+    local_bound: int | None = None
+    global_staleness: int | None = None
     """Most earlier minibatches of another worker that the weights of a minibatch lacked, by their clock."""
-    global_bound: int
+    global_bound: int | None = None
     predicted_waits: WaveWaits
-    measured_waits: WaveWaits
+    measured_waits: WaveWaits | None = None
     """Over the whole run, start and end included."""
+    dropped: DroppedWorker | None = None
+    """None if the worker has trained to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +77,14 @@ class WaveRunRecord:
     predicted_samples_per_s: float
     """Simulated throughput in the long run."""
     measured_samples_per_s: float
-    """Samples of a wave of all workers over the time that the slowest worker took for one."""
+    """Samples of a wave of all workers that trained to the end, over the time that their slowest took for one."""
     time_scale: float | None = None
     """Factor by which a dilated run was slowed down; its times are divided by it. None in a real run."""
     losses: tuple[float | None, ...]
-    """Mean loss of each wave over the samples of all workers; None if it is not finite."""
+    """Mean loss of each wave over the samples of all workers that trained to the end; None if it is not finite."""
     workers: tuple[WaveWorkerRecord, ...]
+    check: CheckRecord | None = None
+    """Comparison of one wave with a single process; None if none was made."""
 
     def __post_init__(self) -> None:
         for field in ("samples_per_wave", "num_waves"):
@@ -85,5 +98,7 @@ class WaveRunRecord:
 
     @property
     def error(self) -> float | None:
-        """Relative error of the predicted throughput."""
+        """Relative error of the predicted throughput; None if workers were dropped, with which it was predicted."""
+        if any(worker.dropped for worker in self.workers):
+            return None
         return relative_error(self.predicted_samples_per_s, self.measured_samples_per_s)

@@ -1,9 +1,11 @@
 """A run through waves for people: predicted beside measured, one row per virtual worker."""
 
+from collections.abc import Iterator, Sequence
+
 from rich.table import Table
 
 from stagecut.planner.core.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
-from stagecut.planner.report.labels import UNKNOWN, device_label, seconds_label
+from stagecut.planner.report.labels import UNKNOWN, counted_label, device_label, seconds_label
 from stagecut.planner.report.text_table import text_table
 
 COLUMNS = ("samples/s", "own staleness", "global staleness", "gate", "pipeline", "link", "loss")
@@ -24,24 +26,23 @@ def _row(number: int, worker: WaveWorkerRecord) -> tuple[str, ...]:
         str(number),
         ", ".join(device_label((device,)) for device in worker.devices),
         _rates(worker.predicted_samples_per_s, worker.measured_samples_per_s),
-        f"{worker.local_staleness} | {worker.local_bound}",
-        f"{worker.global_staleness} | {worker.global_bound}",
+        *_staleness([worker]),
         *_waits(worker.predicted_waits, worker.measured_waits),
-        "",
+        "" if worker.dropped is None else f"dropped after {counted_label(worker.dropped.num_waves, 'wave')}",
     )
 
 
 def _total(run: WaveRunRecord) -> tuple[str, ...]:
     workers = run.workers
-    own = max(worker.local_staleness for worker in workers), max(worker.local_bound for worker in workers)
-    others = max(worker.global_staleness for worker in workers), max(worker.global_bound for worker in workers)
     return (
         "all",
         f"{sum(len(worker.devices) for worker in workers)} devices",
         _rates(run.predicted_samples_per_s, run.measured_samples_per_s),
-        f"{own[0]} | {own[1]}",
-        f"{others[0]} | {others[1]}",
-        *_waits(_sum([each.predicted_waits for each in workers]), _sum([each.measured_waits for each in workers])),
+        *_staleness(workers),
+        *_waits(
+            _sum([each.predicted_waits for each in workers]),
+            _sum([each.measured_waits for each in workers if each.measured_waits is not None]),
+        ),
         f"{_loss(run.losses[0])} -> {_loss(run.losses[-1])}",
     )
 
@@ -54,17 +55,34 @@ def _sum(waits: list[WaveWaits]) -> WaveWaits:
     )
 
 
-def _rates(predicted: float, measured: float) -> str:
-    return f"{predicted:.4g} | {measured:.4g}"
+def _staleness(workers: Sequence[WaveWorkerRecord]) -> tuple[str, str]:
+    """The largest seen and bound, of a worker's own updates and of the others'."""
+    own = [(each.local_staleness, each.local_bound) for each in workers]
+    others = [(each.global_staleness, each.global_bound) for each in workers]
+    return _largest(own), _largest(others)
 
 
-def _waits(predicted: WaveWaits, measured: WaveWaits) -> tuple[str, ...]:
-    pairs = (
-        (predicted.gate_s, measured.gate_s),
-        (predicted.pipeline_s, measured.pipeline_s),
-        (predicted.link_s, measured.link_s),
-    )
+def _largest(pairs: Sequence[tuple[int | None, ...]]) -> str:
+    columns = ([value for value in column if value is not None] for column in zip(*pairs, strict=True))
+    return " | ".join(str(max(column)) if column else UNKNOWN for column in columns)
+
+
+def _rates(predicted: float, measured: float | None) -> str:
+    return f"{predicted:.4g} | {UNKNOWN if measured is None else f'{measured:.4g}'}"
+
+
+def _waits(predicted: WaveWaits, measured: WaveWaits | None) -> tuple[str, ...]:
+    names = ("gate_s", "pipeline_s", "link_s")
+    pairs = ((getattr(predicted, name), None if measured is None else getattr(measured, name)) for name in names)
     return tuple(f"{seconds_label(a)} | {seconds_label(b)}" for a, b in pairs)
+
+
+def drop_labels(run: WaveRunRecord) -> Iterator[str]:
+    """Which workers the run has gone on without, and why."""
+    for number, worker in enumerate(run.workers):
+        if worker.dropped is not None:
+            waves = counted_label(worker.dropped.num_waves, "wave")
+            yield f"worker {number} was dropped after {waves}: {worker.dropped.reason}"
 
 
 def _loss(loss: float | None) -> str:

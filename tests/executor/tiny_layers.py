@@ -77,6 +77,22 @@ def dying():
     return chain(Dying)
 
 
+class StoppedLater(Residual):
+    """Stops the process of rank 2 in the forward of its sixth minibatch."""
+
+    num_forwards = 0
+
+    def forward(self, state):
+        self.num_forwards += self.training
+        if self.num_forwards == 6 and os.environ["RANK"] == "2":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super().forward(state)
+
+
+def stopped_later():
+    return chain(StoppedLater)
+
+
 def not_a_number():
     return chain(NotANumber)
 

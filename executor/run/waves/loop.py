@@ -17,9 +17,13 @@ WaveObserver = Callable[[int], None]
 
 def wave_data(plan_file: WavePlanFile, chain: ModuleChain, options: RunOptions) -> WaveData:
     """The same samples in every wave of all workers, so that the loss falls."""
+    return sharded(whole_batch(plan_file, chain, options), plan_file.plan, seed=None)
+
+
+def whole_batch(plan_file: WavePlanFile, chain: ModuleChain, options: RunOptions) -> Batch:
+    """The samples of a wave of all workers."""
     assert chain.batch is not None  # checked by `layers_of`
-    generator = torch.Generator().manual_seed(options.seed)
-    return sharded(chain.batch(plan_file.plan.samples_per_wave, generator), plan_file.plan, seed=None)
+    return chain.batch(plan_file.plan.samples_per_wave, torch.Generator().manual_seed(options.seed))
 
 
 def observed(data: WaveData, role: WaveRole, observer: WaveObserver, *, wave: int) -> WaveData:

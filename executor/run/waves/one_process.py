@@ -8,12 +8,13 @@ import torch
 
 from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.dilated.wave_time_scale import find_wave_time_scale
-from stagecut.executor.machine.devices import device_title
 from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.root_cause import root_cause
 from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.waves.comparison import check_wave_team
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
-from stagecut.executor.run.waves.record import num_waves_of, wave_record
+from stagecut.executor.run.waves.outcome import WaveOutcome, shown, shown_waves, wave_outcome
+from stagecut.executor.run.waves.record import num_waves_of
 from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.executor.waves.setting.data import WaveData
 from stagecut.executor.waves.setting.execution import WaveTraining
@@ -21,9 +22,7 @@ from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.core.wave_run_record import WaveRunRecord
 from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.io.files.plan_file import installed_versions
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
 
@@ -33,7 +32,7 @@ def run_waves_together(
     *,
     observer: WaveObserver,
     scaled: Callable[[float], None] = lambda _: None,
-) -> WaveRunRecord:
+) -> WaveOutcome:
     """Train on one device with a thread for each stage.
 
     Parameters
@@ -50,11 +49,12 @@ def run_waves_together(
     if options.mode is RunMode.DILATED:
         torch.set_num_threads(1)
         pace = WaveDilation(WaveCostModel(plan_file.problem).plan(plan_file.plan), timeout_s=options.timeout_s)
+    device = torch.device("cuda" if options.device == "cuda" else "cpu")
+    check = check_wave_team(plan_file, options, device=device) if options.check else None
     own = options.training(plan_file)
     training = WaveTraining(
         optimizer=own.optimizer, autocast=own.autocast, seed=own.seed, check_finite=own.check_finite
     )
-    device = torch.device("cuda" if options.device == "cuda" else "cpu")
     team = WaveTeam(
         plan_file.plan,
         chain,
@@ -70,15 +70,15 @@ def run_waves_together(
         pace.time_scale = scale
         scaled(scale)
     reports = _train(team, data, options, observer=observer)
-    return wave_record(
+    return wave_outcome(
         plan_file,
-        reports,
+        [shown(report, plan_file.plan, shown_waves(options)) for report in reports],
         options=options,
-        device=device_title(device, torch.get_num_threads()),
+        device=device,
         together=True,
         started=started,
-        versions={**installed_versions(), "torch": torch.__version__},
         time_scale=scale,
+        check=check,
     )
 
 

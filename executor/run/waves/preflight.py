@@ -1,37 +1,26 @@
 """What can be checked about a run through waves before a process is started for it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 
 from stagecut.executor.machine.devices import usable_cores
 from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.preflight import Preflight
+from stagecut.executor.run.waves.comparison import check_checkable
+from stagecut.executor.run.waves.dropping import check_droppable, crews_of
 from stagecut.executor.waves.setting.execution import WaveExecution, WaveTraining
 from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
-NO_CHECK = (
-    "--check: virtual workers that train through waves compute with weights of different age, as no single process "
-    "does; omit --check"
-)
 DILATED_PROCESSES = (
     "--mode dilated: plans of virtual workers are dilated as threads of one process; omit --own-processes"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WavePreflight:
-    """What is known about a run before it starts."""
-
-    layout: WaveLayout
-    together: bool
-    """Whether the ranks are threads of one process."""
-
-
-def check_wave_run(plan_file: WavePlanFile, options: RunOptions, *, one_process: bool | None = None) -> WavePreflight:
+def check_wave_run(plan_file: WavePlanFile, options: RunOptions, *, one_process: bool | None = None) -> Preflight:
     """Check that this machine can run a plan of virtual workers.
 
     Raises
@@ -41,7 +30,9 @@ def check_wave_run(plan_file: WavePlanFile, options: RunOptions, *, one_process:
         devices in the plan.
     """
     if options.check:
-        raise BadInputError(NO_CHECK)
+        check_checkable(plan_file.plan)
+    if options.drop_workers:
+        check_droppable(plan_file.plan)
     is_dilated = options.mode is RunMode.DILATED
     if is_dilated and one_process is False:
         raise BadInputError(DILATED_PROCESSES)
@@ -55,12 +46,16 @@ def check_wave_run(plan_file: WavePlanFile, options: RunOptions, *, one_process:
             f"--device cuda: the plan has {num_devices} devices, this host has {num_gpus} GPUs; use --device cpu, or "
             "start the plan on several hosts with torchrun"
         )
-    return WavePreflight(layout=layout, together=together)
+    return Preflight(
+        layout=layout,
+        together=together,
+        notes=tuple(_notes(layout, options)),
+        crews=crews_of(layout) if options.drop_workers else (),
+    )
 
 
-def wave_notes(preflight: WavePreflight, options: RunOptions) -> Iterator[str]:
-    """What the user should know before a run starts."""
-    layout, cores = preflight.layout, usable_cores()
+def _notes(layout: WaveLayout, options: RunOptions) -> Iterator[str]:
+    cores = usable_cores()
     servers = f" and {len(layout.servers)} parameter servers" if layout.servers else ""
     ranks = f"{layout.world_size - len(layout.servers)} stages{servers}"
     if options.mode is RunMode.DILATED:

@@ -2,58 +2,57 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
+from typing import cast
 
 import torch
+import torch.distributed as dist
 
-from stagecut.executor.machine.devices import device_title
 from stagecut.executor.ranks import environment
-from stagecut.executor.ranks.failures import failure_report
-from stagecut.executor.ranks.rank_process import end_rank
-from stagecut.executor.ranks.world import World, join_world
+from stagecut.executor.ranks.world import World, exit_code_in, join_world
+from stagecut.executor.run.one_rank import be_rank
 from stagecut.executor.run.options import RunOptions
+from stagecut.executor.run.waves.comparison import check_wave
+from stagecut.executor.run.waves.dropping import dropped_workers
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
-from stagecut.executor.run.waves.record import num_waves_of, wave_record
+from stagecut.executor.run.waves.outcome import WaveOutcome, shown, shown_waves, wave_outcome
+from stagecut.executor.run.waves.record import num_waves_of
+from stagecut.executor.transport.objects import decoded, encoded
 from stagecut.executor.waves.loading import load_waves
 from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.executor.waves.setting.report import WaveReport
+from stagecut.executor.waves.setting.waits import Transfer, WaveSpan
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.wave_run_record import WaveRunRecord
-from stagecut.planner.io.files.plan_file import installed_versions
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
 
 def run_wave_rank(
-    plan_file: WavePlanFile, options: RunOptions, *, observer: WaveObserver, finish: Callable[[WaveRunRecord], None]
+    plan_file: WavePlanFile, options: RunOptions, *, observer: WaveObserver, finish: Callable[[WaveOutcome], None]
 ) -> None:
     """Be one rank of a run; a failure is reported and ends the process.
 
     Parameters
     ----------
     finish
-        Called on rank 0 with the record.
+        Called with the outcome on one rank: the first, or a parameter server if workers may be dropped.
     """
     layout = WaveLayout.of(plan_file.plan, plan_file.problem.cluster)
-    world = None
-    try:
-        world = join_world(backend="gloo", device="cpu", timeout_s=options.timeout_s)
-        record = _train(plan_file, options, world=world, layout=layout, observer=observer)
-        world.leave()
-        if record is not None:  # only after leaving, because a rank that dies there fails the run
-            finish(record)
-    except Exception as fault:
-        rank = environment.rank()
-        role = layout.roles[rank] if rank < layout.world_size else None
-        end_rank(failure_report(fault, role, rank=rank), world, names=layout.names)
+    be_rank(
+        lambda world: _train(plan_file, options, world=world, layout=layout, observer=observer),
+        layout=layout,
+        join=lambda: join_world(backend="gloo", device="cpu", timeout_s=options.timeout_s),
+        finish=finish,
+    )
 
 
 def _train(
     plan_file: WavePlanFile, options: RunOptions, *, world: World, layout: WaveLayout, observer: WaveObserver
-) -> WaveRunRecord | None:
-    """Train, and gather the reports of all ranks: None on all but the first."""
+) -> WaveOutcome | None:
+    """Train, and leave; the outcome on the rank that answers, else None."""
     started, chain = datetime.now(UTC), options.chain(plan_file)
     device, training = stage_device(layout, options), options.training(plan_file)
+    check = check_wave(plan_file, options, world=world, device=device) if options.check else None
+    drops = options.drop_workers and environment.launcher_folder() is not None  # torchrun ends all ranks with one
     rank = load_waves(
         plan_file.plan,
         chain,
@@ -61,25 +60,47 @@ def _train(
         autocast=training.autocast,
         seed=training.seed,
         check_finite=training.check_finite,
+        drop_workers=drops,
         problem=plan_file.problem,
         device=device,
         world=world,
         timeout_s=options.timeout_s,
     )
     data = observed(wave_data(plan_file, chain, options), rank.role, observer, wave=plan_file.plan.workers[0].wave)
-    report = rank.train(data, num_waves=num_waves_of(options))
-    gathered = world.gather(replace(report, spans=()), classes=(WaveReport,))
-    if gathered is None:
+    report = shown(rank.train(data, num_waves=num_waves_of(options)), plan_file.plan, shown_waves(options))
+    reports, exit_codes = _survivors(world, report) if drops else (_everyone(world, report), {})
+    if reports is None or world.rank != (layout.servers[0].rank if drops else 0):
         return None
-    return wave_record(
+    dropped = dropped_workers(layout, reports, exit_codes, num_waves=num_waves_of(options), timeout_s=options.timeout_s)
+    return wave_outcome(
         plan_file,
-        gathered,
+        reports,
         options=options,
-        device=device_title(device, torch.get_num_threads()),
+        device=device,
         together=False,
         started=started,
-        versions={**installed_versions(), "torch": torch.__version__},
+        dropped=dropped,
+        check=check,
     )
+
+
+CLASSES = (WaveReport, WaveSpan, Transfer)
+
+
+def _everyone(world: World, report: WaveReport) -> list[WaveReport] | None:
+    """The reports of all ranks on the first, and the end of all connections."""
+    reports = world.gather(report, classes=CLASSES)
+    world.leave()
+    return reports
+
+
+def _survivors(world: World, report: WaveReport) -> tuple[list[WaveReport], dict[int, int]]:
+    """The same with the reports of the ranks that are left, on all of them, and the exit codes of the others."""
+    answers = world.meet(encoded(report))
+    dist.destroy_process_group()
+    codes = {rank: code for rank, answer in enumerate(answers) if (code := exit_code_in(answer)) is not None}
+    left = (answer for rank, answer in enumerate(answers) if rank not in codes)
+    return [cast(WaveReport, decoded(answer, CLASSES)) for answer in left], codes
 
 
 def stage_device(layout: WaveLayout, options: RunOptions) -> torch.device:

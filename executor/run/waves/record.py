@@ -1,15 +1,16 @@
 """What a run through waves measured, beside what was predicted."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean, median
+from typing import Any
 
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.waves.setting.report import WaveReport
-from stagecut.planner.core.run_record import finite_or_none
+from stagecut.planner.core.run_record import CheckRecord, finite_or_none
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
-from stagecut.planner.core.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
+from stagecut.planner.core.wave_run_record import DroppedWorker, WaveRunRecord, WaveWaits, WaveWorkerRecord
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import input_hashes
@@ -32,23 +33,28 @@ def wave_record(
     started: datetime,
     versions: Mapping[str, str],
     time_scale: float | None = None,
+    dropped: Mapping[int, DroppedWorker] | None = None,
+    check: CheckRecord | None = None,
 ) -> WaveRunRecord:
     """The record of a run.
 
     Parameters
     ----------
     reports
-        Those of all ranks, each of the whole run.
+        Those of all ranks of workers that trained to the end, each of the whole run.
     device
         Name of what the ranks ran on.
     started
         With its time zone.
+    dropped
+        Workers that did not.
     """
     problem, plan = plan_file.problem, plan_file.plan
-    steady = steady_state(WaveCostModel(problem).plan(plan))
-    own, scale = _by_worker(plan, reports), time_scale or 1.0
-    waves_s = [each / scale for each in measured_waves_s(plan, reports, warmup=options.warmup, period=steady.num_waves)]
-    workers = zip(plan.workers, own, waves_s, steady.waits, strict=True)
+    steady, lost = steady_state(WaveCostModel(problem).plan(plan)), dropped or {}
+    own, waves_s = _by_worker(plan, reports, without=lost), {}
+    for index, reports_of in own.items():
+        wave_s = _wave_s(reports_of, warmup=options.warmup, period=steady.num_waves)
+        waves_s[index] = wave_s / (time_scale or 1.0)
     return WaveRunRecord(
         plan_hash=sha256_of(to_tree(plan_file)),
         profile_hash=input_hashes(problem)["profile"],
@@ -63,13 +69,19 @@ def wave_record(
         num_waves=num_waves_of(options),
         warmup=options.warmup,
         predicted_samples_per_s=steady.samples_per_s,
-        measured_samples_per_s=plan.samples_per_wave / max(waves_s),
+        measured_samples_per_s=sum(plan.workers[index].samples_per_wave for index in own) / max(waves_s.values()),
         time_scale=time_scale,
-        losses=_losses(plan.workers, own),
+        losses=losses_of(plan, reports, without=lost),
         workers=tuple(
-            _worker(worker, each, waits, predicted_s=steady.wave_s, measured_s=wave_s, scale=scale)
-            for worker, each, wave_s, waits in workers
+            replace(
+                _predicted(worker, waits, wave_s=steady.wave_s),
+                **_measured(worker, own[index], waves_s[index], scale=time_scale or 1.0)
+                if index in own
+                else {"dropped": lost[index]},
+            )
+            for index, (worker, waits) in enumerate(zip(plan.workers, steady.waits, strict=True))
         ),
+        check=check,
     )
 
 
@@ -87,11 +99,15 @@ def measured_waves_s(plan: WavePlan, reports: Sequence[WaveReport], *, warmup: i
     period
         Waves after which the prediction repeats itself.
     """
-    return [_wave_s(own, warmup=warmup, period=period) for own in _by_worker(plan, reports)]
+    own = _by_worker(plan, reports)
+    return [_wave_s(each, warmup=warmup, period=period) for each in own.values()]
 
 
-def _by_worker(plan: WavePlan, reports: Sequence[WaveReport]) -> list[list[WaveReport]]:
-    return [[report for report in reports if report.worker == index] for index in range(len(plan.workers))]
+def _by_worker(
+    plan: WavePlan, reports: Sequence[WaveReport], *, without: Collection[int] = ()
+) -> dict[int, list[WaveReport]]:
+    workers = (index for index in range(len(plan.workers)) if index not in without)
+    return {index: [report for report in reports if report.worker == index] for index in workers}
 
 
 def _wave_s(reports: Sequence[WaveReport], *, warmup: int, period: int) -> float:
@@ -102,43 +118,45 @@ def _wave_s(reports: Sequence[WaveReport], *, warmup: int, period: int) -> float
     return median((b - a) / num_waves for a, b in zip(marks_s, marks_s[num_waves:], strict=False))
 
 
-def _losses(workers: Sequence[VirtualWorker], own: Sequence[Sequence[WaveReport]]) -> tuple[float | None, ...]:
+def losses_of(
+    plan: WavePlan, reports: Sequence[WaveReport], *, without: Collection[int] = ()
+) -> tuple[float | None, ...]:
     """The mean over all samples of each wave."""
-    by_worker = [max((report.losses for report in reports), key=len) for reports in own]
-    num_samples = sum(worker.samples_per_wave for worker in workers)
-    num_waves = len(by_worker[0]) // workers[0].wave
+    own = {
+        index: max((each.losses for each in found), key=len)
+        for index, found in _by_worker(plan, reports, without=without).items()
+    }
+    workers = {index: plan.workers[index] for index in own}
+    num_samples = sum(worker.samples_per_wave for worker in workers.values())
+    num_waves = min(len(losses) // workers[index].wave for index, losses in own.items())
     sums = (
         sum(
-            worker.samples_per_wave * fmean(losses[wave * worker.wave : (wave + 1) * worker.wave])
-            for worker, losses in zip(workers, by_worker, strict=True)
+            worker.samples_per_wave * fmean(own[index][wave * worker.wave : (wave + 1) * worker.wave])
+            for index, worker in workers.items()
         )
         for wave in range(num_waves)
     )
     return tuple(finite_or_none(total / num_samples) for total in sums)
 
 
-def _worker(
-    worker: VirtualWorker,
-    reports: Sequence[WaveReport],
-    predicted: Waits,
-    *,
-    predicted_s: float,
-    measured_s: float,
-    scale: float,
-) -> WaveWorkerRecord:
-    num_waves = len(reports[0].wave_ends_s)
-    measured = ((report.gate_s, report.pipeline_s, report.link_s) for report in reports)
-    gate_s, pipeline_s, link_s = (sum(each) / num_waves / scale for each in zip(*measured, strict=True))
-    predicted_gate_s, predicted_pipeline_s, predicted_link_s = astuple(predicted)
+def _predicted(worker: VirtualWorker, waits: Waits, *, wave_s: float) -> WaveWorkerRecord:
+    """What is known before a run."""
     return WaveWorkerRecord(
         devices=worker.devices,
         samples_per_wave=worker.samples_per_wave,
-        predicted_samples_per_s=worker.samples_per_wave / predicted_s,
-        measured_samples_per_s=worker.samples_per_wave / measured_s,
-        local_staleness=max(report.local_staleness for report in reports),
-        local_bound=max(report.local_bound for report in reports),
-        global_staleness=max(report.global_staleness for report in reports),
-        global_bound=max(report.global_bound for report in reports),
-        predicted_waits=WaveWaits(gate_s=predicted_gate_s, pipeline_s=predicted_pipeline_s, link_s=predicted_link_s),
-        measured_waits=WaveWaits(gate_s=gate_s, pipeline_s=pipeline_s, link_s=link_s),
+        predicted_samples_per_s=worker.samples_per_wave / wave_s,
+        predicted_waits=WaveWaits(gate_s=waits.gate_s, pipeline_s=waits.pipeline_s, link_s=waits.link_s),
     )
+
+
+def _measured(worker: VirtualWorker, reports: Sequence[WaveReport], wave_s: float, *, scale: float) -> dict[str, Any]:
+    """The fields of a worker's record that its stages have measured."""
+    num_waves = len(reports[0].wave_ends_s)
+    waits = ((report.gate_s, report.pipeline_s, report.link_s) for report in reports)
+    gate_s, pipeline_s, link_s = (sum(each) / num_waves / scale for each in zip(*waits, strict=True))
+    largest = ("local_staleness", "local_bound", "global_staleness", "global_bound")
+    return {
+        **{name: max(getattr(report, name) for report in reports) for name in largest},
+        "measured_samples_per_s": worker.samples_per_wave / wave_s,
+        "measured_waits": WaveWaits(gate_s=gate_s, pipeline_s=pipeline_s, link_s=link_s),
+    }

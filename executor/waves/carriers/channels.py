@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,15 +15,18 @@ from stagecut.executor.waves.carriers.shard import OuterWeights, Pulled, Shard
 from stagecut.executor.waves.setting.layout import Member
 from stagecut.executor.waves.setting.schemes import Merge, Scheme
 
+Ended = Future[Any] | None
+"""Done when a transfer has ended; None if it takes no time, or nobody knows."""
+
 
 class Channel(Protocol):
     """One part of a stage's weights on its way to the other workers."""
 
-    def push(self, wave: int, vector: Tensor) -> None:
+    def push(self, wave: int, vector: Tensor) -> Ended:
         """Begin to send what this stage has for a wave; the vector is not changed afterwards."""
         ...
 
-    def ask(self, *, have: int, least: int) -> None:
+    def ask(self, *, have: int, least: int) -> Ended:
         """Begin to pull what weights of one clock lack, so that they have another one at least."""
         ...
 
@@ -51,17 +55,22 @@ class DirectChannel(Channel):
         """See :class:`Channel`."""
         self._shard.push(self._member, wave, vector)
 
-    def ask(self, *, have: int, least: int) -> None:
+    def ask(self, *, have: int, least: int) -> Ended:
         """See :class:`Channel`."""
         self.asked = self._shard.ask(self._member, have=have, least=least)
+        return self.asked
 
     def answer(self) -> Pulled:
         """See :class:`Channel`."""
         return self.asked.result()
 
 
-Total = Callable[[], Tensor]
-"""Waits for a sum over all workers."""
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over all workers."""
+
+    wait: Callable[[], Tensor]
+    ended: Ended = None
 
 
 class Reducer(Protocol):
@@ -94,11 +103,12 @@ class AllReduceChannel(Channel):
         """Global weights and outer optimizer, with `Merge.REPLACE`."""
         return self._outer
 
-    def push(self, wave: int, vector: Tensor) -> None:
+    def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         if self._merge is Merge.ADD:
             self._own[wave] = vector.clone()
         self._totals[wave] = self._reducer.begin(wave, vector)
+        return self._totals[wave].ended
 
     def ask(self, *, have: int, least: int) -> None:
         """See :class:`Channel`: the gate gets exactly what it needs."""
@@ -106,23 +116,23 @@ class AllReduceChannel(Channel):
 
     def answer(self) -> Pulled:
         """See :class:`Channel`."""
-        totals = [self._totals.pop(wave)() for wave in self._asked]
+        totals = [self._totals.pop(wave).wait() for wave in self._asked]
         return Pulled(clock=self._asked.stop, content=self._content(totals))
 
     def unasked(self) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """The stage's own changes, with `ADD`, and the sums of the waves that nobody has asked for yet."""
-        return dict(self._own), {wave: total() for wave, total in self._totals.items()}
+        return dict(self._own), {wave: total.wait() for wave, total in self._totals.items()}
 
     def restore(self, own: Mapping[int, Tensor], totals: Mapping[int, Tensor]) -> None:
         """Go on with what `unasked` gave."""
         self._own = dict(own)
-        self._totals = {wave: partial(_known, total) for wave, total in totals.items()}
+        self._totals = {wave: Total(partial(_known, total)) for wave, total in totals.items()}
 
     def missing(self) -> Tensor | None:
         """See :class:`Channel`; with `ADD` only."""
         if self._merge is not Merge.ADD:
             return None
-        changes = (total() - self._own[wave] for wave, total in self._totals.items())
+        changes = (total.wait() - self._own[wave] for wave, total in self._totals.items())
         return reduce(add, changes, self._empty)
 
     def _content(self, totals: Sequence[Tensor]) -> Tensor:
@@ -182,4 +192,5 @@ class _SharedReducer(Reducer):
 
     def begin(self, wave: int, vector: Tensor) -> Total:
         """See :class:`Reducer`."""
-        return self._sums.bring(self._worker, wave, vector).result
+        total = self._sums.bring(self._worker, wave, vector)
+        return Total(total.result, total)

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stagecut.executor.ranks.failures import WaitError
-from stagecut.executor.waves.carriers.channels import Channel
+from stagecut.executor.waves.carriers.channels import Channel, Ended
 from stagecut.executor.waves.carriers.flat import FlatLayout
 from stagecut.executor.waves.carriers.shard import Pulled, Shard
 from stagecut.executor.waves.setting.data import WaveData
@@ -87,14 +87,25 @@ class RemoteChannel(Channel):
         An empty vector of the type and device of the stage's weights.
     timeout_s
         How long to wait for an answer.
+    outlives
+        Whether to wait once more after a fault, because the server will go on without whoever caused it.
     """
 
-    def __init__(self, wire: Wire, like: Tensor, *, timeout_s: float, waiting: Waiting = waiting_alone) -> None:
-        self._wire, self._like, self._timeout_s, self._waiting = wire, like, timeout_s, waiting
+    def __init__(
+        self,
+        wire: Wire,
+        like: Tensor,
+        *,
+        timeout_s: float,
+        waiting: Waiting = waiting_alone,
+        outlives: Callable[[WaitError], bool] = lambda _: False,
+    ) -> None:
+        self._wire, self._like = wire, like
+        self._timeout_s, self._waiting, self._outlives = timeout_s, waiting, outlives
         self._orders: Orders[Pulled | None] = Orders(f"to-rank{wire.peer}")
         self._asked: Future[Pulled | None] = Future()
 
-    def push(self, wave: int, vector: Tensor) -> None:
+    def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         host = vector.cpu()
 
@@ -102,9 +113,9 @@ class RemoteChannel(Channel):
             self._wire.send_header(_PUSH, wave, host.numel())
             self._wire.send(host)
 
-        self._orders.put(order)
+        return self._orders.put(order)
 
-    def ask(self, *, have: int, least: int) -> None:
+    def ask(self, *, have: int, least: int) -> Ended:
         """See :class:`Channel`."""
 
         def order() -> Pulled:
@@ -114,6 +125,7 @@ class RemoteChannel(Channel):
             return Pulled(clock=clock, content=content.to(self._like.device))
 
         self._asked = self._orders.put(order)
+        return self._asked
 
     def answer(self) -> Pulled:
         """See :class:`Channel`.
@@ -123,9 +135,15 @@ class RemoteChannel(Channel):
         WaitError
             If the server does not answer in time, or the connection breaks.
         """
-        pulled = self._wait(self._asked)
-        assert pulled is not None
-        return pulled
+        while True:
+            try:
+                pulled = self._wait(self._asked)
+            except WaitError as fault:
+                if not self._outlives(fault):
+                    raise
+            else:
+                assert pulled is not None
+                return pulled
 
     def rest(self) -> None:
         """See :class:`Channel`: wait until all has been sent, and tell the server."""
@@ -165,8 +183,8 @@ class WaveServer:
         drops: bool = False,
         watch: Callable[[Sequence[int]], object] = lambda _: None,
     ) -> None:
-        self.dropped: list[int] = []
-        """Workers that are gone."""
+        self.dropped: dict[int, int] = {}
+        """Workers that are gone, each with the number of its waves that count."""
         self._drops = drops
         self.execution, self.role, self.shard, self.layout = execution, role, shard, layout
         self._wires, self._watch = wires, watch
@@ -202,7 +220,7 @@ class WaveServer:
             clock=self.shard.clock,
             start_s=start_s,
             end_s=time.monotonic(),
-            dropped=tuple(self.dropped),
+            dropped=tuple(self.dropped.items()),
         )
 
     def trained_weights(self) -> dict[str, Tensor]:
@@ -217,8 +235,7 @@ class WaveServer:
             ranks = tuple(self._wires[member].peer for member in broken)
             raise WaitError(ranks) from next(iter(broken.values()))
         for worker in sorted(gone):
-            self.shard.drop(worker)
-        self.dropped += sorted(gone)
+            self.dropped[worker] = self.shard.drop(worker)
         return gone
 
     def _serve(self, member: Member, wire: Wire) -> None:

@@ -96,16 +96,18 @@ class Shard:
         """What a member lacks whose weights have one clock, as soon as it can have another one at least."""
         with self._lock:
             answer: Future[Pulled] = Future()
-            if self._fault is not None:
-                answer.set_exception(self._fault)
+            fault = self._fault if member in self.arrived else RuntimeError(f"worker {member[0]} was dropped")
+            if fault is not None:
+                answer.set_exception(fault)
                 return answer
             self._requests[member] = _Request(have, least, answer)
             self._reply()
             return answer
 
-    def drop(self, worker: int) -> None:
-        """Go on without a worker: what it has pushed of waves that are not complete is gone."""
+    def drop(self, worker: int) -> int:
+        """Go on without a worker: what it has pushed of waves that are not complete is gone; those that count."""
         with self._lock:
+            counted = self.clock
             for member in [member for member in self.arrived if member[0] == worker]:
                 del self.arrived[member], self.fetched[member]
                 if member in self._requests:
@@ -115,6 +117,7 @@ class Shard:
                     pushed.pop(worker, None)
             if self.arrived:
                 self._advance()
+            return counted
 
     def late(self) -> tuple[Member, ...]:
         """The members that requests wait for."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stagecut.executor.waves.setting.waits import WaveSpan
+from stagecut.executor.waves.setting.waits import Transfer, WaveSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,11 @@ class WaveReport:
     start_s: float
     """On the clock of `time.monotonic`, which all processes of a machine share."""
     end_s: float
-    dropped: tuple[int, ...] = ()
-    """Workers that a parameter server has gone on without."""
+    dropped: tuple[tuple[int, int], ...] = ()
+    """Workers that a parameter server has gone on without, each with the number of its waves that count."""
     wave_ends_s: tuple[float, ...] = ()
     """When each wave was complete on this stage."""
     spans: tuple[WaveSpan, ...] = ()
-    """Forwards, backwards and updates in the order in which they ran."""
+    """Forwards, backwards, updates and waits at gates in the order in which they ran."""
+    transfers: tuple[Transfer, ...] = ()
+    """In the order in which they ended."""

@@ -8,16 +8,33 @@ from typing import NamedTuple
 
 
 class WaveSpan(NamedTuple):
-    """One forward, backward or update of a stage; seconds of `time.monotonic`."""
+    """One forward, backward or update of a stage, or the wait at a gate; seconds of `time.monotonic`."""
 
     kind: str
-    """An :class:`stagecut.planner.simulator.action_lists.Op`, or "update"."""
-    minibatch: int
+    """An :class:`stagecut.planner.simulator.action_lists.Op`, "update" or "gate"."""
+    wave: int
+    number: int
+    """The minibatch; the wave for gates, and for updates once a wave."""
     ready_s: float
     """When the stage became free for it."""
     start_s: float
-    """When its inputs had arrived, and its gate was passed."""
+    """When its inputs had arrived, and its gate was passed; of a gate, when it was reached."""
     end_s: float
+
+
+class Transfer(NamedTuple):
+    """What a stage has exchanged with the other workers; seconds of `time.monotonic`."""
+
+    kind: str
+    """"push", "pull" or "all-reduce"."""
+    wave: int
+    """The wave pushed or summed; for pulls, that of the gate they are for."""
+    owner: str
+    """The host of the parameter server; empty for an all-reduce."""
+    start_s: float
+    """When it was handed over, or asked for."""
+    end_s: float
+    """When it had left, or what was asked for had come: the wait for other workers is part of it."""
 
 
 @dataclass(slots=True, kw_only=True)

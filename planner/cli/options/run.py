@@ -90,8 +90,14 @@ class RunChoices:
         "[default: own processes; in dilated mode one process]",
     )
 
+    drop_workers: bool = option(
+        "--drop-workers", is_flag=True, help="Go on without a virtual worker of which a rank dies."
+    )
+
     def check_mode(self) -> None:
         """Raise a UsageError if an option has no effect in this mode."""
+        if self.drop_workers and (self.one_process or self.mode is RunMode.DILATED):
+            raise click.UsageError("--drop-workers requires a process for each rank: threads do not die one by one")
         for name, given in (("--time-scale", self.time_scale is not None), ("--real-layers", self.real_layers)):
             if given and self.mode is not RunMode.DILATED:
                 raise click.UsageError(f"{name} requires --mode dilated")
@@ -119,6 +125,7 @@ class RunChoices:
             autocast=self.autocast,
             stand_ins=is_dilated and self.layers is None and not self.real_layers,
             time_scale=self.time_scale,
+            drop_workers=self.drop_workers,
         )
 
 
@@ -128,7 +135,7 @@ class RunOutputs(Outputs):
 
     output: Path | None = output_option("-o", "--output", text="Write the record of the run.")
     trace: Path | None = output_option(
-        "--trace", text="Write a trace of a step as predicted and as measured, for ui.perfetto.dev."
+        "--trace", text="Write a trace of a step, or of some waves, as predicted and as measured, for ui.perfetto.dev."
     )
     history: Path = output_option(
         "--history", default=DEFAULT_HISTORY, text="Append the record of the run to this file."

@@ -95,7 +95,7 @@ def to_tree(run: RunRecord) -> Tree:
     return {
         "schema": 1,
         **tree_of(run),
-        "check": None if run.check is None else _check_tree(run.check),
+        "check": None if run.check is None else check_tree(run.check),
         "error": run.error,
         "samples_per_s": run.samples_per_s,
         "tokens_per_s": run.tokens_per_s,
@@ -156,7 +156,8 @@ def _runs_of(line: bytes) -> tuple[RunRecord, ...]:
     return (from_entry(RunRecord, entry),)
 
 
-def _check_tree(check: CheckRecord) -> Tree:
+def check_tree(check: CheckRecord) -> Tree:
+    """A comparison as a file holds it."""
     return {
         **tree_of(check),
         "loss_difference": finite_or_none(check.loss_difference),
