@@ -25,7 +25,8 @@ def depth_choices(rows: WorkerRows, setting: Setting, period_s: float) -> list[D
         limits = [0 if own is None else own.most for own in modes]
     limits = [min(limit, setting.deepest) for limit in limits]
     behind = np.arange(len(limits) - 1, -1, -1)
-    wishes = [np.ones_like(behind), *(1 + further * behind for further in FURTHER)]
+    # With one step a wave the least depth is 1: there 1F1B takes its place.
+    wishes = [1 + further * behind for further in (int(rows.flushes), *FURTHER)]
     return [_within(wanted, np.array(least or np.ones_like(behind)), limits) for wanted in wishes]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from stagecut.planner.core.job import AUTO
-from stagecut.planner.core.wave_plan import VirtualWorker
+from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats
 from stagecut.planner.workers.chain_program import Chain
@@ -25,26 +25,20 @@ Member = tuple[Chain, Depths]
 
 
 class Improvement:
-    """Descent from the best plan."""
+    """Descent from the best plan of some number of workers."""
 
     def __init__(self, search: WaveSearch, chains: Chains) -> None:
         self._search, self._chains = search, chains
         self._tried: set[tuple[int, tuple[Member, ...]]] = set()
 
-    def run(self) -> bool:
-        """Simulate neighbours of the best plan until none is better; whether any was."""
-        first = before = self._search.best
-        while self._round():
-            if self._search.best <= before:
-                break
-            before = self._search.best
-        return self._search.best > first
+    def run(self, num_workers: int) -> None:
+        """Simulate neighbours of the best plan until none is better."""
+        if num_workers in self._search.best_of:
+            while self._round(*self._search.best_of[num_workers]):
+                pass
 
-    def _round(self) -> bool:
-        """Try neighbours up to the first better one; False if the budget is spent."""
-        plan, before = self._search.best_plan, self._search.best
-        if plan is None:
-            return False
+    def _round(self, before: float, plan: WavePlan) -> bool:
+        """Try neighbours up to the first better one; False if there is none, or the budget is spent."""
         own, num_workers = plan.workers[0].in_flight, len(plan.workers)
         stated = self._chains.tables.choices.in_flight != AUTO or self._chains.flushes
         seats = [self._seats(worker) for worker in plan.workers]
@@ -61,7 +55,7 @@ class Improvement:
                 teams, chains, depths = [setting] * len(seats), *zip(*changed, strict=True)
                 if offer_workers(self._search, self._chains, teams, seats, chains, depths) > before:
                     return True
-        return True
+        return False
 
     def _may_be_better(self, setting: Setting, changed: Sequence[Member], tau: float) -> bool:
         return all(
@@ -96,11 +90,7 @@ def _neighbours(team: list[Member], *, same: bool) -> Iterator[tuple[Member, ...
 
 
 def _changes(chain: Chain, depths: Depths) -> Iterator[Member]:
-    """A depth changed by one, a boundary moved by a layer, two neighbours exchanged, with their layers or without."""
-    for index in range(len(depths)):
-        for step in (1, -1):
-            if depths[index] + step > 0:
-                yield chain, monotone(depths, index, depths[index] + step)
+    """A boundary moved by a layer, two neighbours exchanged, with their layers or without, a depth changed by one."""
     for index in range(len(chain.kinds) - 1):
         for step in (-1, 1):
             stops = np.array(chain.stops)
@@ -114,3 +104,7 @@ def _changes(chain: Chain, depths: Depths) -> Iterator[Member]:
             sizes = np.diff(chain.stops, prepend=0)
             sizes[[index, index + 1]] = sizes[[index + 1, index]]
             yield Chain(kinds=tuple(kinds), stops=tuple(np.cumsum(sizes).tolist())), depths
+    for index in range(len(depths)):
+        for step in (1, -1):
+            if depths[index] + step > 0:
+                yield chain, monotone(depths, index, depths[index] + step)

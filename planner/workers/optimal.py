@@ -33,12 +33,12 @@ from stagecut.planner.workers.worker_rows import WorkerRows
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases with one N_m, and with several."""
 
-LIGHTER = (0.9, 0.7, 0.5, 0.3, 0.15, 0.03)
+LIGHTER = (0.95, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.1, 0.03)
 """Where between the best plan and a bound workers with less to send are tried."""
 MOST_LIGHTER = 2
 """Cases with the same number of workers in which they are."""
-PATIENCE = (0.0, 1.0, 2.0)
-"""Periods that their messages may wait: with memory for the depths that queues ask for."""
+PATIENCE = (0.0, 1.0)
+"""Periods that their messages may wait: more leave memory for the depths that queues ask for."""
 
 MOST = 1e18
 """Samples per second that stand for infinitely many."""
@@ -107,7 +107,7 @@ class OptimalAllocation:
         before = self._search.best
         self._play_lighter(entry)
         with self._search.step("improvement"):
-            self._improvement.run()
+            self._improvement.run(entry.case.num_workers)
         if self._search.best > before:
             self._push(entry)
             return

@@ -59,6 +59,8 @@ class WaveSearch(Budget):
         self.reason = ""
         """Why nothing fits."""
         self._observer = observer
+        self.best_of: dict[int, tuple[float, WavePlan]] = {}
+        """By number of workers, the best plan and its samples per second."""
         self._known: dict[WavePlan, float] = {}
         self._counts: dict[str, int] = {}
         self._clock = StepClock()
@@ -70,6 +72,8 @@ class WaveSearch(Budget):
                 self._known[plan] = self._played(plan)
             self.count("plans simulated")
         samples_per_s = self._known[plan]
+        if samples_per_s > self.best_of.get(len(plan.workers), (0.0, plan))[0]:
+            self.best_of[len(plan.workers)] = samples_per_s, plan
         if samples_per_s > self.best * (1 + EQUAL_TIMES):
             with uninterrupted():
                 self.best_plan, self.best = plan, samples_per_s

@@ -27,7 +27,9 @@ class WorkerRows:
         tables, kinds = chains.tables, chains.kinds
         stages = list(zip(chain.kinds, chain.starts, chain.stops, strict=True))
         pairs = list(zip(chain.kinds, chain.kinds[1:], chain.stops, strict=False))
-        self._setting, self._flushes, self._distance = setting, chains.flushes, tables.choices.clock_distance
+        self._setting, self._distance = setting, tables.choices.clock_distance
+        self.flushes = chains.flushes
+        """Whether workers make one step a wave."""
         self.options = [tables.options(kind, setting.in_flight, start, stop) for kind, start, stop in stages]
         """The modes in which each stage fits."""
         self._exchange_s = [
@@ -58,7 +60,7 @@ class WorkerRows:
                 return None
             depth, own = found
             round_s += own.work_s
-            if self._flushes:
+            if self.flushes:
                 round_s = max(round_s, self._setting.wave * own.work_s)
             if round_s > self._latest_s(index, own, period_s):
                 return None
@@ -81,13 +83,13 @@ class WorkerRows:
 
     def _busy_s(self, own: Option) -> float:
         """What a minibatch keeps a stage busy for."""
-        return own.work_s + own.update_s / (self._setting.wave if self._flushes else 1)
+        return own.work_s + own.update_s / (self._setting.wave if self.flushes else 1)
 
     def _held(self, index: int, tau: float, behind_s: float, given: int | None) -> tuple[int, Option] | None:
         """The depth of a stage, and its mode."""
         for own in self.options[index]:
             least = 1
-            if not self._flushes:
+            if not self.flushes:
                 periods = (own.work_s + behind_s + own.update_s) / tau * (1 - PATH_SUM) - PATH_SUM
                 least = max(1, math.ceil(min(periods, DEEPEST + 1)))
             depth = least if given is None else given
@@ -100,7 +102,7 @@ class WorkerRows:
 
     def _latest_s(self, index: int, own: Option, period_s: float) -> float:
         """What is left for the round trip from a stage, of a minibatch or of a wave."""
-        latest_s = period_s if self._flushes else math.inf
+        latest_s = period_s if self.flushes else math.inf
         if self._setting.num_workers > 1:
             latest_s = min(latest_s, (self._distance + 1) * period_s - self._exchange_s[index])
-        return latest_s * (1 + PATH_SUM) - (own.update_s if not self._flushes or self._distance == 0 else 0.0)
+        return latest_s * (1 + PATH_SUM) - (own.update_s if not self.flushes or self._distance == 0 else 0.0)
