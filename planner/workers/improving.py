@@ -20,21 +20,26 @@ from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 MOST_PLANS = 600
 """Neighbours simulated at most; on hetpipe-16 nothing gets better after some hundred."""
 
+MOST_STARTS = 3
+"""Plans whose neighbours are."""
+
 Member = tuple[Chain, Depths]
 """Stages of a worker, and how many minibatches they hold."""
 
 
 class Improvement:
-    """Descent from the best plan of some number of workers."""
+    """Descent from the best plans of some number of workers."""
 
     def __init__(self, search: WaveSearch, chains: Chains) -> None:
         self._search, self._chains = search, chains
         self._tried: set[tuple[int, tuple[Member, ...]]] = set()
 
     def run(self, num_workers: int) -> None:
-        """Simulate neighbours of the best plan until none is better."""
-        if num_workers in self._search.best_of:
-            while self._round(*self._search.best_of[num_workers]):
+        """Simulate neighbours of the best plans over unlike devices until none is better."""
+        best = self._search.best_of
+        starts = [hosts for hosts in best if len(hosts) == num_workers]
+        for hosts in sorted(starts, key=lambda hosts: -best[hosts][0])[:MOST_STARTS]:
+            while self._round(*best[hosts]):
                 pass
 
     def _round(self, before: float, plan: WavePlan) -> bool:

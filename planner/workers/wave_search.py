@@ -29,6 +29,8 @@ class WavePoint:
     bound_samples_per_s: float | None
 
 
+Hosts = tuple[tuple[str, ...], ...]
+"""Of the devices of each worker, in alphabetical order."""
 WaveObserver = Callable[[WavePoint], None]
 """Called with every improvement of plan or bound."""
 
@@ -59,8 +61,8 @@ class WaveSearch(Budget):
         self.reason = ""
         """Why nothing fits."""
         self._observer = observer
-        self.best_of: dict[int, tuple[float, WavePlan]] = {}
-        """By number of workers, the best plan and its samples per second."""
+        self.best_of: dict[Hosts, tuple[float, WavePlan]] = {}
+        """By the hosts of all workers' devices, the best plan and its samples per second."""
         self._known: dict[WavePlan, float] = {}
         self._counts: dict[str, int] = {}
         self._clock = StepClock()
@@ -72,8 +74,9 @@ class WaveSearch(Budget):
                 self._known[plan] = self._played(plan)
             self.count("plans simulated")
         samples_per_s = self._known[plan]
-        if samples_per_s > self.best_of.get(len(plan.workers), (0.0, plan))[0]:
-            self.best_of[len(plan.workers)] = samples_per_s, plan
+        hosts = tuple(sorted(tuple(sorted(map(_host, worker.devices))) for worker in plan.workers))
+        if samples_per_s > self.best_of.get(hosts, (0.0, plan))[0]:
+            self.best_of[hosts] = samples_per_s, plan
         if samples_per_s > self.best * (1 + EQUAL_TIMES):
             with uninterrupted():
                 self.best_plan, self.best = plan, samples_per_s
@@ -155,3 +158,7 @@ class WaveSearch(Budget):
                     bound_samples_per_s=self.bound if math.isfinite(self.bound) else None,
                 )
             )
+
+
+def _host(device: str) -> str:
+    return device.rpartition("/")[0]
