@@ -169,6 +169,6 @@ def most_in_memory(costs: StageCosts, limit_bytes: float) -> Ints:
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.floor((limit_bytes - costs.static_bytes - costs.working_bytes) / costs.saved_bytes)
     most: Ints = np.clip(np.nan_to_num(room, nan=DEEPEST), 0, DEEPEST).astype(int)
-    most += costs.memory_bytes(most + 1) <= limit_bytes
+    most += (most < DEEPEST) & (costs.memory_bytes(most + 1) <= limit_bytes)
     most -= (most > 0) & (costs.memory_bytes(most) > limit_bytes)
     return most
