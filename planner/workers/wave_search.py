@@ -35,7 +35,7 @@ WaveObserver = Callable[[WavePoint], None]
 """Called with every improvement of plan or bound."""
 
 
-FIRST_WAVES, HOPELESS = 40, 0.95
+FIRST_WAVES, HOPELESS = 16, 0.99
 """Where no state returns in the first waves, plans that reach less than this part of the best are played no further."""
 
 
@@ -87,7 +87,7 @@ class WaveSearch(Budget):
         """Simulated samples per second; of a plan that is far from the best one, those of its first waves."""
         costs = self.model.plan(plan)
         if self.best_plan is not None:
-            found = steady_state(costs, most_waves=FIRST_WAVES + 2 * plan.clock_distance)
+            found = steady_state(costs, most_waves=FIRST_WAVES)
             if found.is_exact or found.samples_per_s < HOPELESS * self.best:
                 return found.samples_per_s
         return steady_state(costs).samples_per_s
