@@ -14,6 +14,7 @@ from stagecut.executor.play.stage import StageModule
 from stagecut.executor.waves.carriers.channels import Channel, Ended
 from stagecut.executor.waves.carriers.flat import FlatLayout
 from stagecut.executor.waves.carriers.shard import Pulled
+from stagecut.executor.waves.gradients import Gradients
 from stagecut.executor.waves.setting.execution import WaveExecution
 from stagecut.executor.waves.setting.layout import Member, Part
 from stagecut.executor.waves.setting.schemes import Merge
@@ -67,6 +68,8 @@ class StageExchange:
     ----------
     clock_distance
         D.
+    before_step, after_step
+        Called with `Merge.STEP` around each step of the optimizer, the first with the wave and its gradients.
     share
         The part of a wave's samples that is the worker's own: the weight of its changes in their mean.
     """
@@ -80,11 +83,12 @@ class StageExchange:
         merge: Merge,
         clock_distance: int,
         share: float,
+        before_step: Callable[[int, Gradients], object],
         after_step: Callable[[], object],
     ) -> None:
         self.parts, self._weights, self._optimizer = parts, weights, optimizer
         self._merge, self._clock_distance, self._share = merge, clock_distance, share
-        self._after_step = after_step
+        self._before_step, self._after_step = before_step, after_step
         self.transfers: list[Transfer] = []
         """Those that have ended."""
 
@@ -108,10 +112,10 @@ class StageExchange:
                 self._ask(part, wave)
                 part.pulled = self._answer(part)
 
-    def pass_gate(self, minibatch: int) -> None:
+    def pass_gate(self, wave: int, minibatch: int) -> None:
         """Merge what has come into the weights of a minibatch and of those behind it."""
         if self._merge is Merge.STEP:
-            self._step()
+            self._step(wave)
             return
         for part in self.parts:
             if part.pulled is not None:
@@ -191,9 +195,9 @@ class StageExchange:
         values = part.layout.split(part.base)
         self._weights.merge(minibatch, lambda name, _: values[name].clone(), part.layout.names, clock=self.clock)
 
-    def _step(self) -> None:
+    def _step(self, gate: int) -> None:
         """One step of the optimizer for each wave that has come; weights whose part lacks it stay as they are."""
-        coming: dict[int, list[tuple[PartExchange, Tensor]]] = {}
+        coming: dict[int, list[tuple[PartExchange, Tensor]]] = {} if self.parts else {gate - 1: []}
         for part in self.parts:
             if part.pulled is not None:
                 waves = range(part.clock, part.pulled.clock)
@@ -205,6 +209,7 @@ class StageExchange:
             for part, gradients in pairs:
                 self._weights.set_gradients(part.layout.split(gradients))
                 part.clock = wave + 1
+            self._before_step(wave, {name: weight.grad for name, weight in self._weights.master.items()})
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
             if self.clock > before:

@@ -102,6 +102,10 @@ def test_plan_for_more_gpus_than_there_are_is_refused_with_the_numbers(refused, 
     assert "the plan has 2 devices, this host has 1 GPUs" in stderr
 
 
+def test_pipelines_that_step_together_drop_no_workers(refused):
+    assert refused("--drop-workers").startswith("Error: --drop-workers: the plan has no virtual workers")
+
+
 def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
     """Three steps of which two are measured; both lanes of the trace begin at zero."""
     files = tmp_path / "run.json", tmp_path / "trace.json", tmp_path / "runs.jsonl"
