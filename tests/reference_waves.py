@@ -11,7 +11,7 @@ from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCosts
 
 Key = tuple
-"""Kind, worker, stage, number (minibatch or wave), server."""
+"""Kind, worker, stage, number (minibatch or wave), server; of all-reduces: kind, first layer, stop, wave."""
 
 
 class Request(NamedTuple):
@@ -74,30 +74,29 @@ class Reference:
             found += [("send F", w, s)] if (w, s + 1) in self.programs else []
             found += [("send B", w, s)] if s > 0 else []
             found += [(kind, w, s, o) for kind in ("push", "pull") for (x, y, o) in self.copies if (x, y) == (w, s)]
-            found += [("all-reduce", w, s)] if not (self.served or self.alone) else []
-        return found
+        return [*found, *(("all-reduce", *each.layers) for each in self.costs.all_reduces)]
 
     def route(self, flow: Key) -> tuple[str, ...]:
         kind, w, s, *owner = flow
+        if kind == "all-reduce":
+            return next(each.links for each in self.costs.all_reduces if each.layers == (w, s))
         own = self.costs.workers[w]
         if kind == "send F":
             return own.forward_links[s]
         if kind == "send B":
             return own.backward_links[s - 1]
-        if kind == "all-reduce":
-            return own.all_reduce_links[s]
         exchange = next(e for e in own.exchanges[s] if e.owner == owner[0])
         return exchange.push_links if kind == "push" else exchange.pull_links
 
     def seconds(self, flow: Key) -> float:
         kind, w, s, *owner = flow
+        if kind == "all-reduce":
+            return next(each.seconds for each in self.costs.all_reduces if each.layers == (w, s))
         own = self.costs.workers[w]
         if kind == "send F":
             return float(own.transfer_s[s])
         if kind == "send B":
             return float(own.transfer_s[s - 1])
-        if kind == "all-reduce":
-            return float(own.all_reduce_s[s])
         exchange = next(e for e in own.exchanges[s] if e.owner == owner[0])
         return exchange.push_s if kind == "push" else exchange.pull_s
 
@@ -154,7 +153,8 @@ class Reference:
                 if ("pull", *pair[:2], gate, pair[2]) in self.sent and pair[:2] == (w, s)
             ]
         if gate and not (self.served or self.alone) and gate - 1 - self.plan.clock_distance >= 0:
-            found.append(("all-reduce", w, s, gate - 1 - self.plan.clock_distance))
+            wave = gate - 1 - self.plan.clock_distance
+            found += [("all-reduce", *each.layers, wave) for each in self.costs.all_reduces if each.stages[w] == s]
         return found
 
     def gate(self, kind: str, w: int, number: int) -> int:
@@ -188,10 +188,13 @@ class Reference:
             for c in range(self.num_waves if not self.alone else 0):
                 for slot, exchange in enumerate(self.costs.workers[w].exchanges[s]):
                     self.push_and_pull((w, s, exchange.owner), c, index=index, slot=slot)
-                if not self.served:
-                    ready = [self.handed_over(other, c) for other in self.holders(w, s)]
-                    if None not in ready:
-                        self.send(("all-reduce", w, s), c, max(ready), (1, index, c))
+        for number, each in enumerate(self.costs.all_reduces):
+            members = list(enumerate(each.stages))
+            for c in range(self.num_waves):
+                ready = [self.handed_over(member, c) for member in members]
+                if None not in ready:
+                    rank = (1, self.stages.index(members[0]), c, number)
+                    self.send(("all-reduce", *each.layers), c, max(ready), rank)
         return len(self.sent) > before
 
     def handed_over(self, stage: tuple[int, int], wave: int) -> float | None:
@@ -199,14 +202,6 @@ class Reference:
         minibatch = (wave + 1) * self.costs.workers[stage[0]].worker.wave
         span = self.spans.get(("B" if self.by_wave else "U", *stage, minibatch))
         return None if span is None else span[1]
-
-    def holders(self, w: int, s: int) -> list[tuple[int, int]]:
-        layers = self.layers(w, s)
-        return [stage for stage in self.stages if layers & self.layers(*stage)]
-
-    def layers(self, w: int, s: int) -> set[int]:
-        stage = self.plan.workers[w].stages[s]
-        return set(range(stage.start, stage.stop))
 
     def push_and_pull(self, pair: tuple[int, int, str], c: int, *, index: int, slot: int) -> None:
         w, s, owner = pair
@@ -237,16 +232,19 @@ class Reference:
 
     def grant(self, request: Request) -> None:
         kind, w, s, _, *owner = request.key
+        times = 1
         if kind == "pull":
-            self.copies[w, s, owner[0]] = self.clocks[request.key] = self.server_clock(owner[0], request.ready)
-        self.serve(request.key, request.ready)
+            before, clock = self.copies[w, s, owner[0]], self.server_clock(owner[0], request.ready)
+            self.copies[w, s, owner[0]] = self.clocks[request.key] = clock
+            times = clock - before if self.by_wave else 1
+        self.serve(request.key, request.ready, times)
 
-    def serve(self, key: Key, ready: float) -> None:
+    def serve(self, key: Key, ready: float, times: int = 1) -> None:
         kind, w, s, _, *owner = key
         flow = (kind, w, s, *owner)
         links = [name for name in self.route(flow) if name in self.shared]
         start = max([ready, self.flow_free[flow], *(self.link_free[name] for name in links)])
-        end = start + self.seconds(flow)
+        end = start + times * self.seconds(flow)
         self.flow_free[flow] = end
         self.link_free |= dict.fromkeys(links, end)
         self.spans[key] = (start, end)

@@ -1,7 +1,7 @@
 """Every plan of virtual workers of a tiny problem, simulated."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, permutations, product
+from itertools import combinations, combinations_with_replacement, permutations, product
 
 from stagecut.planner.core.job import AUTO, Recompute
 from stagecut.planner.core.plan import Stage
@@ -9,7 +9,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import warmup_depths, wave_faults
+from stagecut.planner.cost.wave_legality import most_in_flight, wave_faults
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.workers.owners import owners_of
 
@@ -30,7 +30,7 @@ def best_by_enumeration(problem: Problem) -> tuple[float, WavePlan | None]:
 
 
 def every_plan(problem: Problem) -> Iterator[WavePlan]:
-    """With waves of equal length, owners by the planner's rule, and recomputation in all combinations."""
+    """With waves of equal length, owners by the planner's rule, recomputation and depths in all combinations."""
     choices, model = problem.job.waves, WaveCostModel(problem)
     names = [device.name for device in problem.cluster.devices()]
     for team in _teams(names, problem.model.num_layers):
@@ -60,7 +60,7 @@ def _numbers(problem: Problem, team: Sequence[Pipeline]) -> Iterator[int]:
         if rest == 0 and number > 0:
             yield number
     else:
-        yield from range(1, 2 * max(len(devices) for devices, _ in team))
+        yield from range(1, 1 + most_in_flight(max(len(devices) for devices, _ in team)))
 
 
 def _teams(names: Sequence[str], num_layers: int) -> Iterator[list[Pipeline]]:
@@ -81,11 +81,11 @@ def _teams(names: Sequence[str], num_layers: int) -> Iterator[list[Pipeline]]:
 
 def _workers(pipeline: Pipeline, in_flight: int, problem: Problem) -> list[VirtualWorker]:
     devices, stops = pipeline
-    size, choices = problem.job.micro_batches[0], problem.job.waves
-    depths = warmup_depths(len(devices), in_flight, local_step=choices.local_step)
+    size = problem.job.micro_batches[0]
     modes = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}
     found = []
-    for recompute in product(modes[problem.job.recompute], repeat=len(devices)):
+    every = combinations_with_replacement(range(in_flight, 0, -1), len(devices))
+    for recompute, depths in product(product(modes[problem.job.recompute], repeat=len(devices)), every):
         stages = tuple(
             Stage(
                 start=start,

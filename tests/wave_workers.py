@@ -8,7 +8,8 @@ import numpy as np
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import Exchange, Route, WaveCosts, WorkerCosts
+from stagecut.planner.cost.wave_all_reduces import Route, WaveAllReduce
+from stagecut.planner.cost.wave_costs import Exchange, WaveCosts, WorkerCosts
 from tests.pipelines import random_routes, random_seconds
 
 HOSTS = ("h0", "h1", "h2")
@@ -44,8 +45,6 @@ def worker_costs(
     forward_links: tuple[Route, ...] | None = None,
     backward_links: tuple[Route, ...] | None = None,
     exchanges: tuple[tuple[Exchange, ...], ...] | None = None,
-    all_reduce_s: Sequence[float] | float = 0.0,
-    all_reduce_links: tuple[Route, ...] | None = None,
 ) -> WorkerCosts:
     """Costs of a worker that exchanges nothing and has all links to itself, unless stated."""
     num_stages = worker.num_stages
@@ -65,9 +64,6 @@ def worker_costs(
         working_bytes=zeros,
         limit_bytes=zeros + np.inf,
         exchanges=exchanges or ((),) * num_stages,
-        all_reduce_s=zeros + all_reduce_s,
-        all_reduce_bytes=zeros,
-        all_reduce_links=all_reduce_links or none,
     )
 
 
@@ -83,6 +79,23 @@ def served(
             for o in dict.fromkeys(owners[stage.start : stage.stop])
         )
         for stage in worker.stages
+    )
+
+
+def all_reduces(
+    plan: WavePlan, seconds: Sequence[float], routes: Sequence[Route] | None = None
+) -> tuple[WaveAllReduce, ...]:
+    """The all-reduces of a plan, by runs of layers, over links of their own unless stated."""
+    runs = plan.shared_runs()
+    return tuple(
+        WaveAllReduce(
+            layers=run,
+            stages=tuple(worker.stage_with(run[0]) for worker in plan.workers),
+            seconds=own_s,
+            links=route,
+            crossing_bytes=0.0,
+        )
+        for run, own_s, route in zip(runs, seconds, routes or ((),) * len(runs), strict=False)
     )
 
 
@@ -105,13 +118,15 @@ def random_wave_costs(
             rng,
             worker,
             owners=owners if is_served and has_others else (),
-            reduces=has_others and not is_served,
             names=names,
             style=style,
         )
         for worker in workers
     )
-    return WaveCosts(plan=plan, workers=costs)
+    routes = random_routes(rng, num_layers, names=names)
+    seconds = random_seconds(rng, num_layers, style).tolist()
+    reduces = all_reduces(plan, seconds, routes) if has_others and not is_served else ()
+    return WaveCosts(plan=plan, workers=costs, all_reduces=reduces)
 
 
 def _random_worker(rng: np.random.Generator, name: str, num_layers: int, *, local_step: LocalStep) -> VirtualWorker:
@@ -126,7 +141,7 @@ def _random_worker(rng: np.random.Generator, name: str, num_layers: int, *, loca
 
 
 def _random_worker_costs(
-    rng: np.random.Generator, worker: VirtualWorker, *, owners: Sequence[str], reduces: bool, names: int, style: str
+    rng: np.random.Generator, worker: VirtualWorker, *, owners: Sequence[str], names: int, style: str
 ) -> WorkerCosts:
     num = worker.num_stages
     return worker_costs(
@@ -152,6 +167,4 @@ def _random_worker_costs(
             )
             for stage in worker.stages
         ),
-        all_reduce_s=random_seconds(rng, num, style) if reduces else 0.0,
-        all_reduce_links=random_routes(rng, num, names=names) if reduces else None,
     )

@@ -141,8 +141,9 @@ def data_parallel(work: Work, *, fastest: bool = False) -> Clocked:
 
     def on(number: int) -> Clocked:
         plan = _one_step_a_wave([own.worker for own in holding[:number]])
-        own = model.plan(plan).workers
-        wave_s = max(float((each.forward_s + each.backward_s + each.update_s + each.all_reduce_s)[0]) for each in own)
+        costs = model.plan(plan)
+        computed_s = max(float((each.forward_s + each.backward_s + each.update_s)[0]) for each in costs.workers)
+        wave_s = computed_s + float(costs.all_reduce_s(0)[0])
         words = f"{number} of {len(names)} devices: {' '.join(kinds_of(plan))}"
         return Clocked(plan=plan, samples_per_s=plan.samples_per_wave / wave_s, about=words)
 

@@ -21,7 +21,7 @@ from stagecut.executor.waves.setting.layout import Part, WaveRole
 from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.planner.cost.wave_costs import WaveCosts
 from stagecut.planner.simulator.action_lists import Op
-from stagecut.planner.simulator.waves.network import NONE, WaveKind, network_of
+from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.tables import tables_of
 
 
@@ -40,12 +40,11 @@ class WaveDilation:
         self._flows = {(flow.kind, flow.node, flow.owner): index for index, flow in enumerate(self.network.flows)}
         self._arrivals: dict[tuple[int, int, int], float] = {}
         """When messages arrive, by source, target and number."""
+        self._reduces = {flow.layers: index for index, flow in enumerate(self.network.flows) if flow.layers is not None}
         self._ready: dict[tuple[int, int], list[float]] = defaultdict(list)
-        """When the holders of a stage's layers were ready for an all-reduce, by stage and wave."""
-        self._handed = [0] * len(self.network.nodes)
-        """Waves that each stage has handed over."""
+        """When the members of an all-reduce were ready, by flow and wave."""
         self._ends: dict[tuple[int, int], Future[float]] = defaultdict(Future)
-        """When all-reduces end."""
+        """When all-reduces end, by flow and wave."""
         self._lock = threading.Lock()
 
     def pace(self, role: WaveRole) -> WavePace:
@@ -54,18 +53,20 @@ class WaveDilation:
 
     def channel(self, role: WaveRole, part: Part, channel: Channel) -> Channel:
         """A channel that takes its time."""
-        node = self._nodes[role.member]
         if isinstance(channel, DirectChannel):
-            return _ServerChannel(self, channel, node, part.owner)
-        return channel if self.network.nodes[node].all_reduce == NONE else _ReduceChannel(self, channel, node)
+            return _ServerChannel(self, channel, self._nodes[role.member], part.owner)
+        flow = self._reduces.get((part.layers[0], part.layers[-1] + 1))
+        return channel if flow is None else _ReduceChannel(self, channel, flow)
 
-    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "") -> float:
-        """Let a message have its links as soon as they are free; when it arrives."""
-        flow = self._flows[kind, node, owner]
+    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "", times: int = 1) -> float:
+        """Let a message, so many times as long as planned, have its links as soon as they are free; when it arrives."""
+        return self._serve(self._flows[kind, node, owner], ready_s, times)
+
+    def _serve(self, flow: int, ready_s: float, times: int = 1) -> float:
         lines = self._tables.lines[flow]
         with self._lock:
             start_s = max(ready_s, *(self._free_s[line] for line in lines))
-            end_s = start_s + self.time_scale * self.network.flows[flow].seconds
+            end_s = start_s + self.time_scale * times * self.network.flows[flow].seconds
             for line in lines:
                 self._free_s[line] = end_s
         return end_s
@@ -80,27 +81,20 @@ class WaveDilation:
         """When a message arrives that has been sent."""
         return self._arrivals.pop((message.source, message.target, message.number))
 
-    def hand_over(self, node: int, wave: int) -> None:
-        """A stage has what it gives to the all-reduces of a wave: those begin whose last holder it is.
-
-        A stage calls it for each of its parts, of which the first one counts: the others follow at once.
-        """
-        if self._handed[node] > wave:
-            return
-        self._handed[node], now_s = wave + 1, self.timer.now()
-        for holder in self.network.nodes[node].holders:
-            with self._lock:
-                ready_s = self._ready[holder, wave]
-                ready_s.append(now_s)
-                complete = len(ready_s) == len(self.network.nodes[holder].holders)
-            if complete:
-                del self._ready[holder, wave]
-                self.reduced(holder, wave).set_result(self.serve(WaveKind.ALL_REDUCE, holder, max(ready_s)))
-
-    def reduced(self, node: int, wave: int) -> "Future[float]":
-        """When the all-reduce of a stage ends."""
+    def hand_over(self, flow: int, wave: int) -> None:
+        """A member has what it gives to the all-reduce of a wave, which begins once all have."""
         with self._lock:
-            return self._ends[node, wave]
+            ready_s = self._ready[flow, wave]
+            ready_s.append(self.timer.now())
+            complete = len(ready_s) == len(self.network.flows[flow].members)
+        if complete:
+            del self._ready[flow, wave]
+            self.reduced(flow, wave).set_result(self._serve(flow, max(ready_s)))
+
+    def reduced(self, flow: int, wave: int) -> "Future[float]":
+        """When an all-reduce ends."""
+        with self._lock:
+            return self._ends[flow, wave]
 
 
 class _StagePace(WavePace):
@@ -158,7 +152,7 @@ class _ServerChannel(Channel):
 
         def request() -> None:
             self._channel.ask(have=have, least=least)
-            self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked))
+            self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked, have))
 
         self._dilation.events.at(self._pushed_s, request)
         return asked
@@ -167,32 +161,33 @@ class _ServerChannel(Channel):
         """See :class:`Channel`."""
         return self._asked.result()
 
-    def _reply(self, reply: "Future[Pulled]", asked: "Future[Pulled]") -> None:
+    def _reply(self, reply: "Future[Pulled]", asked: "Future[Pulled]", have: int) -> None:
         if (fault := reply.exception()) is not None:
             asked.set_exception(fault)
             return
         events = self._dilation.events
-        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner)
+        times = reply.result().clock - have if self._dilation.network.flushes else 1  # gradients wave by wave
+        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner, times=times)
         events.at(end_s, lambda: asked.set_result(reply.result()))
 
 
 class _ReduceChannel(Channel):
-    """One part of a stage; the all-reduce of the stage is planned as a whole."""
+    """An all-reduce ends when it would have, for all its members."""
 
-    def __init__(self, dilation: WaveDilation, channel: Channel, node: int) -> None:
-        self._dilation, self._channel, self._node = dilation, channel, node
+    def __init__(self, dilation: WaveDilation, channel: Channel, flow: int) -> None:
+        self._dilation, self._channel, self._flow = dilation, channel, flow
         self._least = 0
 
     def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         self._channel.push(wave, vector)
-        self._dilation.hand_over(self._node, wave)
+        self._dilation.hand_over(self._flow, wave)
         ended: Future[object] = Future()
 
         def at_end(end: "Future[float]") -> None:
             self._dilation.events.at(end.result(), lambda: ended.set_result(None))
 
-        self._dilation.reduced(self._node, wave).add_done_callback(at_end)
+        self._dilation.reduced(self._flow, wave).add_done_callback(at_end)
         return ended
 
     def ask(self, *, have: int, least: int) -> Ended:
@@ -203,6 +198,6 @@ class _ReduceChannel(Channel):
     def answer(self) -> Pulled:
         """See :class:`Channel`: all-reduces end in order, so the last one counts."""
         pulled = self._channel.answer()
-        ends = self._dilation.reduced(self._node, self._least - 1)
+        ends = self._dilation.reduced(self._flow, self._least - 1)
         self._dilation.timer.wait_until(ends.result(timeout=self._dilation.timeout_s))
         return pulled

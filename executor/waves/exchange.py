@@ -37,6 +37,8 @@ class PartExchange:
     asked: bool = False
     pulled: Pulled | None = None
     """What has come and is not merged."""
+    gradients: list[Tensor] = field(default_factory=list)
+    """With `STEP`, those of the last waves below the clock for which other parts lack theirs."""
     own: dict[int, Tensor] = field(default_factory=dict)
     """With `REPLACE`, the stage's own changes of the waves that the global weights did not hold yet."""
 
@@ -196,21 +198,19 @@ class StageExchange:
         self._weights.merge(minibatch, lambda name, _: values[name].clone(), part.layout.names, clock=self.clock)
 
     def _step(self, gate: int) -> None:
-        """One step of the optimizer for each wave that has come; weights whose part lacks it stay as they are."""
-        coming: dict[int, list[tuple[PartExchange, Tensor]]] = {} if self.parts else {gate - 1: []}
+        """One step of the optimizer for each wave that has come for all parts, so that none is ahead of the others.
+
+        If gradients are clipped, that is exactly the wave that the gate needs.
+        """
         for part in self.parts:
             if part.pulled is not None:
-                waves = range(part.clock, part.pulled.clock)
-                for wave, gradients in zip(waves, part.pulled.content.view(len(waves), -1), strict=True):
-                    coming.setdefault(wave, []).append((part, gradients))
-                part.pulled = None
-        for wave, pairs in sorted(coming.items()):
-            before = self.clock
-            for part, gradients in pairs:
-                self._weights.set_gradients(part.layout.split(gradients))
-                part.clock = wave + 1
-            self._before_step(wave, {name: weight.grad for name, weight in self._weights.master.items()})
+                part.gradients += part.pulled.content.view(part.pulled.clock - part.clock, -1).unbind()
+                part.clock, part.pulled = part.pulled.clock, None
+        for _ in range(min((len(part.gradients) for part in self.parts), default=int(self._least(gate) > 0))):
+            for part in self.parts:
+                self._weights.set_gradients(part.layout.split(part.gradients.pop(0)))
+            own = {name: weight.grad for name, weight in self._weights.master.items()}
+            self._before_step(self._least(gate) - 1, own)
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
-            if self.clock > before:
-                self._after_step()
+            self._after_step()

@@ -106,7 +106,9 @@ class StageWorker:
         """
         start_s, wave = time.monotonic(), self.worker.wave
         first, last = self.num_waves * wave + 1, (self.num_waves + num_waves) * wave
-        check = StalenessCheck(self.execution.scheme, self.rule, self.worker, label=str(self.role))
+        scheme, others = self.execution.scheme, self.execution.plan.others(self._index)
+        other_waves = tuple(dict.fromkeys(other.wave for other in others))
+        check = StalenessCheck(scheme, self.rule, self.worker, other_waves, label=str(self.role))
         self.waits, self._minibatches.losses, self._spans, self._ends_s = Waits(), [], [], []
         self.exchange.transfers = []
         self._neighbours.open(last)
@@ -130,7 +132,7 @@ class StageWorker:
             local_staleness=check.most_own,
             local_bound=check.own_bound,
             global_staleness=check.most_missing,
-            global_bound=self.rule.global_staleness,
+            global_bound=check.most_allowed,
             gate_s=self.waits.gate_s,
             pipeline_s=self.waits.pipeline_s,
             link_s=self.waits.link_s,
@@ -167,10 +169,11 @@ class StageWorker:
         if self._gradients.lag:
             self._finish_steps(minibatch - self._gradients.lag)
         ready_s = time.monotonic()
-        if self._flushes:
-            self._pass_gate(minibatch, ready_s)
         ends = self._neighbours.is_first or self._neighbours.is_last
         batch = self._minibatches.batch(minibatch, data) if ends else None
+        if self._flushes:  # nothing is awaited there: steps are over when the first inputs of a wave arrive
+            self._pass_gate(minibatch, ready_s)
+            ready_s = time.monotonic()
         state = self._state(minibatch, batch)
         if not self._flushes:
             self._pass_gate(minibatch, ready_s)

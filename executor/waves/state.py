@@ -128,6 +128,7 @@ def _part_state(part: PartExchange) -> State:
         "clock": part.clock,
         "base": part.base.clone().cpu(),
         "own": _copied(part.own),
+        "gradients": _copied(part.gradients),
         "pulled": None if pulled is None else [pulled.clock, pulled.content.clone().cpu()],
         "channel": _channel_state(part.channel),
     }
@@ -136,6 +137,7 @@ def _part_state(part: PartExchange) -> State:
 def _restore_part(part: PartExchange, state: State, device: torch.device) -> None:
     pulled = state["pulled"]
     part.clock, part.base, part.own = state["clock"], state["base"].clone().to(device), _copied(state["own"], device)
+    part.gradients = _copied(state.get("gradients", []), device)  # earlier versions kept none
     part.pulled = None if pulled is None else Pulled(clock=pulled[0], content=pulled[1].clone().to(device))
     if isinstance(part.channel, AllReduceChannel):
         own = state["channel"]

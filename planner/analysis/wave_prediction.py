@@ -6,7 +6,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.core.waves import LocalStep, local_staleness
-from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts, WorkerCosts
+from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_statements import (
@@ -35,9 +35,7 @@ class PlayedWaves:
     @property
     def s_global(self) -> int:
         """Most minibatches of another worker that one of any worker computes without; 0 for a single worker."""
-        if len(self.plan.workers) == 1:
-            return 0
-        return max(self.plan.rule_of(worker).global_staleness for worker in self.plan.workers)
+        return max(max(self.plan.staleness_of_others(number)) for number in range(len(self.plan.workers)))
 
     @property
     def weight_versions(self) -> tuple[int, ...]:
@@ -58,7 +56,7 @@ def predict_waves(played: PlayedWaves) -> WavePrediction:
         samples_per_s=played.timeline.samples_per_s,
         s_local=played.s_local,
         s_global=played.s_global,
-        workers=tuple(map(_worker, played.costs.workers, played.weight_versions)),
+        workers=tuple(_worker(played, number) for number in range(len(played.plan.workers))),
     )
 
 
@@ -79,7 +77,8 @@ def wave_plan_file_of(played: PlayedWaves, result: WaveResult, provenance: Prove
     )
 
 
-def _worker(costs: WorkerCosts, weight_versions: int) -> WorkerPrediction:
+def _worker(played: PlayedWaves, number: int) -> WorkerPrediction:
+    costs, all_reduce_s = played.costs.workers[number], played.costs.all_reduce_s(number)
     transfers_s = [*costs.transfer_s, 0.0]  # the last stage sends nothing
     return WorkerPrediction(
         stages=tuple(
@@ -88,8 +87,8 @@ def _worker(costs: WorkerCosts, weight_versions: int) -> WorkerPrediction:
                 transfer_s=float(transfers_s[index]),
                 push_s=sum(each.push_s for each in costs.exchanges[index]),
                 pull_s=sum(each.pull_s for each in costs.exchanges[index]),
-                all_reduce_s=float(costs.all_reduce_s[index]),
-                weight_versions=weight_versions,
+                all_reduce_s=float(all_reduce_s[index]),
+                weight_versions=played.weight_versions[number],
                 memory_bytes=float(costs.memory_bytes[index]),
                 limit_bytes=float(costs.limit_bytes[index]),
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from stagecut.planner.analysis.wave_prediction import play_waves
 from stagecut.planner.analysis.wave_recheck import certified_waves
-from stagecut.planner.analysis.what_if import UNCHANGED
+from stagecut.planner.analysis.what_if import UNCHANGED, searches
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Stage
@@ -15,7 +15,7 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
-from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
+from stagecut.planner.solvers.diagnosis.extra_units import Unit, WhatIf
 
 WaveSolve = Callable[[str, Problem], WaveResult]
 """Search for a plan: name of the search, problem."""
@@ -55,32 +55,28 @@ def wave_what_ifs(
     """The plan itself, then the best plan found with one more of each unit, or this plan there if none is better.
 
     A plan that was not proven optimal is first searched for again on the cluster as it is, so that what a longer search
-    finds is not credited to a unit. Ends early at the first search that is interrupted.
+    finds is not credited to a unit.
     """
     problem, plan = plan_file.problem, plan_file.plan
     is_optimal = plan_file.certificate.status is Status.OPTIMAL
     result = certified_waves(plan_file, samples_per_s) if is_optimal else solve(UNCHANGED, problem)
-    if result.status is Status.INTERRUPTED:
-        return
     result = _at_least(plan, problem, result)
-    yield WaveWhatIf(what=UNCHANGED, unit="", planned_samples_per_s=samples_per_s, result=result)
     best = result.plan or plan
-    for what_if in what_ifs(problem, tuple(units)):
+
+    def search(what_if: WhatIf) -> WaveResult | None:
         try:
-            found: WaveResult | None = solve(what_if.name, what_if.problem)
+            return _at_least(best, what_if.problem, solve(what_if.name, what_if.problem))
         except BadInputError:
-            found = None
-        if found is not None and found.status is Status.INTERRUPTED:
-            return
-        if found is not None:
-            found = _at_least(best, what_if.problem, found)
-        yield WaveWhatIf(what=what_if.name, unit=str(what_if.unit), planned_samples_per_s=samples_per_s, result=found)
+            return None
+
+    for what, unit, found in searches(problem, units, result, search):
+        yield WaveWhatIf(what=what, unit=unit, planned_samples_per_s=samples_per_s, result=found)
 
 
 def _at_least(plan: WavePlan, problem: Problem, result: WaveResult) -> WaveResult:
     """The result, or a known plan if it makes more samples per second in the problem."""
     known = _on(problem.cluster, plan)
-    if known is None:
+    if known is None or result.status is Status.INTERRUPTED:
         return result
     samples_per_s = play_waves(problem, known).timeline.samples_per_s
     if samples_per_s <= (result.samples_per_s or 0.0):

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status, relative_gap
+from stagecut.planner.core.wave_result import WaveResult
 from stagecut.planner.io.files.plan_file import PlanFile
-from stagecut.planner.solvers.diagnosis.extra_units import Unit, plan_in, what_ifs
+from stagecut.planner.solvers.diagnosis.extra_units import Unit, WhatIf, plan_in, what_ifs
 
 UNCHANGED = "nothing more"
 """Name of the first row: the cluster as it is."""
+AnyResult = TypeVar("AnyResult", Result, WaveResult)
 Solve = Callable[[str, Problem, Plan | None], Result]
 """Search for a plan: name of the search, problem, plan to start from."""
 
@@ -40,26 +43,42 @@ class WhatIfOutcome:
         return relative_gap(self.planned_s, self.result.bound_s)
 
 
+def searches(
+    problem: Problem, units: Sequence[Unit], unchanged: AnyResult, search: Callable[[WhatIf], AnyResult | None]
+) -> Iterator[tuple[str, str, AnyResult | None]]:
+    """What was changed, the unit, and what was found: first without a change, then with one more of each unit.
+
+    Ends early at the first search that is interrupted. None stands for a search that makes no sense.
+    """
+    if unchanged.status is Status.INTERRUPTED:
+        return
+    yield UNCHANGED, "", unchanged
+    for what_if in what_ifs(problem, tuple(units)):
+        found = search(what_if)
+        if found is not None and found.status is Status.INTERRUPTED:
+            return
+        yield what_if.name, str(what_if.unit), found
+
+
 def what_if_outcomes(
     plan_file: PlanFile, iteration_s: float, units: Sequence[Unit], solve: Solve
 ) -> Iterator[WhatIfOutcome]:
     """The plan itself, then the best plan found with one more of each unit.
 
     A plan that was not proven optimal is first searched for again on the cluster as it is, so that what a
-    longer search finds is not credited to a unit. Ends early at the first search that is interrupted.
+    longer search finds is not credited to a unit.
     """
     problem, plan = plan_file.problem, plan_file.plan
     is_optimal = plan_file.certificate.status is Status.OPTIMAL
     result = certified_result(plan_file, iteration_s) if is_optimal else solve(UNCHANGED, problem, plan)
-    if result.status is Status.INTERRUPTED:
-        return
-    yield WhatIfOutcome(what=UNCHANGED, unit="", planned_s=iteration_s, result=result)
     best = result.plan or plan
-    for what_if in what_ifs(problem, tuple(units)):
-        result = solve(what_if.name, what_if.problem, plan_in(what_if.problem, problem, best))
-        if result.status is Status.INTERRUPTED:
-            return
-        yield WhatIfOutcome(what=what_if.name, unit=str(what_if.unit), planned_s=iteration_s, result=result)
+
+    def search(what_if: WhatIf) -> Result:
+        return solve(what_if.name, what_if.problem, plan_in(what_if.problem, problem, best))
+
+    for what, unit, found in searches(problem, units, result, search):
+        assert found is not None
+        yield WhatIfOutcome(what=what, unit=unit, planned_s=iteration_s, result=found)
 
 
 def certified_result(plan_file: PlanFile, iteration_s: float) -> Result:

@@ -1,6 +1,8 @@
 """A plan of virtual workers of different shape that train through waves."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stagecut.planner.core.checks import require, require_count, require_distinct
 from stagecut.planner.core.plan import Pipeline, Stage
@@ -27,8 +29,6 @@ class VirtualWorker:
         for stage in self.stages:
             owner = f"stage [{stage.start}, {stage.stop}) of a virtual worker"
             require(len(stage.devices) == 1, owner, "devices", "a single one", stage.devices)
-            rule = f"at most the {self.in_flight} minibatches in flight"
-            require(stage.warmup_depth <= self.in_flight, owner, "warmup_depth", rule, stage.warmup_depth)
             sizes = {stage.forward_micro_batch, stage.backward_micro_batch}
             require(sizes == {self.minibatch}, owner, "micro-batch", f"the minibatch of {self.minibatch}", sizes)
 
@@ -36,6 +36,10 @@ class VirtualWorker:
     def num_stages(self) -> int:
         """Length of the pipeline."""
         return len(self.stages)
+
+    def stage_with(self, layer: int) -> int:
+        """The number of the stage that holds a layer."""
+        return next(number for number, stage in enumerate(self.stages) if layer < stage.stop)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -64,11 +68,13 @@ class WavePlan:
 
     def __post_init__(self) -> None:
         require(len(self.workers) > 0, "plan", "workers", "not empty", ())
-        for worker in self.workers:
+        waits = waits_for_waves(len(self.workers), self.local_step)
+        for number, worker in enumerate(self.workers):
             self.rule_of(worker)
-            if self.local_step is LocalStep.WAVE:
-                depths = [stage.warmup_depth for stage in worker.stages]
-                require(max(depths) <= worker.wave, "plan", "warmup_depth", f"at most a wave, {worker.wave}", depths)
+            depths = [stage.warmup_depth for stage in worker.stages]
+            for stage, most, what in deep_stages(depths, worker.in_flight, wave=worker.wave if waits else None):
+                owner = f"stage {stage} of worker {number}"
+                require(False, owner, "warmup_depth", f"at most {most}, {what}", depths[stage])
         require_distinct("plan", "devices", (device for worker in self.workers for device in worker.devices))
         lengths = {worker.stages[-1].stop for worker in self.workers}
         require(len(lengths) == 1, "plan", "workers", "all over the same layers", sorted(lengths))
@@ -85,6 +91,52 @@ class WavePlan:
         """Samples of one wave of all workers."""
         return sum(worker.samples_per_wave for worker in self.workers)
 
+    def shared_runs(self) -> tuple[tuple[int, int], ...]:
+        """Runs of layers [start, stop) between neighbouring cuts of any workers: one stage of each holds them."""
+        cuts = {cut for worker in self.workers for stage in worker.stages for cut in (stage.start, stage.stop)}
+        return tuple(pairwise(sorted(cuts)))
+
     def rule_of(self, worker: VirtualWorker) -> WaveRule:
         """When a worker waits for the others."""
         return WaveRule(wave=worker.wave, clock_distance=self.clock_distance, local_step=self.local_step)
+
+    def others(self, number: int) -> tuple[VirtualWorker, ...]:
+        """All workers but one."""
+        return self.workers[:number] + self.workers[number + 1 :]
+
+    def staleness_of_others(self, number: int) -> tuple[int, ...]:
+        """Most minibatches of each worker that a minibatch of one worker lacks; 0 of its own, which are counted apart.
+
+        See :meth:`~stagecut.planner.core.waves.WaveRule.global_staleness`.
+        """
+        rule = self.rule_of(self.workers[number])
+        return tuple(
+            0 if other == number else rule.global_staleness(worker.wave) for other, worker in enumerate(self.workers)
+        )
+
+
+def waits_for_waves(num_workers: int, local_step: LocalStep) -> bool:
+    """Whether a stage waits for what becomes of its own earlier waves, so that a wave limits its depth."""
+    return num_workers > 1 or local_step is LocalStep.WAVE
+
+
+def deep_stages(depths: Sequence[int], in_flight: int, *, wave: int | None) -> Iterator[tuple[int, int, str]]:
+    """Stages with so many forwards before their first backward that something would wait forever.
+
+    That is, more than the stage before sends, than are in flight, or, where a stage waits for its waves, than a wave
+    has: the gate of wave c asks for what the push of wave c - 1 makes complete, and minibatch (c + 1) H would start
+    before the backward of minibatch c H, which ends wave c - 1.
+
+    Yields
+    ------
+    tuple
+        Number of the stage, its largest possible depth, and what limits that.
+    """
+    most, what = in_flight, "the minibatches in flight"
+    if wave is not None and wave < most:
+        most, what = wave, "the minibatches of a wave"
+    for number, depth in enumerate(depths):
+        if depth > most:
+            yield number, most, what
+        else:
+            most, what = depth, "that of the previous stage"

@@ -89,21 +89,28 @@ class WaveRule:
         wave = self.wave_of(minibatch)
         return max(0, wave - self.clock_distance - (minibatch < self.gate_of(wave)))
 
-    def num_missing(self, minibatch: int, clock: int) -> int:
-        """Earlier minibatches of another worker, at most, that weights of this clock lack."""
-        return max(0, minibatch - 1 - clock * self.wave)
+    def num_missing(self, minibatch: int, clock: int, *, other: int) -> int:
+        """Earlier minibatches of another worker, with waves of `other` minibatches, that weights of this clock lack.
 
-    @property
-    def global_staleness(self) -> int:
-        """Most minibatches of another worker that the weights of any minibatch lack.
-
-        With a step after each minibatch (D + 2) H - 2, reached just before a gate: minibatch (c + 1) H - 1 has clock
-        c - 1 - D at least. For H = N_m that is HetPipe's (D + 1)(s + 1) + s - 1 with s = N_m - 1. With one step a
-        wave (D + 1) H - 1, of which H - 1 are the own wave's, which no synchronous training has either.
+        Earlier are those that begin before it where all workers go through wave c at constant speeds, from the same
+        moment to the same moment: i - 1 of its own wave begin before minibatch i of H, and ceil((i - 1) other / H) of
+        the other one's. With equal waves that is all with lower numbers, p - 1 for minibatch p.
         """
-        if self.local_step is LocalStep.WAVE:
-            return (self.clock_distance + 1) * self.wave - 1
-        return max(0, (self.clock_distance + 2) * self.wave - 2)
+        before, inside = divmod(minibatch - 1, self.wave)
+        return max(0, (before - clock) * other - (-inside * other // self.wave))
+
+    def global_staleness(self, other: int) -> int:
+        """Most minibatches of another worker, with waves of `other`, that the weights of any minibatch may lack.
+
+        With a step after each minibatch that is reached just before a gate: minibatch (c + 1) H - 1 has clock c - 1 - D
+        at least, so it may lack (D + 1) other + ceil((H - 2) other / H), and D other for H = 1. With equal waves these
+        are (D + 2) H - 2 and D, for H = N_m HetPipe's (D + 1)(s + 1) + s - 1 with s = N_m - 1. With one step a wave the
+        last minibatch of a wave may lack D other + ceil((H - 1) other / H). With equal waves that is (D + 1) H - 1, of
+        which H - 1 are the own wave's, which no synchronous training has either.
+        """
+        wave = self.clock_distance + 2  # from here on, all waves are alike
+        stalest = (self.gate_of(wave) - 1, (wave + 1) * self.wave)
+        return max(self.num_missing(minibatch, self.least_clock(minibatch), other=other) for minibatch in stalest)
 
 
 def local_staleness(in_flight: int) -> int:

@@ -1,5 +1,6 @@
 """Costs of virtual workers that train through waves: times and memory of stages, and what crosses the links."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -9,16 +10,13 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
-from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.links import link_between, link_between_hosts, route_between
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
-
-Route = tuple[str, ...]
-"""Names of the links that a message queues for."""
+from stagecut.planner.cost.wave_all_reduces import Route, WaveAllReduce, wave_all_reduce
 
 
 def crosses_hosts(route: Route) -> bool:
@@ -28,7 +26,11 @@ def crosses_hosts(route: Route) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """The weights of a stage that one parameter server owns: what is pushed to it and pulled from it once a wave."""
+    """The weights of a stage that one parameter server owns: what is pushed to it once a wave, and pulled from it.
+
+    A pull brings the sum of the others' updates or, with one step a wave, the gradients of one wave after another: so
+    many times as much as it has further waves.
+    """
 
     owner: str
     """The server's host."""
@@ -62,12 +64,7 @@ class WorkerCosts:
     working_bytes: Floats
     limit_bytes: Floats
     exchanges: tuple[tuple[Exchange, ...], ...]
-    """By stage, one for each host that owns some of its layers; empty with a single worker, or by all-reduce."""
-    all_reduce_s: Floats
-    """The delayed all-reduce of a wave over all workers; zeros with parameter servers or a single worker."""
-    all_reduce_bytes: Floats
-    """What the stage sends to other hosts in it."""
-    all_reduce_links: tuple[Route, ...]
+    """By stage, one for each host that owns some of its weights; empty with a single worker, or by all-reduce."""
 
     @property
     def memory_bytes(self) -> Floats:
@@ -82,6 +79,15 @@ class WaveCosts:
 
     plan: WavePlan
     workers: tuple[WorkerCosts, ...]
+    all_reduces: tuple[WaveAllReduce, ...] = ()
+    """Those of each wave, by layers; empty with parameter servers or a single worker."""
+
+    def all_reduce_s(self, worker: int) -> Floats:
+        """Seconds of the all-reduces that each stage of a worker takes part in, one after another, shape (S,)."""
+        seconds = np.zeros(self.plan.workers[worker].num_stages)
+        for each in self.all_reduces:
+            seconds[each.stages[worker]] += each.seconds
+        return seconds
 
 
 class WaveCostModel:
@@ -95,9 +101,10 @@ class WaveCostModel:
 
     @cached_property
     def layer_params(self) -> Floats:
-        """Parameters of each layer, shape (L,)."""
+        """Parameters that each layer holds, copies of tied ones included, shape (L,)."""
         model = self.problem.model
-        params: Floats = np.array([layer.params_bytes for layer in model.layers]) / model.precision.num_bytes
+        held_bytes = [layer.params_bytes + layer.shared_params_bytes for layer in model.layers]
+        params: Floats = np.array(held_bytes) / model.precision.num_bytes
         return params
 
     def extra_bytes_per_param(self, in_flight: int, *, local_step: LocalStep) -> float:
@@ -111,6 +118,11 @@ class WaveCostModel:
             return 0.0
         optimizer = self.problem.job.optimizer
         return (in_flight - 1) * optimizer.weight_bytes + optimizer.gradient_bytes
+
+    def pull_bytes_per_param(self, local_step: LocalStep) -> float:
+        """What a pull brings of each parameter; with one step a wave, of each wave."""
+        optimizer = self.problem.job.optimizer
+        return optimizer.gradient_bytes if local_step is LocalStep.WAVE else optimizer.weight_bytes
 
     def stage_costs(
         self,
@@ -144,7 +156,8 @@ class WaveCostModel:
 
     def plan(self, plan: WavePlan) -> WaveCosts:
         """Costs of a plan; raises a BadInputError if a device is unknown."""
-        return WaveCosts(plan=plan, workers=tuple(self._worker(plan, worker) for worker in plan.workers))
+        workers = tuple(self._worker(plan, worker) for worker in plan.workers)
+        return WaveCosts(plan=plan, workers=workers, all_reduces=tuple(self._all_reduces(plan)))
 
     def group(self, device: str) -> DeviceGroup:
         """A device as a device group of its own."""
@@ -194,10 +207,7 @@ class WaveCostModel:
             return np.array([float(getattr(cost, name)[0]) for cost in costs])
 
         pairs = list(pairwise(groups))
-        alone = len(plan.workers) == 1
-        served = plan.carrier is Carrier.PARAMETER_SERVER and not alone
-        by_ring = not (served or alone)
-        rings = [self._all_reduce(plan, worker, stage) if by_ring else (0.0, 0.0) for stage in worker.stages]
+        served = plan.carrier is Carrier.PARAMETER_SERVER and len(plan.workers) > 1
         return WorkerCosts(
             worker=worker,
             **{name: column(name) for name in ("forward_s", "backward_s", "update_s")},
@@ -211,9 +221,6 @@ class WaveCostModel:
                 self._exchanges(plan, group, stage.start, stage.stop) if served else ()
                 for group, stage in zip(groups, worker.stages, strict=True)
             ),
-            all_reduce_s=np.array([seconds for seconds, _ in rings]),
-            all_reduce_bytes=np.array([num_bytes for _, num_bytes in rings]),
-            all_reduce_links=tuple(self._all_reduce_route(group) if by_ring else () for group in groups),
         )
 
     def _exchanges(self, plan: WavePlan, group: DeviceGroup, start: int, stop: int) -> tuple[Exchange, ...]:
@@ -221,7 +228,10 @@ class WaveCostModel:
         owners = np.array(plan.owners[start:stop])
         for owner in dict.fromkeys(owners.tolist()):
             params = float(self.layer_params[start:stop][owners == owner].sum())
-            push_bytes, pull_bytes = params * optimizer.gradient_bytes, params * optimizer.weight_bytes
+            if not self._is_exchanged(params):
+                continue
+            push_bytes = params * optimizer.gradient_bytes
+            pull_bytes = params * self.pull_bytes_per_param(plan.local_step)
             link, there, back = self.link_to_host(group, owner)
             found.append(
                 Exchange(
@@ -236,27 +246,17 @@ class WaveCostModel:
             )
         return tuple(found)
 
-    def _all_reduce(self, plan: WavePlan, worker: VirtualWorker, stage: Stage) -> tuple[float, float]:
-        """Seconds of a ring over the devices of all workers that hold each layer, and bytes to other hosts.
+    def _is_exchanged(self, size: float) -> bool:
+        """Whether there is anything to exchange; where no layer has weights, empty messages keep workers in step."""
+        return size > 0 or not self.layer_params.any()
 
-        Layers with the same holders travel together, over the slowest link between neighbours: 2 (n - 1) steps of
-        bytes / n.
-        """
-        seconds, sent_bytes, first = 0.0, 0.0, stage.start
-        position = plan.workers.index(worker)
-        while first < stage.stop:
-            holders = [next(s for s in other.stages if s.start <= first < s.stop) for other in plan.workers]
-            last = min(holder.stop for holder in holders)
-            ring = [self.group(holder.devices[0]) for holder in holders]
-            num_bytes = float(self.layer_params[first:last].sum()) * self.problem.job.optimizer.gradient_bytes
-            part_bytes, num_steps = num_bytes / len(ring), 2 * (len(ring) - 1)
-            steps_s = (link_between(self.cluster, a, b).transfer_s(part_bytes) for a, b in pairwise([*ring, ring[0]]))
-            seconds += num_steps * max(steps_s)
-            own, after = (self._host_of(ring[i % len(ring)]) for i in (position, position + 1))
-            sent_bytes += num_steps * part_bytes if own != after else 0.0
-            first = last
-        return seconds, sent_bytes
-
-    def _all_reduce_route(self, group: DeviceGroup) -> Route:
-        own = self._host_of(group)
-        return (f"{own}:nic-in", f"{own}:nic-out")
+    def _all_reduces(self, plan: WavePlan) -> Iterator[WaveAllReduce]:
+        """One for each run of layers with weights; a single worker sums up nothing."""
+        if plan.carrier is not Carrier.DELAYED_ALL_REDUCE or len(plan.workers) == 1:
+            return
+        for start, stop in plan.shared_runs():
+            num_bytes = float(self.layer_params[start:stop].sum()) * self.problem.job.optimizer.gradient_bytes
+            stages = tuple(worker.stage_with(start) for worker in plan.workers)
+            groups = [self.group(worker.devices[s]) for worker, s in zip(plan.workers, stages, strict=True)]
+            if self._is_exchanged(num_bytes):
+                yield wave_all_reduce(self.cluster, groups, num_bytes=num_bytes, layers=(start, stop), stages=stages)

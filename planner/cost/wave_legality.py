@@ -17,7 +17,7 @@ def wave_faults(cost_model: WaveCostModel, plan: WavePlan, job_choices: WaveChoi
 
     The allocation is no part of it: policies are ways to find workers, and any workers may be simulated and run.
     """
-    found = [*_rule_faults(plan, job_choices)]
+    found = [*_rule_faults(plan, job_choices), *_in_flight_faults(plan, job_choices)]
     for number, worker in enumerate(plan.workers):
         own = (*_worker_faults(cost_model, worker, plan), *_wave_length_faults(plan, worker, job_choices))
         found += [f"worker {number}: {fault}" for fault in own]
@@ -30,14 +30,14 @@ def wave_faults(cost_model: WaveCostModel, plan: WavePlan, job_choices: WaveChoi
     return (*found, *_owner_faults(plan), *_memory_faults(cost_model, plan))
 
 
-def warmup_depths(num_stages: int, in_flight: int, *, local_step: LocalStep) -> tuple[int, ...]:
-    """Minibatches that each stage forwards before its first backward.
+def most_in_flight(num_stages: int) -> int:
+    """The largest N_m that is chosen for workers of up to so many stages: 4 S - 3.
 
-    Without flushes one more for every transfer behind it, which hides it; with them as under 1F1B.
+    Each stage then holds up to 4 minibatches more than the one behind it. Two neighbours take turns in a cycle that
+    spans 5 periods: 2 at most are what they compute, so that 1.5 remain for each of the two messages between them, of
+    which a link needs 1 at most. More minibatches in flight would only wait in longer queues.
     """
-    behind = range(num_stages, 0, -1)
-    ahead = behind if local_step is LocalStep.WAVE else [2 * position - 1 for position in behind]
-    return tuple(min(in_flight, depth) for depth in ahead)
+    return 4 * num_stages - 3
 
 
 def _rule_faults(plan: WavePlan, choices: WaveChoices) -> Iterator[str]:
@@ -52,6 +52,14 @@ def _rule_faults(plan: WavePlan, choices: WaveChoices) -> Iterator[str]:
             yield f"{words} {value}, where the job asks for {wanted}"
     if choices.num_workers not in {AUTO, len(plan.workers)}:
         yield f"{len(plan.workers)} virtual workers, where the job asks for {choices.num_workers}"
+
+
+def _in_flight_faults(plan: WavePlan, choices: WaveChoices) -> Iterator[str]:
+    """What is left open has a limit, unless workers make one step a wave."""
+    longest = max(worker.num_stages for worker in plan.workers)
+    number, most = max(worker.in_flight for worker in plan.workers), most_in_flight(longest)
+    if choices.in_flight == AUTO and plan.local_step is LocalStep.MINIBATCH and number > most:
+        yield f"{number} minibatches in flight, where workers of up to {longest} stages have at most {most}"
 
 
 def _wave_length_faults(plan: WavePlan, worker: VirtualWorker, choices: WaveChoices) -> Iterator[str]:
@@ -70,13 +78,7 @@ def _worker_faults(model: WaveCostModel, worker: VirtualWorker, plan: WavePlan) 
     size = model.problem.job.micro_batches[0]
     if worker.minibatch != size:
         yield f"minibatches of {worker.minibatch}, where the job has {size}"
-    depths = warmup_depths(worker.num_stages, worker.in_flight, local_step=plan.local_step)
-    for index, (stage, depth) in enumerate(zip(worker.stages, depths, strict=True)):
-        if stage.warmup_depth != depth:
-            yield f"stage {index}: warm-up depth {stage.warmup_depth}, where it should have {depth}"
-        if stage.warmup_depth > worker.wave and len(plan.workers) > 1:
-            reach = f"warm-up depth {stage.warmup_depth} is more than a wave of {worker.wave}"
-            yield f"stage {index}: {reach}, so that it would wait at a gate for a push of its own"
+    for index, stage in enumerate(worker.stages):
         if (stage.forward_message, stage.backward_message) != (None, None):
             yield f"stage {index}: has message sizes of its own"
 

@@ -118,11 +118,14 @@ def _lanes(flow: WaveFlow) -> tuple[str, ...]:
     if flow.links:
         return tuple(dict.fromkeys(flow.links))
     where = f"worker {flow.worker}, stage {flow.stage}"
-    return (f"{where}: {flow.kind}{_server(flow)}",)
+    return (f"{where}: {flow.kind}{_about(flow)}",)
 
 
-def _server(flow: WaveFlow) -> str:
-    """To or from which server a message goes, for example ` to host-1`; empty for others."""
+def _about(flow: WaveFlow) -> str:
+    """To or from which server a message goes, for example ` to host-1`, or what is summed; empty for others."""
+    if flow.layers is not None:
+        start, stop = flow.layers
+        return f" of layers [{start}, {stop})"
     way = {WaveKind.PUSH: "to", WaveKind.PULL: "from"}.get(flow.kind)
     return f" {way} {flow.owner}" if way else ""
 
@@ -132,7 +135,7 @@ def _slice(timeline: WaveTimeline, span: WaveSpan, zero_s: float, *, place: Mapp
     unit = "wave" if _is_by_wave(timeline, span) else "minibatch"
     args: dict[str, object] = {"worker": span.worker, "stage": span.stage, unit: span.number}
     if span.kind not in COMPUTATION:
-        name = f"{name}{_server(timeline.flows[span.flow])}"
+        name = f"{name}{_about(timeline.flows[span.flow])}"
     if span.kind in {WaveKind.FORWARD, WaveKind.PULL}:
         args["clock"] = span.clock
     start, end = grid(span.start_s - zero_s), grid(span.end_s - zero_s)

@@ -24,13 +24,17 @@ def wave_simulation_summary(timeline: WaveTimeline) -> dict[str, object]:
 
 def _worker(timeline: WaveTimeline, number: int) -> dict[str, object]:
     plan, costs = timeline.costs.plan, timeline.costs.workers[number]
+    staleness = plan.staleness_of_others(number)
+    reduces_s = timeline.costs.all_reduce_s(number).tolist()
     return {
         **values_of(costs.worker, "minibatch", "in_flight", "wave"),
         "local_staleness": local_staleness(costs.worker.in_flight),
-        "global_staleness": plan.rule_of(costs.worker).global_staleness if len(plan.workers) > 1 else 0,
+        "global_staleness": max(staleness),
+        "staleness_of_others": staleness,
         "waits_per_wave": values_of(timeline.steady.waits[number], "gate_s", "pipeline_s", "link_s"),
         "stages": [
-            {**_stage(costs, index), "busy_share": busy} for index, busy in enumerate(timeline.busy_share[number])
+            {**_stage(costs, index), "all_reduce_s": reduce_s, "busy_share": busy}
+            for index, (busy, reduce_s) in enumerate(zip(timeline.busy_share[number], reduces_s, strict=True))
         ],
     }
 
@@ -42,7 +46,6 @@ def _stage(costs: WorkerCosts, index: int) -> dict[str, object]:
         **values_of(stage, "devices", "recompute", "warmup_depth"),
         **{name: float(getattr(costs, name)[index]) for name in ("forward_s", "backward_s", "update_s")},
         "transfer_s": float(costs.transfer_s[index]) if index + 1 < costs.worker.num_stages else None,
-        "all_reduce_s": float(costs.all_reduce_s[index]),
         "exchanges": [
             values_of(each, "owner", "push_s", "pull_s", "push_bytes", "pull_bytes") for each in costs.exchanges[index]
         ],

@@ -59,20 +59,18 @@ def island_devices(cluster: Cluster, server_class: int, host: int) -> list[list[
     return [[f"{name}/{next(slots)}" for _ in range(island.count)] for island in server.islands]
 
 
-def worker_of(tables: RowTables, setting: Setting, chain: Chain, seats: Seats) -> VirtualWorker:
-    """The virtual worker with these stages on these devices."""
-    names, num_stages = [iter(own) for own in seats], len(chain.kinds)
-    minibatch = tables.problem.job.micro_batches[0]
-    stages = []
-    for index, (kind, start, stop) in enumerate(zip(chain.kinds, chain.starts, chain.stops, strict=True)):
-        rows = tables.stages(kind, setting.in_flight, num_stages - index)
+def worker_of(tables: RowTables, setting: Setting, chain: Chain, depths: Sequence[int], seats: Seats) -> VirtualWorker:
+    """The virtual worker with these stages, which hold so many minibatches, on these devices."""
+    names, minibatch, stages = [iter(own) for own in seats], tables.problem.job.micro_batches[0], []
+    for kind, start, stop, depth in zip(chain.kinds, chain.starts, chain.stops, depths, strict=True):
+        modes = [own.recompute for own in tables.options(kind, setting.in_flight, start, stop) if depth <= own.most]
         stages.append(
             Stage(
                 start=start,
                 stop=stop,
                 devices=(next(names[kind]),),
-                recompute=bool(rows.recompute[start, stop]),
-                warmup_depth=tables.depth(setting.in_flight, num_stages - index),
+                recompute=modes[0],
+                warmup_depth=depth,
                 forward_micro_batch=minibatch,
                 backward_micro_batch=minibatch,
             )

@@ -24,10 +24,14 @@ MOST_ROUNDS = 12
 class Case:
     """W workers with N_m minibatches in flight."""
 
-    num_workers: int
     setting: Setting
     longest: int
-    """Stages of the longest worker, at least: for N_m to be of use."""
+    """Stages of the longest worker, at least: for N_m to be chosen."""
+
+    @property
+    def num_workers(self) -> int:
+        """W."""
+        return self.setting.num_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +58,13 @@ def packing_within(search: WaveSearch, chains: Chains, case: Case, period_s: flo
     patterns = [pattern for pattern, _ in found]
     cost = np.array([value for _, value in found])
     rows: list[LoadRow] = []
-    if not case.setting.alone and chains.exchange.least_period_s(case.num_workers) > period_s * (1 + MIP_BOUND):
+    if chains.exchange.least_period_s(case.num_workers) > period_s * (1 + MIP_BOUND):
         return None
+    covers = [np.array([sum(own) >= case.longest for own in patterns])]
+    for turn in chains.exchange.turns(case.num_workers, period_s):
+        with search.step("partition"):
+            whole = chains.fastest(case.setting, period_s, turn).whole()
+        covers.append(np.array([bool(np.isfinite(whole[sum(own)][chains.lattice.row(own)])) for own in patterns]))
     for _ in range(MOST_ROUNDS):
         with search.step("packing"):
             chosen = pack(
@@ -63,7 +72,7 @@ def packing_within(search: WaveSearch, chains: Chains, case: Case, period_s: flo
                 patterns,
                 chains.kinds.counts,
                 num_workers=case.num_workers,
-                longest=case.longest,
+                covers=covers,
                 cost=cost,
                 rows=rows,
             )
@@ -101,7 +110,7 @@ def lightest_within(
             [pattern for pattern, _ in found],
             chains.kinds.counts,
             num_workers=case.num_workers,
-            longest=case.longest,
+            covers=[np.array([sum(own) >= case.longest for own, _ in found])],
             cost=np.array([load_s for _, load_s in found]),
             rows=(),
         )

@@ -1,7 +1,5 @@
 """Data parallelism on unlike devices: each that can hold the model is a worker of one stage."""
 
-import numpy as np
-
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.workers.building import plan_of, seats_of, worker_of
@@ -14,12 +12,12 @@ def data_parallel_plan(problem: Problem) -> WavePlan | None:
     """The plan of all devices that hold the whole model, with one minibatch in flight each; None if none does."""
     tables = RowTables(problem, Kinds(problem))
     kinds = range(tables.kinds.num_kinds)
-    fits = [bool(np.isfinite(tables.stages(kind, 1, 1).compute_s[0, -1])) for kind in kinds]
+    fits = [bool(tables.options(kind, 1, 0, tables.num_layers)) for kind in kinds]
     own = [kind for kind in kinds if fits[kind] for _ in range(int(tables.kinds.counts[kind]))]
     if not own:
         return None
     seats = seats_of(problem.cluster, [tuple(int(kind == each) for each in kinds) for kind in own])
-    setting = Setting(in_flight=1, wave=1, alone=len(own) == 1)
+    setting = Setting.of(1, num_workers=len(own))
     chains = [Chain(kinds=(kind,), stops=(tables.num_layers,)) for kind in own]
     pairs = zip(chains, seats, strict=True)
-    return plan_of(tables, tuple(worker_of(tables, setting, chain, seat) for chain, seat in pairs))
+    return plan_of(tables, tuple(worker_of(tables, setting, chain, (1,), seat) for chain, seat in pairs))

@@ -10,9 +10,10 @@ from stagecut.planner.workers.building import Seats, island_devices
 from stagecut.planner.workers.cases import Case
 from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.fixed_allocation import offer_chains
-from stagecut.planner.workers.periods import period_of
+from stagecut.planner.workers.depths import all_depths
+from stagecut.planner.workers.fixed_allocation import offer_workers
 from stagecut.planner.workers.wave_search import WaveSearch
+from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
 MOST_CHAINS, MOST_PLANS = 20_000, 3_000
 """Workers looked at, and plans simulated, in one case: a few seconds each."""
@@ -23,9 +24,10 @@ Slot = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A chain on given hosts."""
+    """A chain with depths, on given hosts."""
 
     chain: Chain
+    depths: Depths
     hosts: tuple[int, ...]
 
     @property
@@ -41,7 +43,9 @@ def exhaust(search: WaveSearch, chains: Chains, case: Case) -> bool:
     room = _slots(chains)
     if _num_chains(chains, room, case) > MOST_CHAINS:
         return False
-    workers = [own for own in _workers(chains, room, case) if period_of(chains, case.setting, own.chain) <= longest_s]
+    workers = list(itertools.islice(_workers(chains, room, case, longest_s), MOST_CHAINS + 1))
+    if len(workers) > MOST_CHAINS:
+        return False
     number = 0
     for team in _teams(workers, case.num_workers, room):
         if max(len(own.hosts) for own in team) < case.longest:
@@ -50,7 +54,8 @@ def exhaust(search: WaveSearch, chains: Chains, case: Case) -> bool:
         if number > MOST_PLANS or search.out_of_budget:
             return False
         seats = _seated(chains, team)
-        offer_chains(search, chains.tables, [case.setting] * len(team), seats, [own.chain for own in team])
+        stages, depths = [own.chain for own in team], [own.depths for own in team]
+        offer_workers(search, chains, [case.setting] * len(team), seats, stages, depths)
     return True
 
 
@@ -78,7 +83,8 @@ def _sizes(chains: Chains, room: Counter[Slot], case: Case) -> range:
     return range(1, most + 1)
 
 
-def _workers(chains: Chains, room: Counter[Slot], case: Case) -> Iterator[Worker]:
+def _workers(chains: Chains, room: Counter[Slot], case: Case, longest_s: float) -> Iterator[Worker]:
+    """Those whose rows keep a period."""
     num_layers = chains.tables.num_layers
     for size in _sizes(chains, room, case):
         for slots in itertools.product(room, repeat=size):
@@ -86,7 +92,17 @@ def _workers(chains: Chains, room: Counter[Slot], case: Case) -> Iterator[Worker
                 continue
             for inner in itertools.combinations(range(1, num_layers), size - 1):
                 chain = Chain(kinds=tuple(kind for kind, _ in slots), stops=(*inner, num_layers))
-                yield Worker(chain=chain, hosts=tuple(host for _, host in slots))
+                for depths in _depths(chains, case, chain, longest_s):
+                    yield Worker(chain=chain, depths=depths, hosts=tuple(host for _, host in slots))
+
+
+def _depths(chains: Chains, case: Case, chain: Chain, longest_s: float) -> Iterator[Depths]:
+    rows, deepest = WorkerRows(chains, case.setting, chain), case.setting.deepest
+    if rows.least_depths(longest_s) is None:
+        return
+    for depths in all_depths([min(deepest, options[-1].most) for options in rows.options]):
+        if rows.least_depths(longest_s, depths) is not None:
+            yield depths
 
 
 def _teams(workers: Sequence[Worker], number: int, room: Counter[Slot]) -> Iterator[tuple[Worker, ...]]:

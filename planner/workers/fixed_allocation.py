@@ -5,14 +5,17 @@ from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
+from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
 from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
+from stagecut.planner.workers.depths import depth_choices
 from stagecut.planner.workers.kinds import Counts
 from stagecut.planner.workers.paper_partition import paper_chain
 from stagecut.planner.workers.periods import least_period, period_of
 from stagecut.planner.workers.rows import RowTables, Setting
 from stagecut.planner.workers.wave_search import WaveSearch
+from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
 
 def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) -> float:
@@ -37,7 +40,7 @@ def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) 
             period_s = max(period_of(chains, setting, chain) for chain in by_pattern.values())
             if _rate(search, setting, len(patterns), period_s) > search.best:
                 own = [by_pattern[pattern] for pattern in patterns]
-                offer_chains(search, tables, [setting] * len(seats), seats, own)
+                offer_chains(search, chains, [setting] * len(seats), seats, own, period_s=period_s)
     return max((bound for bound, _, _ in found), default=0.0)
 
 
@@ -49,14 +52,37 @@ def _rate(search: WaveSearch, setting: Setting, num_workers: int, period_s: floa
 
 def offer_chains(
     search: WaveSearch,
-    tables: RowTables,
+    chains: Chains,
     teams: Sequence[Setting],
     seats: Sequence[Seats],
-    chains: Sequence[Chain],
+    workers: Sequence[Chain],
+    *,
+    period_s: float,
 ) -> float:
-    """Simulate the plan of workers with these settings, devices and stages; its samples per second."""
-    workers = zip(teams, chains, seats, strict=True)
-    return search.offer(plan_of(tables, tuple(worker_of(tables, *worker) for worker in workers)))
+    """Simulate plans of workers with these settings, devices and stages; the most samples per second of them.
+
+    Depths are those that keep a period alone, and larger ones.
+    """
+    pairs = list(zip(teams, workers, strict=True))
+    choices = {pair: depth_choices(WorkerRows(chains, *pair), pair[0], period_s) for pair in dict.fromkeys(pairs)}
+    rates = [0.0]
+    for depths in zip(*(choices[pair] for pair in pairs), strict=True):
+        if all(depths):
+            rates.append(offer_workers(search, chains, teams, seats, workers, depths))
+    return max(rates)
+
+
+def offer_workers(
+    search: WaveSearch,
+    chains: Chains,
+    teams: Sequence[Setting],
+    seats: Sequence[Seats],
+    workers: Sequence[Chain],
+    depths: Sequence[Depths],
+) -> float:
+    """Simulate the plan of workers with these settings, devices, stages and depths; its samples per second."""
+    each = zip(teams, workers, depths, seats, strict=True)
+    return search.offer(plan_of(chains.tables, tuple(worker_of(chains.tables, *own) for own in each)))
 
 
 def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[Setting]:
@@ -64,7 +90,7 @@ def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[
 
     With one step a wave, a wave of all workers is the global batch if N_m is left open.
     """
-    choices, alone = tables.choices, num_workers == 1
+    choices = tables.choices
     numbers: Sequence[int]
     if choices.in_flight != AUTO:
         numbers = (choices.in_flight,)
@@ -72,6 +98,6 @@ def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[
         whole, rest = divmod(tables.problem.job.global_batch // tables.problem.job.micro_batches[0], num_workers)
         numbers = (whole,) if rest == 0 else ()
     else:
-        numbers = range(1, tables.depth(tables.problem.cluster.num_devices * 2, most_stages) + 1)
+        numbers = range(1, most_in_flight(most_stages) + 1)
     for number in numbers:
-        yield Setting(in_flight=number, wave=number, alone=alone)
+        yield Setting.of(number, num_workers=num_workers)

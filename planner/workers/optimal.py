@@ -3,20 +3,22 @@
 All workers make equally many waves, so with W workers, H minibatches a wave and b samples each, more than X samples per
 second need a wave in less than T = W H b / X. For each W and N_m a *case* asks for a packing whose workers keep T. If
 there is none, no plan of the case has more than X; else its plan is played. The cases with the highest bound come
-first; for each W a relaxed case comes before those of all N_m: it needs memory for N_m = 1 only, hides every latency
-and exchanges nothing.
+first. One with several N_m, which needs the memory of the least, has the waves of the largest and is bounded for all of
+them, is cut into halves.
 """
 
 import heapq
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.workers.building import seats_of
+from stagecut.planner.cost.wave_legality import most_in_flight
+from stagecut.planner.workers.building import Seats, seats_of
 from stagecut.planner.workers.cases import Case, Packed, lightest_within, packing_within
+from stagecut.planner.workers.chain_program import Chain
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.exhaustion import exhaust
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
@@ -25,9 +27,10 @@ from stagecut.planner.workers.packing import StoppedError
 from stagecut.planner.workers.periods import LONGEST_S
 from stagecut.planner.workers.rows import Setting
 from stagecut.planner.workers.wave_search import WaveSearch
+from stagecut.planner.workers.worker_rows import WorkerRows
 
 FINE, COARSE = 1e-3, 1e-2
-"""Relative precision of the bounds of cases, and of relaxed ones."""
+"""Relative precision of the bounds of cases with one N_m, and with several."""
 
 LIGHTER = (0.995, 0.98, 0.96, 0.94, 0.92)
 """Shares of a bound at which workers with less to send are tried."""
@@ -36,27 +39,15 @@ MOST = 1e18
 """Samples per second that stand for infinitely many."""
 
 
-class Stage(IntEnum):
-    """What has been done about the plans of an entry."""
-
-    RELAXED = 0
-    """All N_m of a number of workers; nothing yet."""
-    OPEN = 1
-    """All N_m, with a bound."""
-    CASE = 2
-    """One N_m, with the bound of all."""
-    PROVEN = 3
-    """One N_m, with its own bound."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """Plans with a common bound."""
 
     bound: float
     """Samples per second, at most."""
-    stage: Stage
     case: Case
+    is_own: bool = False
+    """Whether the bound was found for this case; else it is that of a larger one."""
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -75,9 +66,8 @@ class OptimalAllocation:
         self._improvement = Improvement(search, chains)
         self._left = 0.0
         for num_workers in self._numbers():
-            setting = Setting(in_flight=1, wave=1, alone=True, relaxed=True)
-            case = Case(num_workers=num_workers, setting=setting, longest=1)
-            self._push(Entry(bound=search.bound, stage=Stage.RELAXED, case=case))
+            for case in self._cases(num_workers):
+                self._push(Entry(bound=search.bound, case=case))
 
     def run(self) -> None:
         """Lower the highest bound until a plan comes close to it, or nothing is left to try."""
@@ -95,18 +85,16 @@ class OptimalAllocation:
 
     def _treat(self, entry: Entry) -> None:
         """Replace an entry by others with lower bounds; where that cannot be done, its bound is left."""
-        match entry.stage:
-            case Stage.RELAXED:
-                bound = self._bound(entry, COARSE)
-                self._push(Entry(bound=bound, stage=Stage.OPEN, case=entry.case))
-            case Stage.OPEN:
-                for case in self._cases(entry.case.num_workers):
-                    self._push(Entry(bound=entry.bound, stage=Stage.CASE, case=case))
-            case Stage.CASE:
-                bound = self._bound(entry, FINE)
-                self._push(Entry(bound=bound, stage=Stage.PROVEN, case=entry.case))
-            case Stage.PROVEN:
-                self._play_on(entry)
+        setting = entry.case.setting
+        if not entry.is_own:
+            bound = self._bound(entry, FINE if setting.is_single else COARSE)
+            self._push(Entry(bound=bound, case=entry.case, is_own=True))
+        elif setting.is_single:
+            self._play_on(entry)
+        else:
+            middle = (setting.in_flight + setting.deepest) // 2
+            for least, most in ((setting.in_flight, middle), (middle + 1, setting.deepest)):
+                self._push(Entry(bound=entry.bound, case=_case(entry.case.num_workers, least, most)))
 
     def _play_on(self, entry: Entry) -> None:
         """Look for better plans where rows cannot lower the bound."""
@@ -121,7 +109,7 @@ class OptimalAllocation:
         with self._search.step("exhaustion"):
             done = exhaust(self._search, self._chains, entry.case)
         if done:
-            self._push(Entry(bound=target, stage=Stage.PROVEN, case=entry.case))
+            self._push(Entry(bound=target, case=entry.case, is_own=True))
         else:
             self._left = max(self._left, entry.bound)
 
@@ -132,6 +120,15 @@ class OptimalAllocation:
         found, high = None, entry.bound
         if low >= high:
             return high
+        if math.isfinite(high):
+            nearly = (1 - precision) * high
+            packed = packing_within(self._search, self._chains, case, samples / nearly)
+            if packed is not None:
+                self._play(case, packed)
+                return high
+            if nearly <= low:
+                return low
+            high = nearly
         while found is None or (high - low > precision * high if math.isfinite(high) else low < MOST):
             wanted = low if found is None else _between(low, high)
             packed = packing_within(self._search, self._chains, case, samples / wanted if wanted > 0 else LONGEST_S)
@@ -141,17 +138,25 @@ class OptimalAllocation:
                 high = wanted
             else:
                 found = packed
-                low = max(wanted, samples / packed.period_s if packed.period_s > 0 else high)
+                low = wanted if packed.period_s > 0 else high
         self._play(case, found)
         return high
 
     def _play(self, case: Case, packed: Packed) -> None:
-        """Simulate the plan of a packing; in relaxed cases for every N_m."""
-        if case.setting.relaxed:
-            return
+        """Simulate plans of a packing, with the most minibatches in flight of the case that fit."""
         seats = seats_of(self._search.problem.cluster, packed.patterns)
-        for own in (packed.fastest, packed.lightest):
-            offer_chains(self._search, self._chains.tables, [case.setting] * len(seats), seats, own)
+        for own in dict.fromkeys((tuple(packed.fastest), tuple(packed.lightest))):
+            self._offer(case, seats, own, packed.period_s)
+
+    def _offer(self, case: Case, seats: Sequence[Seats], workers: Sequence[Chain], period_s: float) -> None:
+        tau, least, most = period_s / case.setting.wave, case.setting.in_flight, case.setting.deepest
+        for number in dict.fromkeys((most, (least + most) // 2, least)):
+            setting = Setting.of(number, num_workers=case.num_workers)
+            rows = [WorkerRows(self._chains, setting, own) for own in dict.fromkeys(workers)]
+            if all(own.least_depths(tau * number) is not None for own in rows):
+                teams = [setting] * len(seats)
+                offer_chains(self._search, self._chains, teams, seats, workers, period_s=tau * number)
+                return
 
     def _play_lighter(self, entry: Entry) -> None:
         """Simulate somewhat slower workers that send less between hosts, where messages of all of them queue."""
@@ -163,17 +168,15 @@ class OptimalAllocation:
             lightest = lightest_within(search, self._chains, case, samples / (share * entry.bound))
             if lightest is not None:
                 patterns, own = lightest
-                seats = seats_of(search.problem.cluster, patterns)
-                offer_chains(search, self._chains.tables, [case.setting] * len(seats), seats, own)
+                self._offer(case, seats_of(search.problem.cluster, patterns), own, samples / (share * entry.bound))
 
     def _cases(self, num_workers: int) -> list[Case]:
         lattice, tables = self._chains.lattice, self._chains.tables
         most = min(len(lattice.levels) - 1, tables.problem.cluster.num_devices - num_workers + 1)
-        stated = tables.choices.in_flight != AUTO or tables.choices.local_step is LocalStep.WAVE
-        return [
-            Case(num_workers=num_workers, setting=setting, longest=1 if stated else setting.in_flight // 2 + 1)
-            for setting in settings(tables, num_workers, most)
-        ]
+        if tables.choices.in_flight == AUTO and tables.choices.local_step is LocalStep.MINIBATCH:
+            return [_case(num_workers, 1, most_in_flight(most))]
+        found = settings(tables, num_workers, most)
+        return [Case(setting=setting, longest=1) for setting in found]
 
     def _numbers(self) -> range:
         stated, most = self._search.num_workers, int(self._chains.kinds.counts.sum())
@@ -182,6 +185,12 @@ class OptimalAllocation:
     def _push(self, entry: Entry) -> None:
         if entry.bound > 0:
             heapq.heappush(self._heap, (entry.order, next(self._number), entry))
+
+
+def _case(num_workers: int, least: int, most: int) -> Case:
+    """All N_m from the least to the most; the longest worker has to allow for the least."""
+    setting = Setting(in_flight=least, wave=most, num_workers=num_workers, deepest=most)
+    return Case(setting=setting, longest=-(-(least + 3) // 4))
 
 
 def _between(low: float, high: float) -> float:

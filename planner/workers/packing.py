@@ -21,7 +21,7 @@ Constraints
     sum of y[p] = W                     or any number
     sum of a[p,k] y[p] <= n[k]          for every k
     sum of load[r,p] y[p] <= room[r]    for every r
-    sum of y[p] with at least s devices >= 1, where a longest worker of s stages is asked for
+    sum of y[p] over p in S >= 1        for every set S of patterns that the plan needs one of
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import IntegerAnswer, LinearProgram, SolveOutcome, solve_integer
 from stagecut.planner.workers.kinds import Counts
@@ -59,7 +59,7 @@ def pack(
     counts: Ints,
     *,
     num_workers: int,
-    longest: int,
+    covers: Sequence[Bools],
     cost: Floats,
     rows: Sequence[LoadRow],
 ) -> list[Counts] | None:
@@ -73,7 +73,7 @@ def pack(
     if not patterns:
         return None
     numbers = num_workers, num_workers
-    program = _program(np.array(patterns), counts, numbers=numbers, longest=longest, cost=cost, rows=rows)
+    program = _program(np.array(patterns), counts, numbers=numbers, covers=covers, cost=cost, rows=rows)
     answer = _solved(search, program, gap=ROUGH)
     return None if answer is None else _chosen(patterns, answer)
 
@@ -94,7 +94,7 @@ def fastest_packing(
     if not patterns or (stated or 1) > most:
         return 0.0, []
     numbers = (1, most) if stated is None else (stated, stated)
-    program = _program(np.array(patterns), counts, numbers=numbers, longest=1, cost=-rates, rows=())
+    program = _program(np.array(patterns), counts, numbers=numbers, covers=(), cost=-rates, rows=())
     answer = _solved(search, program, gap=search.options.gap / 10)
     if answer is None:
         return 0.0, []
@@ -127,7 +127,13 @@ def _chosen(patterns: Sequence[Counts], answer: IntegerAnswer) -> list[Counts]:
 
 
 def _program(
-    patterns: Ints, counts: Ints, *, numbers: tuple[int, int], longest: int, cost: Floats, rows: Sequence[LoadRow]
+    patterns: Ints,
+    counts: Ints,
+    *,
+    numbers: tuple[int, int],
+    covers: Sequence[Bools],
+    cost: Floats,
+    rows: Sequence[LoadRow],
 ) -> LinearProgram:
     number = len(patterns)
     matrix: list[Floats] = [np.ones(number), *patterns.T.astype(float)]
@@ -138,8 +144,8 @@ def _program(
         matrix.append(row.load_s / scale)
         lower.append(-np.inf)
         upper.append(row.room_s / scale * (1 + MIP_BOUND))
-    if longest > 1:
-        matrix.append((patterns.sum(axis=1) >= longest).astype(float))
+    for some in covers:
+        matrix.append(some.astype(float))
         lower.append(1.0)
         upper.append(np.inf)
     stacked = np.array(matrix)

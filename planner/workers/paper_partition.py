@@ -35,7 +35,8 @@ def _seconds(chains: Chains, setting: Setting, kinds: tuple[int, ...]) -> Floats
     """Forward and backward of each run, activations received before it and gradients received behind it."""
     tables, transfer_s, seconds = chains.tables, chains.kinds.transfer_s, []
     for index, kind in enumerate(kinds):
-        own_s = tables.stages(kind, setting.in_flight, len(kinds) - index).compute_s
+        depth = min(setting.in_flight, 2 * (len(kinds) - index) - 1)
+        own_s = tables.fitting_work_s(kind, setting.in_flight, depth)
         if index > 0:
             own_s = own_s + transfer_s[kinds[index - 1], kind][:, None]
         if index + 1 < len(kinds):

@@ -3,6 +3,7 @@
 import heapq
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def plan_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats]
     most, flushes = max(sum(map(len, own)) for own in seats), chains.tables.choices.local_step is LocalStep.WAVE
     if flushes:
         offer_proportional(search, chains, seats, 1)
-        single, patterns = Setting(in_flight=1, wave=1, alone=True), [tuple(map(len, own)) for own in seats]
+        single, patterns = Setting.of(1, num_workers=1), [tuple(map(len, own)) for own in seats]
         shared = _minibatches(chains) >= len(seats) and least_period(chains, single, patterns) is not None
         return math.inf if shared else 0.0
     rates = [
@@ -87,7 +88,7 @@ def offer_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats
     fastest: dict[Counts, Chain] = {}
     rate = 0.0
     for own in patterns:
-        setting = Setting(in_flight=first, wave=first, alone=True, relaxed=False)
+        setting = Setting.of(first, num_workers=1)
         if own not in fastest:
             with search.step("partition"):
                 found = least_period(chains, setting, [own])
@@ -97,10 +98,11 @@ def offer_proportional(search: WaveSearch, chains: Chains, seats: Sequence[Seats
         rate += first / max(period_of(chains, setting, fastest[own]), ALMOST_ZERO)
     workers = [fastest[own] for own in patterns]
     lengths = _shared(chains, workers, total) if flushes else _lengths(chains, workers, in_flight)
-    alone = len(workers) == 1
-    teams = [Setting(in_flight=own if flushes else in_flight, wave=own, alone=alone) for own in lengths]
-    if all(math.isfinite(period_of(chains, *pair)) for pair in zip(teams, workers, strict=True)):
-        offer_chains(search, chains.tables, teams, seats, workers)
+    number = len(workers)
+    teams = [replace(Setting.of(own if flushes else in_flight, num_workers=number), wave=own) for own in lengths]
+    period_s = max(period_of(chains, *pair) for pair in zip(teams, workers, strict=True))
+    if math.isfinite(period_s):
+        offer_chains(search, chains, teams, seats, workers, period_s=period_s)
     return rate * search.problem.job.micro_batches[0]
 
 
@@ -112,7 +114,7 @@ def _minibatches(chains: Chains) -> int:
 
 def _lengths(chains: Chains, workers: Sequence[Chain], in_flight: int) -> list[int]:
     """Wave lengths of at least N_m that waste the least time: H_w = floor(T / tau_w), T = h x the longest tau."""
-    setting = Setting(in_flight=in_flight, wave=1, alone=True)
+    setting = replace(Setting.of(in_flight, num_workers=1), wave=1)
     periods_s = np.array([max(period_of(chains, setting, own), ALMOST_ZERO) for own in workers])
     waves_s = periods_s.max() * np.arange(in_flight, LONGEST_WAVE * in_flight + 1)
     lengths = np.floor(waves_s[:, None] / periods_s * (1 + 1e-9)).astype(int)
@@ -124,7 +126,7 @@ def _shared(chains: Chains, workers: Sequence[Chain], total: int) -> list[int]:
     """So many minibatches, one after the other to the worker that ends its wave the earliest with it."""
 
     def wave_s(worker: int, length: int) -> float:
-        return period_of(chains, Setting(in_flight=length, wave=length, alone=True), workers[worker])
+        return period_of(chains, Setting.of(length, num_workers=1), workers[worker])
 
     lengths = [1] * len(workers)
     queue = [(wave_s(worker, 2), worker) for worker in range(len(workers))]

@@ -48,8 +48,11 @@ def _played(costs: WaveCosts, num_waves: int) -> tuple[dict, dict]:
     timeline = simulate_waves(costs, num_waves=num_waves)
     spans, clocks = {}, {}
     for span in timeline.spans:
-        owner = timeline.flows[span.flow].owner if span.kind in {WaveKind.PUSH, WaveKind.PULL} else ""
-        key = (WORDS[span.kind], span.worker, span.stage, span.number, *([owner] if owner else []))
+        key = (WORDS[span.kind], span.worker, span.stage, span.number)
+        if span.kind in {WaveKind.PUSH, WaveKind.PULL}:
+            key = (*key, timeline.flows[span.flow].owner)
+        if span.kind is WaveKind.ALL_REDUCE:
+            key = (WORDS[span.kind], *timeline.flows[span.flow].layers, span.number)
         if span.kind is WaveKind.UPDATE and span.end_s == span.start_s and costs.plan.local_step is LocalStep.WAVE:
             continue
         spans[key] = (span.start_s, span.end_s)

@@ -18,6 +18,7 @@ from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.waves import Carrier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,9 @@ class WaveExecution:
         require(plan.num_layers == len(chain.layers), "executor", "layers", f"{plan.num_layers}", len(chain.layers))
         scheme = training.scheme or scheme_of(plan)
         scheme.check(plan)
-        late = scheme.merge.is_step and plan.clock_distance > 0 and len(plan.workers) > 1
-        rule = "None, because with one step a wave and D > 0 the gradients of a wave come to stages at different times"
+        served = plan.carrier is Carrier.PARAMETER_SERVER and len(plan.workers) > 1
+        late = scheme.merge.is_step and plan.clock_distance > 0 and served
+        rule = "None, because with one step a wave and D > 0 servers send stages a wave's gradients at different times"
         require(training.clip_norm is None or not late, "executor", "clip_norm", rule, training.clip_norm)
         return cls(
             plan=plan,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
@@ -125,9 +124,8 @@ class WaveLayout:
                 Part(owner=owner, layers=tuple(held), members=self._holders(self.owned(owner)))
                 for owner, held in layers.items()
             )
-        cuts = {cut for other in self.plan.workers for each in other.stages for cut in (each.start, each.stop)}
-        inside = sorted(cut for cut in cuts if own.start <= cut <= own.stop)
-        ranges = [tuple(range(lo, hi)) for lo, hi in pairwise(inside)]
+        runs = self.plan.shared_runs()
+        ranges = [tuple(range(lo, hi)) for lo, hi in runs if own.start <= lo < own.stop]
         return tuple(Part(owner="", layers=held, members=self._holders(held)) for held in ranges)
 
     def _holders(self, layers: Sequence[int]) -> tuple[Member, ...]:

@@ -61,21 +61,12 @@ class Scheme:
         require(early, owner, "gate", "the first minibatch unless updates are added", self.gate)
 
     def check(self, plan: WavePlan) -> None:
-        """Refuse a plan that the scheme is not defined for, or with which workers would wait for each other forever.
-
-        The gate of wave c waits for waves up to c - 1 - D of all workers, so it must not come before a worker's own
-        last backward of those, of minibatch (c - D) H. With k forwards before the first backward, the gate, minibatch
-        (c + 1) H, starts right behind the backward of (c + 1) H - k: k must not exceed (D + 1) H.
-        """
+        """Refuse a plan that the scheme is not defined for."""
         fixed = (("wave", self.wave), ("in_flight", self.in_flight))
         for index, worker in enumerate(plan.workers):
             for field, value in fixed:
                 got = getattr(worker, field)
                 require(value in (None, got), f"worker {index}, trained by {self.name}", field, f"{value}", got)
-            if self.gate is Gate.LAST:
-                most, depth = (plan.clock_distance + 1) * worker.wave, worker.stages[0].warmup_depth
-                rule = f"at most (clock_distance + 1) x wave = {most}, or workers wait for each other forever"
-                require(depth <= most, f"worker {index}", "warmup_depth", rule, depth)
         got = plan.clock_distance
         expected = f"{self.clock_distance}"
         require(self.clock_distance in (None, got), f"{self.name}", "clock_distance", expected, got)

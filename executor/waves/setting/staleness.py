@@ -19,12 +19,19 @@ class StalenessCheck:
     scheme: Scheme
     rule: WaveRule
     worker: VirtualWorker
+    other_waves: tuple[int, ...]
+    """Minibatches in a wave of each other worker, in which the updates that are missing of it are counted."""
     label: str = field(kw_only=True)
     """The rank, in words."""
     most_own: int = 0
     """Most of the worker's own earlier updates that the weights of a minibatch lacked."""
     most_missing: int = 0
     """Most earlier minibatches of another worker that the weights of a minibatch lacked, at most, by their clock."""
+    most_allowed: int = field(init=False)
+    """The same, of any minibatch of the plan."""
+
+    def __post_init__(self) -> None:
+        self.most_allowed = max(map(self.rule.global_staleness, self.other_waves), default=0)
 
     @property
     def own_bound(self) -> int:
@@ -42,13 +49,15 @@ class StalenessCheck:
             With worker, minibatch and clocks.
         """
         rule = self.rule
-        missing = rule.num_missing(minibatch, clock)
+        missing = {other: rule.num_missing(minibatch, clock, other=other) for other in self.other_waves}
+        too_many = [other for other, number in missing.items() if number > rule.global_staleness(other)]
         least_own, least_clock = minibatch - 1 - self.own_bound, rule.least_clock(minibatch)
-        if own_updates < least_own or clock < least_clock or missing > rule.global_staleness:
+        most_missing = max(missing.values(), default=0)
+        if own_updates < least_own or clock < least_clock or too_many:
             raise StalenessError(
                 f"{self.label}: minibatch {minibatch} of wave {rule.wave_of(minibatch)} would compute with weights of "
                 f"{own_updates} own updates (at least {max(0, least_own)} allowed), clock {clock} (at least "
-                f"{least_clock}), {missing} minibatches of another worker missing (at most {rule.global_staleness})"
+                f"{least_clock}), {most_missing} minibatches of another worker missing (at most {self.most_allowed})"
             )
         self.most_own = max(self.most_own, minibatch - 1 - own_updates)
-        self.most_missing = max(self.most_missing, missing)
+        self.most_missing = max(self.most_missing, most_missing)

@@ -7,9 +7,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from stagecut.planner.analysis.recheck import BOUND, Recheck, Unchecked, Value, recheck
+from stagecut.planner.analysis.checks import BOUNDS, Recheck, Unchecked, Value
+from stagecut.planner.analysis.recheck import recheck
 from stagecut.planner.analysis.reproof import ClaimOutcome, prove_again
-from stagecut.planner.analysis.wave_recheck import WAVE_BOUND, recheck_waves
+from stagecut.planner.analysis.wave_recheck import recheck_waves
 from stagecut.planner.analysis.wave_reproof import prove_waves_again
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
@@ -26,7 +27,6 @@ from stagecut.planner.io.files.wave_plan_file import AnyPlanFile, WavePlanFile, 
 from stagecut.planner.report.progress import progress, time_words
 from stagecut.planner.report.summary import SCHEMA, values_of
 
-BOUNDS = frozenset({BOUND, WAVE_BOUND})
 PROOF_CODES = {
     ClaimOutcome.PROVEN: 0,
     ClaimOutcome.REFUTED: DIFFERS,

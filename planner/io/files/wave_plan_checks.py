@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.waves import Carrier, LocalStep
+from stagecut.planner.core.wave_plan import deep_stages, waits_for_waves
+from stagecut.planner.core.waves import Carrier
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.tree import Document
 from stagecut.planner.io.files.chain_checks import LocatedFault, StageFault, chain_faults, device_faults
@@ -37,16 +38,11 @@ def _faults(entry: WavePlanFileEntry, problem: Problem) -> Iterator[LocatedFault
 
 
 def _depth_faults(plan: WavePlanEntry, worker: VirtualWorkerEntry) -> Iterator[StageFault]:
-    """A stage that runs fewer forwards ahead than the next one needs would deadlock."""
-    most, what = worker.in_flight, "the minibatches in flight"
-    waits = plan.local_step is LocalStep.WAVE or len(plan.workers) > 1  # for updates of the wave before
-    if waits and worker.wave < most:
-        most, what = worker.wave, "the minibatches of a wave"
-    for index, stage in enumerate(worker.stages):
-        if stage.warmup_depth > most:
-            yield (index, "warmup_depth"), f"must be at most {most}, {what}, got {stage.warmup_depth}"
-        else:
-            most, what = stage.warmup_depth, "that of the previous stage"
+    """Depths with which stages would wait for each other forever."""
+    wave = worker.wave if waits_for_waves(len(plan.workers), plan.local_step) else None
+    depths = [stage.warmup_depth for stage in worker.stages]
+    for index, most, what in deep_stages(depths, worker.in_flight, wave=wave):
+        yield (index, "warmup_depth"), f"must be at most {most}, {what}, got {depths[index]}"
 
 
 def _owner_faults(plan: WavePlanEntry, hosts: list[str], *, num_layers: int) -> Iterator[LocatedFault]:

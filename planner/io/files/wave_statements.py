@@ -20,9 +20,9 @@ class WaveStagePrediction:
     push_s: float
     """Seconds to push the update of one wave to all parameter servers; 0 without them."""
     pull_s: float
-    """Seconds to pull the weights from all parameter servers; 0 without them."""
+    """Seconds to pull from all parameter servers, with one step a wave a single wave; 0 without them."""
     all_reduce_s: float
-    """Seconds of the all-reduce of one wave; 0 with parameter servers."""
+    """Seconds of the all-reduces of one wave that the stage takes part in; 0 with parameter servers."""
     weight_versions: int
     """Versions of the weights in memory."""
     memory_bytes: float

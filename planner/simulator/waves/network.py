@@ -1,17 +1,19 @@
 """What is played: the stages of all virtual workers, and the flows of messages between them and their servers.
 
 A *flow* is a sequence of messages over the same links, from one stage to one receiver: activations, gradients, pushes
-to one server, pulls from it, or the delayed all-reduces of one stage.
+to one server, pulls from it, or the delayed all-reduces of some layers, which occupy links of all their members.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
+from itertools import accumulate
+from operator import add
 
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import Route, WaveCosts, WorkerCosts, crosses_hosts
+from stagecut.planner.core.waves import LocalStep
+from stagecut.planner.cost.wave_all_reduces import Route
+from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts, crosses_hosts
 from stagecut.planner.simulator.routes import shared_routes
 
 NONE = -1
@@ -38,7 +40,7 @@ class Flow:
 
     kind: WaveKind
     node: int
-    """The stage that it belongs to, counted over all workers: the sender, or the one that pulls."""
+    """The stage that it belongs to, counted over all workers: the sender, the one that pulls, or the first member."""
     seconds: float
     route: Route
     """Names of all links."""
@@ -47,9 +49,13 @@ class Flow:
     owner: str = ""
     """Of pushes and pulls: the server's host."""
     slot: int = 0
-    """Of pushes and pulls: which of the stage's servers that is."""
+    """Of pushes and pulls: which of the stage's servers that is; of all-reduces: which one."""
     pair: int = NONE
     """Of pushes and pulls: the pair of stage and server, counted over all workers."""
+    members: tuple[int, ...] = ()
+    """Of all-reduces: the stages that take part."""
+    layers: tuple[int, int] | None = None
+    """Of all-reduces: the run [start, stop)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +74,13 @@ class Node:
     """Those it sends."""
     gradients: int = NONE
     pushes: tuple[int, ...] = ()
-    all_reduce: int = NONE
-    holders: tuple[int, ...] = ()
-    """Stages that hold some of its layers, itself included, if a delayed all-reduce carries updates."""
+    all_reduces: tuple[int, ...] = ()
+    """Those that it takes part in."""
 
     @property
     def exchanges(self) -> bool:
         """Whether there are other workers to exchange updates with."""
-        return bool(self.pushes) or self.all_reduce != NONE
+        return bool(self.pushes or self.all_reduces)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,26 +109,40 @@ class WaveNetwork:
 
 
 def network_of(costs: WaveCosts) -> WaveNetwork:
-    """The stages and flows of a plan.
-
-    Raises a BadInputError if workers would wait for each other forever: a stage cannot reach the gate of a wave before
-    it has pushed the wave before if more minibatches than a wave has go ahead of their backwards.
-    """
+    """The stages and flows of a plan; those of all-reduces come first."""
+    flows = list(_all_reduces(costs))
     nodes: list[Node] = []
-    flows: list[Flow] = []
-    num_pairs = 0
+    num_pairs, by_flow = 0, list(enumerate(flows))
     for worker, own in enumerate(costs.workers):
         for stage in range(own.worker.num_stages):
-            holders = _holders(costs, worker, stage)
-            added = list(_flows(own, stage, node=len(nodes), first_pair=num_pairs, reduces=bool(holders)))
-            nodes.append(_node(own, worker, stage, flows=dict(enumerate(added, start=len(flows))), holders=holders))
+            added = list(_flows(own, stage, node=len(nodes), first_pair=num_pairs))
+            all_reduces = tuple(index for index, flow in by_flow if len(nodes) in flow.members)
+            own_flows = dict(enumerate(added, start=len(flows)))
+            nodes.append(_node(own, worker, stage, flows=own_flows, all_reduces=all_reduces))
             flows += added
             num_pairs += len(own.exchanges[stage])
     return WaveNetwork(costs=costs, nodes=tuple(nodes), flows=tuple(flows))
 
 
-def _flows(costs: WorkerCosts, stage: int, *, node: int, first_pair: int, reduces: bool) -> Iterator[Flow]:
-    """Messages to the neighbours, then the stage's exchange with the other workers."""
+def _all_reduces(costs: WaveCosts) -> Iterator[Flow]:
+    """One flow for each run of layers that is summed by itself."""
+    first_nodes = [0, *accumulate(own.worker.num_stages for own in costs.workers)]
+    for number, each in enumerate(costs.all_reduces):
+        members = tuple(map(add, first_nodes, each.stages))
+        yield Flow(
+            kind=WaveKind.ALL_REDUCE,
+            node=members[0],
+            seconds=each.seconds,
+            route=each.links,
+            crossing_bytes=each.crossing_bytes,
+            slot=number,
+            members=members,
+            layers=each.layers,
+        )
+
+
+def _flows(costs: WorkerCosts, stage: int, *, node: int, first_pair: int) -> Iterator[Flow]:
+    """Messages to the neighbours, then the stage's exchange with parameter servers."""
     links = costs.forward_links, costs.backward_links
     kinds, boundaries = (WaveKind.ACTIVATIONS, WaveKind.GRADIENTS), (stage, stage - 1)
     for kind, boundary, routes in zip(kinds, boundaries, links, strict=True):
@@ -134,10 +153,6 @@ def _flows(costs: WorkerCosts, stage: int, *, node: int, first_pair: int, reduce
         own = partial(_flow, node=node, owner=each.owner, slot=slot, pair=first_pair + slot)
         yield own(WaveKind.PUSH, each.push_s, route=each.push_links, num_bytes=each.push_bytes)
         yield own(WaveKind.PULL, each.pull_s, route=each.pull_links, num_bytes=each.pull_bytes)
-    if reduces:
-        seconds, num_bytes = float(costs.all_reduce_s[stage]), float(costs.all_reduce_bytes[stage])
-        route = costs.all_reduce_links[stage]
-        yield _flow(WaveKind.ALL_REDUCE, seconds, node=node, route=route, num_bytes=num_bytes)
 
 
 def _flow(
@@ -163,38 +178,20 @@ def _flow(
     )
 
 
-def _node(costs: WorkerCosts, worker: int, stage: int, *, flows: dict[int, Flow], holders: tuple[int, ...]) -> Node:
+def _node(costs: WorkerCosts, worker: int, stage: int, *, flows: dict[int, Flow], all_reduces: tuple[int, ...]) -> Node:
     def of(kind: WaveKind) -> tuple[int, ...]:
         return tuple(index for index, flow in flows.items() if flow.kind is kind)
 
-    depth, wave = costs.worker.stages[stage].warmup_depth, costs.worker.wave
-    if holders or costs.exchanges[stage]:
-        owner, rule = f"stage {stage} of worker {worker}", f"at most a wave, {wave}, where workers exchange updates"
-        require(depth <= wave, owner, "warmup_depth", rule, depth)
-    before = costs.worker.stages[max(0, stage - 1)].warmup_depth
-    require(
-        depth <= before, f"stage {stage} of worker {worker}", "warmup_depth", f"at most {before}, as before it", depth
-    )
     return Node(
         worker=worker,
         stage=stage,
         forward_s=float(costs.forward_s[stage]),
         backward_s=float(costs.backward_s[stage]),
         update_s=float(costs.update_s[stage]),
-        depth=depth,
-        wave=wave,
+        depth=costs.worker.stages[stage].warmup_depth,
+        wave=costs.worker.wave,
         activations=(*of(WaveKind.ACTIVATIONS), NONE)[0],
         gradients=(*of(WaveKind.GRADIENTS), NONE)[0],
         pushes=of(WaveKind.PUSH),
-        all_reduce=(*of(WaveKind.ALL_REDUCE), NONE)[0],
-        holders=holders,
+        all_reduces=all_reduces,
     )
-
-
-def _holders(costs: WaveCosts, worker: int, stage: int) -> tuple[int, ...]:
-    """Stages of all workers that hold layers of one stage, if all-reduces carry their updates."""
-    if costs.plan.carrier is not Carrier.DELAYED_ALL_REDUCE or len(costs.workers) == 1:
-        return ()
-    own = costs.plan.workers[worker].stages[stage]
-    stages = [each for other in costs.plan.workers for each in other.stages]
-    return tuple(node for node, each in enumerate(stages) if each.start < own.stop and own.start < each.stop)

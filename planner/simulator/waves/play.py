@@ -7,7 +7,8 @@ queues on all shared links of its route at once, and is served first come, first
     start = max(ready, end of the latest message granted on each of its links).
 
 At any instant everything that ends is dealt with first, then messages are granted by (class, stage, number, server):
-see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is granted.
+see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is ready. With one step a
+wave it holds the gradients of each further wave, and takes so many times as long.
 """
 
 from heapq import heappop, heappush
@@ -21,6 +22,8 @@ GATE = -2
 """What a stage waits for at a gate, where others wait for a flow."""
 ENDS = -1
 """Rank of events that grant nothing."""
+MESSAGES = frozenset({WaveKind.ACTIVATIONS, WaveKind.GRADIENTS})
+"""What a stage gets from its neighbours."""
 NEVER = 1 << 30
 """Minibatches of a run without end."""
 
@@ -38,7 +41,7 @@ class WaveSpan(NamedTuple):
     end_s: float
     clock: int = 0
     """First waves of all workers in the weights of a forward, in the reply to a pull, or in the weights after the local
-    step of a wave."""
+    step of a wave; 0 on stages that exchange nothing."""
     flow: int = NONE
     """Number of a message's flow."""
 
@@ -69,8 +72,8 @@ class Play:
         self.seen = [0] * len(nodes)
         """Clock of the weights that a stage computes with."""
         self.waiting, self.since = [NONE] * len(nodes), [0.0] * len(nodes)
-        self.reducing: list[dict[int, tuple[int, float]]] = [{} for _ in nodes]
-        """By wave that a stage cannot all-reduce yet: how many of its holders are ready, and since when."""
+        self.reducing: list[dict[int, tuple[int, float]]] = [{} for _ in network.costs.all_reduces]
+        """By all-reduce, and by wave that it cannot sum up yet: how many members are ready, and since when."""
         self.arrived = [0] * num_flows
         self.free = [0.0] * self.tables.num_lines
         self.wave_ends: list[list[float]] = [[] for _ in range(num_workers)]
@@ -175,16 +178,16 @@ class Play:
         return self.seen[node] - before
 
     def _hand_over(self, node: int, ready: float, wave: int) -> None:
-        """Push the update of a wave; an all-reduce begins when all holders of the stage's layers are ready."""
+        """Push the update of a wave; an all-reduce is ready when all its members are."""
         for flow in self.nodes[node].pushes:
             self._send(flow, ready, wave, position=wave)
-        for holder in self.nodes[node].holders:
-            count, since = self.reducing[holder].pop(wave, (0, 0.0))
-            both = count + 1, max(since, ready)
-            if both[0] < len(self.nodes[holder].holders):
-                self.reducing[holder][wave] = both
+        for flow in self.nodes[node].all_reduces:
+            count, since = self.reducing[flow].pop(wave, (0, 0.0))
+            count, since = count + 1, max(since, ready)
+            if count < len(self.flows[flow].members):
+                self.reducing[flow][wave] = (count, since)
             else:
-                self._send(self.nodes[holder].all_reduce, both[1], wave, position=wave)
+                self._send(flow, since, wave, position=wave)
 
     def _end_wave(self, node: int, end: float, wave: int) -> None:
         worker = self.nodes[node].worker
@@ -212,13 +215,15 @@ class Play:
         for line in lines:
             if free[line] > start:  # noqa: PLR1730 - a call of max costs more
                 start = free[line]
-        end = start + own.seconds
+        known, clock, times = start - ready, 0, 1
+        if own.kind is WaveKind.PULL:
+            known = clock = self.servers.clock[self.tables.owner[own.pair]]
+            times = clock - self.servers.copy[own.pair] if self.flushes else 1
+        end = start + times * own.seconds
         for line in lines:
             free[line] = end
-        clock = self.servers.clock[self.tables.owner[own.pair]] if own.kind is WaveKind.PULL else 0
-        known = clock if own.kind is WaveKind.PULL else start - ready
         heappush(self.heap, (end, ENDS, len(self.nodes) + flow, known))
-        self.crossing_bytes += own.crossing_bytes
+        self.crossing_bytes += times * own.crossing_bytes
         if self.spans is not None:
             node = self.nodes[own.node]
             self.spans.append(WaveSpan(own.kind, node.worker, node.stage, number, start, end, clock, flow))
@@ -235,11 +240,12 @@ class Play:
             self.servers.copy[own.pair] = int(known)
             pairs = (self.flows[push].pair for push in self.nodes[node].pushes)
             self.clock[node] = min(self.servers.copy[pair] for pair in pairs)
-        elif own.kind is WaveKind.ALL_REDUCE:
-            self.clock[node] += 1
-        awaited = GATE if own.pair != NONE or own.kind is WaveKind.ALL_REDUCE else flow
-        if self.waiting[node] == awaited:
-            self._wake(node, now, known)
+        for member in own.members:
+            self.clock[member] = min(self.arrived[each] for each in self.nodes[member].all_reduces)
+        awaited = flow if own.kind in MESSAGES else GATE
+        for waiting in own.members or (node,):
+            if self.waiting[waiting] == awaited:
+                self._wake(waiting, now, known)
 
     def _wake(self, node: int, now: float, queued: float) -> None:
         """What a stage waits for is there: account for its wait, and try again."""

@@ -4,8 +4,6 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from stagecut.planner.core.tolerances import EQUAL_STATES
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
@@ -106,7 +104,7 @@ def worker_rate(costs: WorkerCosts, *, local_step: LocalStep = LocalStep.MINIBAT
     wave = costs.worker.wave if local_step is LocalStep.WAVE else 1
     worker = replace(costs.worker, wave=wave)
     none = ((),) * worker.num_stages
-    alone = replace(costs, worker=worker, exchanges=none, all_reduce_s=np.zeros(worker.num_stages))
+    alone = replace(costs, worker=worker, exchanges=none)
     plan = WavePlan(workers=(worker,), local_step=local_step, carrier=Carrier.DELAYED_ALL_REDUCE)
     return steady_state(WaveCosts(plan=plan, workers=(alone,))).samples_per_s
 
@@ -123,7 +121,9 @@ def _moment(play: Play, wave: int) -> tuple[tuple[int, ...], _Moment]:
         if own.exchanges:
             counts += (play.seen[node] - wave, play.clock[node] - wave)
         counts += [play.arrived[flow] - first for flow in (own.activations, own.gradients) if flow != NONE]
-        for reduced, (count, since) in sorted(play.reducing[node].items()):
+    for flow, reducing in enumerate(play.reducing):
+        counts.append(play.arrived[flow] - wave)
+        for reduced, (count, since) in sorted(reducing.items()):
             counts += (reduced - wave, count)
             seconds.append(since - play.now)
     servers = play.servers

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_costs import Route, WaveCosts, WorkerCosts
+from stagecut.planner.cost.wave_all_reduces import Route
+from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts
 from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.play import Play, WaveSpan
 from stagecut.planner.simulator.waves.steady import SteadyState, steady_state
@@ -25,6 +26,8 @@ class WaveFlow:
     """Names of the links that a message occupies; none if it has a path of its own."""
     owner: str
     """The server's host of pushes and pulls, else empty."""
+    layers: tuple[int, int] | None
+    """The run [start, stop) of an all-reduce, whose worker and stage are the first that take part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +74,6 @@ def simulate_waves(costs: WaveCosts, *, num_waves: int | None = None) -> WaveTim
         Waves that each worker makes in `spans`. None: the start-up and a period, at least `SHOWN_WAVES` and at most
         `MOST_SHOWN_WAVES`. The throughput does not depend on it: see
         :func:`~stagecut.planner.simulator.waves.steady.steady_state`.
-
-    Raises
-    ------
-    BadInputError
-        If workers would wait for each other forever.
     """
     steady = steady_state(costs)
     if num_waves is None:
@@ -96,6 +94,7 @@ def simulate_waves(costs: WaveCosts, *, num_waves: int | None = None) -> WaveTim
                 stage=nodes[flow.node].stage,
                 links=flow.route,
                 owner=flow.owner,
+                layers=flow.layers,
             )
             for flow in network.flows
         ),

@@ -68,6 +68,15 @@ def test_with_one_step_a_wave_the_norm_is_that_of_a_single_process(seed):
     check_close(trained(plan, num_waves=3, batch=batch), named(model))
 
 
+def test_waves_apart_are_clipped_where_all_stages_get_the_same():
+    """By all-reduce and with D = 1 the gate of wave c has exactly wave c - 2: gradients are two steps old."""
+    workers = [worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 1, 4), minibatch=1, in_flight=3)]
+    plan = plan_of(*workers, served=False, local_step=LocalStep.WAVE, clock_distance=1)
+    batch, model = samples(5 * plan.samples_per_wave), nn.Sequential(*layers())
+    clipped(model, MSE, parts_of(batch, plan.samples_per_wave)[:4], lag=1)
+    check_close(trained(plan, num_waves=5, batch=batch), named(model))
+
+
 @pytest.mark.parametrize(("cuts", "in_flight"), [((0, 4), 1), ((0, 2, 4), 4), ((0, 1, 2, 4), 4)])
 def test_a_worker_clips_each_of_its_minibatches(cuts, in_flight):
     """The last stage steps when the first one's part of the norm is there, in time for minibatch p + N_m."""
@@ -143,5 +152,5 @@ def test_nan_is_found_before_it_reaches_the_weights():
 def test_waves_that_come_at_different_times_are_not_clipped():
     workers = [worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 4), in_flight=2)]
     plan = plan_of(*workers, local_step=LocalStep.WAVE, clock_distance=1)
-    with pytest.raises(BadInputError, match="clip_norm must be None, because with one step a wave and D > 0"):
+    with pytest.raises(BadInputError, match="clip_norm must be None, because with one step a wave and D > 0 servers"):
         WaveTeam(plan, layers(), WaveTraining(loss_fn=MSE, clip_norm=LIMIT))

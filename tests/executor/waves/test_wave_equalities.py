@@ -163,7 +163,8 @@ def test_one_step_a_wave_with_distance_is_a_sequential_program_with_delayed_step
     reports = team.train(sharded(batch, plan, seed=None), num_waves=6)
     losses, _ = delayed(parts_of(batch, plan.samples_per_wave), MOMENTUM, distance + 1)
     assert [wave_loss(plan, reports, wave) for wave in range(6)] == pytest.approx(losses, abs=1e-9)
-    assert reports[0].global_staleness == reports[0].global_bound == (distance + 1) * 2 - 1
+    # The second of two minibatches may lack D waves of three of the other worker, and the two that begin before it.
+    assert reports[0].global_staleness == reports[0].global_bound == 3 * distance + 2
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])

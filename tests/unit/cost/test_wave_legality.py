@@ -96,17 +96,21 @@ def test_minibatches_have_the_jobs_size():
     assert found(plan) == ("worker 1: minibatches of 1, where the job has 2",)
 
 
-def test_depths_are_those_of_the_order_of_work():
-    """Two stages with two minibatches in flight hold min(2, 3) = 2 and min(2, 1) = 1."""
-    stages = (WORKERS[1].stages[0], replace(WORKERS[1].stages[1], warmup_depth=2))
-    plan = replace(PLAN, workers=(WORKERS[0], replace(WORKERS[1], stages=stages)))
-    assert found(plan) == ("worker 1: stage 1: warm-up depth 2, where it should have 1",)
+def with_depths(first, second):
+    """The plan with other depths of worker 1, which has two minibatches in flight."""
+    stages = tuple(replace(own, warmup_depth=n) for own, n in zip(WORKERS[1].stages, (first, second), strict=True))
+    return replace(PLAN, workers=(WORKERS[0], replace(WORKERS[1], stages=stages)))
 
 
-def test_a_depth_beyond_a_wave_would_wait_for_itself():
-    plan = replace(PLAN, workers=(replace(WORKERS[0], wave=1), replace(WORKERS[1], wave=1)))
-    beyond = "warm-up depth 2 is more than a wave of 1, so that it would wait at a gate for a push of its own"
-    assert found(plan, proportional=True) == tuple(f"worker {number}: stage 0: {beyond}" for number in (0, 1))
+def test_depths_may_be_any_that_do_not_rise_along_the_pipeline():
+    assert found(with_depths(2, 2)) == found(with_depths(2, 1)) == found(with_depths(1, 1)) == ()
+
+
+def test_n_m_left_open_has_a_limit():
+    """4 S - 3 = 5 for two stages."""
+    workers = tuple(replace(own, in_flight=6, wave=6) for own in PLAN.workers)
+    expected = "6 minibatches in flight, where workers of up to 2 stages have at most 5"
+    assert expected in found(replace(PLAN, workers=workers))
 
 
 def test_messages_have_no_sizes_of_their_own():

@@ -14,14 +14,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.steady import Waits, steady_state, worker_rate
 from stagecut.planner.simulator.waves.timeline import simulate_waves
-from tests.wave_workers import served, virtual_worker, worker_costs
+from tests.wave_workers import all_reduces, served, virtual_worker, worker_costs
 
 
 def two(*, distance=0, local_step=LocalStep.MINIBATCH, update_s=0.0):
@@ -79,6 +78,45 @@ def test_one_step_a_wave_stands_behind_the_exchange():
     timeline = simulate_waves(two(local_step=LocalStep.WAVE, update_s=0.25), num_waves=2)
     assert _spans(timeline, WaveKind.UPDATE, 0) == [(0, 4.75, 5.0), (1, 9.75, 10.0)]
     assert timeline.wave_ends_s == ((5.0, 10.0), (5.0, 10.0))
+
+
+def test_a_pull_takes_as_long_as_the_gradients_of_its_waves():
+    """One step a wave, D = 1: the slow worker's push of wave 1 arrives at 8.5 s. The fast one has pushed waves 0 and 1
+    by 4.5 s and asked for clock 1, which the slow one's wave 0 gives at 4.5 s: a pull of one wave. The gate of wave 3
+    asks for clock 2, at 8.5 s; so does the slow one's request of then, for clock 1, which has two waves: 0.5 s.
+    """
+    timeline = simulate_waves(two(distance=1, local_step=LocalStep.WAVE), num_waves=3)
+    assert _spans(timeline, WaveKind.PULL, 0)[:2] == [(2, 4.5, 4.75), (3, 8.5, 8.75)]
+    assert _spans(timeline, WaveKind.PULL, 1)[:1] == [(2, 8.5, 9.0)]
+
+
+def _reduced(num_stages, updates_s):
+    """Workers with a minibatch a wave and 1 s for each forward and backward; all-reduces of 2 s on the same links."""
+    plan = WavePlan(
+        workers=tuple(virtual_worker(f"w{n}", range(num_stages + 1), in_flight=1) for n in range(len(updates_s))),
+        carrier=Carrier.DELAYED_ALL_REDUCE,
+    )
+    workers = tuple(
+        worker_costs(worker, forward_s=[1.0] * num_stages, backward_s=[1.0] * num_stages, update_s=update_s)
+        for worker, update_s in zip(plan.workers, updates_s, strict=True)
+    )
+    return WaveCosts(
+        plan=plan, workers=workers, all_reduces=all_reduces(plan, [2.0] * num_stages, [("nic",)] * num_stages)
+    )
+
+
+def test_an_all_reduce_is_one_operation_of_all_its_members():
+    """Three workers have their updates at 2, 3 and 5 s: one all-reduce from 5 to 7 s, then the gates of all."""
+    timeline = simulate_waves(_reduced(1, (0.0, 1.0, 3.0)), num_waves=2)
+    assert _spans(timeline, WaveKind.ALL_REDUCE, 0)[0] == (0, 5.0, 7.0)
+    assert [_spans(timeline, WaveKind.FORWARD, worker)[1] for worker in range(3)] == [(2, 7.0, 8.0)] * 3
+    assert sum(span.kind is WaveKind.ALL_REDUCE for span in timeline.spans) == 2
+
+
+def test_all_reduces_take_turns_on_a_link():
+    """The last stages are ready at 3 s, the first ones at 4 s, when the link is busy until 5 s."""
+    timeline = simulate_waves(_reduced(2, (0.0, 0.0)), num_waves=1)
+    assert [span[3:6] for span in timeline.spans if span.kind is WaveKind.ALL_REDUCE] == [(0, 3.0, 5.0), (0, 5.0, 7.0)]
 
 
 def test_a_push_takes_its_turn_on_a_shared_link():
@@ -139,22 +177,6 @@ def test_bytes_across_hosts_are_counted_per_minibatch():
 def test_stages_of_no_duration_have_unlimited_throughput():
     worker = virtual_worker("w", [0, 1, 2], in_flight=2)
     assert worker_rate(worker_costs(worker, forward_s=[0, 0], backward_s=[0, 0])) == np.inf
-
-
-def test_a_depth_beyond_a_wave_is_refused():
-    """The gate of wave 1 is the second forward; it needs the push of wave 0, after the first backward."""
-    costs = two()
-    deep = virtual_worker("fast", [0, 1], in_flight=2, wave=1, depths=[2])
-    plan = replace(costs.plan, workers=(deep, costs.plan.workers[1]))
-    workers = (replace(costs.workers[0], worker=deep), costs.workers[1])
-    with pytest.raises(BadInputError, match="stage 0 of worker 0: warmup_depth must be at most a wave, 1, where"):
-        simulate_waves(WaveCosts(plan=plan, workers=workers))
-
-
-def test_a_depth_that_rises_is_refused():
-    worker = virtual_worker("w", [0, 1, 2], in_flight=2, depths=[1, 2])
-    with pytest.raises(BadInputError, match="stage 1 of worker 0: warmup_depth must be at most 1, as before it"):
-        worker_rate(worker_costs(worker, forward_s=[1, 1], backward_s=[1, 1]))
 
 
 def test_a_search_that_gives_up_measures_the_slowest_worker():

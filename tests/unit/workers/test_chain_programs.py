@@ -7,7 +7,7 @@ import pytest
 
 from stagecut.planner.solvers.papers.hetpipe import bracket
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.workers.chain_program import SuffixValues, Terms
+from stagecut.planner.workers.chain_program import Runs, SuffixValues
 from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.kinds import Kinds, Lattice
 from stagecut.planner.workers.min_max import min_max_stops
@@ -48,7 +48,13 @@ def test_values_of_all_patterns_are_those_of_the_best_order_and_cut(seed):
     add, floor = squares(rng, 2), squares(rng, 2)
     links = rng.integers(0, 4, (2, 2, LAYERS + 1)).astype(float)
     lattice = Lattice(COUNTS, 3)
-    values = SuffixValues(lattice, lambda kind, _: Terms(add=add[kind], floor=floor[kind]), links)
+    start, stop = np.triu_indices(LAYERS + 1, k=1)
+
+    def runs(kind):
+        own, least = add[kind][start, stop][:, None], floor[kind][start, stop][:, None]
+        return Runs(start=start, stop=stop, grown=lambda behind: np.maximum(behind + own, least))
+
+    values = SuffixValues(lattice, [runs(kind) for kind in range(2)], links[None])
     for number, level in enumerate(lattice.levels[1:], start=1):
         for row, pattern in enumerate(level.tolist()):
             assert values.whole()[number][row] == enumerated(pattern, add, floor, links)
@@ -71,7 +77,7 @@ def chains_of(problem):
 
 
 def test_the_least_period_is_kept_by_its_stages_and_by_none_below():
-    chains, setting = chains_of(without(hetpipe_16(), 1, 2)), Setting(in_flight=3, wave=3, alone=False)
+    chains, setting = chains_of(without(hetpipe_16(), 1, 2)), Setting.of(3, num_workers=2)
     least_s, found = least_period(chains, setting, [(1, 1)])
     period_s = period_of(chains, setting, found[1, 1])
     assert least_s <= period_s <= least_s * (1 + 2e-4)
@@ -83,7 +89,7 @@ def packed(rows=(), **choices):
     """Patterns of two devices packed into two of one kind and two of another."""
     search = WaveSearch(hetpipe_16(), SolveOptions())
     patterns = [(2, 0), (1, 1), (0, 2)]
-    common = {"num_workers": 2, "longest": 1, "cost": np.array([1.0, 5.0, 1.0]), "rows": rows}
+    common = {"num_workers": 2, "covers": [], "cost": np.array([1.0, 5.0, 1.0]), "rows": rows}
     return pack(search, patterns, np.array([2, 2]), **common | choices)
 
 
@@ -97,9 +103,9 @@ def test_a_packing_keeps_rows_of_links():
     assert packed([row]) == [(1, 1), (1, 1)]
 
 
-def test_too_many_workers_or_too_long_ones_are_not_packed():
+def test_too_many_workers_or_none_that_is_needed_are_not_packed():
     assert packed(num_workers=3) is None
-    assert packed(longest=3) is None
+    assert packed(covers=[np.zeros(3, dtype=bool)]) is None
 
 
 def test_rates_add_up_to_the_most():
