@@ -26,8 +26,7 @@ from stagecut.executor.waves.weights import StageWeights
 class PartExchange:
     """One part of a stage's weights and its channel."""
 
-    owner: str
-    """The host of the parameter server; empty for an all-reduce."""
+    part: Part
     layout: FlatLayout
     channel: Channel
     clock: int = 0
@@ -59,7 +58,7 @@ def parts_of(
             vector = layout.join(dict(parameters))
             channel = channel_of(part, layout, vector)
             base = layout.empty if execution.scheme.merge.is_step else vector
-            found.append(PartExchange(owner=part.owner, layout=layout, channel=channel, base=base))
+            found.append(PartExchange(part=part, layout=layout, channel=channel, base=base))
     return found
 
 
@@ -103,7 +102,7 @@ class StageExchange:
         """Push a wave, and ask for what the gate of the next one needs."""
         for part in self.parts:
             vector = self._pushed(part, wave)
-            self._note("push" if part.owner else "all-reduce", part, wave, part.channel.push(wave, vector))
+            self._note("push" if part.part.owner else "all-reduce", part, wave, part.channel.push(wave, vector))
             self._ask(part, wave + 1)
 
     def await_gate(self, wave: int) -> None:
@@ -152,7 +151,7 @@ class StageExchange:
         least = self._least(wave)
         if part.clock < least and not part.asked and part.pulled is None:
             asked = part.channel.ask(have=part.clock, least=least)
-            self._note("pull", part, wave, asked if part.owner else None)
+            self._note("pull", part, wave, asked if part.part.owner else None)
             part.asked = True
 
     def _note(self, kind: str, part: PartExchange, wave: int, ended: Ended) -> None:
@@ -160,7 +159,7 @@ class StageExchange:
         start_s = time.monotonic()
 
         def note(_: object) -> None:
-            self.transfers.append(Transfer(kind, wave, part.owner, start_s, time.monotonic()))
+            self.transfers.append(Transfer(kind, wave, part.part.partner, start_s, time.monotonic()))
 
         if ended is not None:
             ended.add_done_callback(note)
