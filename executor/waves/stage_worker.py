@@ -202,7 +202,8 @@ class StageWorker:
 
     def _pass_gate(self, minibatch: int, ready_s: float) -> None:
         wave = self.rule.wave_of(minibatch)
-        if wave > 0 and self.rule.is_gate(minibatch):
+        passed = self.num_waves if self._flushes else 0  # when the call of `train` before ended
+        if wave > passed and self.rule.is_gate(minibatch):
             self._merge(wave, minibatch, ready_s)
         if self._flushes and self.rule.is_gate(minibatch):
             self._start_wave(minibatch)
