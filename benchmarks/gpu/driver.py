@@ -46,10 +46,12 @@ class Scope:
     """Micro-batch sizes for pipelines, in samples; the largest that fits is used."""
     num_stages: tuple[int, ...]
     effort: Effort
+    sequence_length: int | None = None
+    """Tokens per sample; None: the model's default."""
 
 
 FULL = Scope(sizes=(1, 2, 4, 8, 16, 32), run_sizes=(1, 2, 4, 8, 16), num_stages=(2, 4), effort=Effort(warmup=4))
-QUICK = Scope(sizes=(1, 2), run_sizes=(1,), num_stages=(2,), effort=Effort(repetitions=1, warmup=1))
+QUICK = Scope(sizes=(1, 2), run_sizes=(1,), num_stages=(2,), effort=Effort(repetitions=1, warmup=1), sequence_length=32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(name: str, scope: Scope, *, precision: Precision, device: torch.device) -> Finding:
     """Measure one model: its layers on the whole device, then its pipelines."""
     started = time.monotonic()
-    subject = Subject.of(name, precision=precision, device=device, device_type=catalogue_type(device))
+    subject = Subject.of(
+        name,
+        precision=precision,
+        device=device,
+        device_type=catalogue_type(device),
+        sequence_length=scope.sequence_length,
+    )
     profiled = profile_layers(subject, scope.sizes, scope.effort)
     free_memory()
     size = run_size(subject, scope)

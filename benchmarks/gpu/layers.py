@@ -48,13 +48,15 @@ class Subject:
     device_type: str
 
     @classmethod
-    def of(cls, name: str, *, precision: Precision, device: torch.device, device_type: str) -> "Subject":
+    def of(
+        cls, name: str, *, precision: Precision, device: torch.device, device_type: str, sequence_length: int | None
+    ) -> "Subject":
         """Run every layer once to find out what it keeps in memory."""
-        chain, autocast = build_modules(name), AUTOCAST.get(precision)
+        chain, autocast = build_modules(name, sequence_length=sequence_length), AUTOCAST.get(precision)
         few = draw_samples(chain, MOST_INSPECTED, shape=None, device=device)
         return cls(
             chain=chain,
-            analytic=build_model(name, precision=precision),
+            analytic=build_model(name, precision=precision, sequence_length=sequence_length),
             facts=inspect_chain(chain, few, autocast=autocast),
             precision=precision,
             device=device,

@@ -8,6 +8,7 @@ from stagecut.planner.io.documents.write import write_bytes
 from stagecut.planner.report.images import ImageFormat, encoded
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,19 @@ def put_tables(page: Path, tables: Mapping[str, str]) -> None:
 def save_picture(path: Path, figure: "Figure") -> None:
     """Write a figure as SVG; call inside `reproducible`, where it was drawn."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for axes in figure.axes:
+        _label_plainly(axes.xaxis)
+        _label_plainly(axes.yaxis)
     write_bytes(path, encoded(figure, ImageFormat.SVG), force=True)
+
+
+def _label_plainly(axis: "Axis") -> None:
+    """Write the powers of a logarithmic axis as numbers: formulas are not typeset inside `reproducible`."""
+    from matplotlib.ticker import LogFormatter
+
+    if isinstance(axis.get_major_formatter(), LogFormatter):
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axis.set_minor_formatter(lambda _, __: "")
 
 
 def percent(share: float | None) -> str:

@@ -9,17 +9,16 @@ from stagecut.executor.dilated.dilation import dilation_for
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.trace import StepTrace
-from stagecut.executor.ranks.failures import failure_report
-from stagecut.executor.ranks.root_cause import root_cause
 from stagecut.executor.ranks.run_folder import run_folder
 from stagecut.executor.run.comparison import check_team
 from stagecut.executor.run.loop import RunObserver, train_rank
+from stagecut.executor.run.one_rank import failures_of
 from stagecut.executor.run.options import RunOptions, build_team
 from stagecut.executor.run.outcome import RunOutcome, outcome_of
 from stagecut.executor.team import Team
-from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
+from stagecut.planner.simulator.action_lists import Action
 
 
 def run_together(plan_file: PlanFile, options: RunOptions, *, observer: RunObserver) -> RunOutcome:
@@ -54,7 +53,10 @@ def _train(
     """The steps of every rank."""
 
     def be_rank(pipeline: Pipeline) -> list[StepTrace]:
-        try:
+        def action() -> Action | None:
+            return pipeline.player.action if pipeline.player else None
+
+        with failures_of(pipeline.role, pipeline.layout, timeout_s=options.timeout_s, action=action):
             return train_rank(
                 pipeline,
                 batch,
@@ -64,11 +66,5 @@ def _train(
                 watches_machine=pipeline.role.rank == 0,
                 shares_device=True,
             )
-        except TeamBrokenError:
-            raise
-        except Exception as fault:
-            action = pipeline.player.action if pipeline.player else None
-            report = failure_report(fault, pipeline.role, action=action)
-            raise root_cause([report], {}, names=pipeline.layout.names, timeout_s=options.timeout_s) from fault
 
     return team.each(be_rank)

@@ -1,12 +1,15 @@
-"""A rank of `plan run` that is a process of its own."""
+"""A rank of `plan run`: a process of its own, or a thread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from stagecut.executor.ranks import environment
 from stagecut.executor.ranks.failures import RankRole, failure_report
 from stagecut.executor.ranks.rank_process import end_rank
+from stagecut.executor.ranks.root_cause import root_cause
 from stagecut.executor.ranks.world import World
+from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.planner.simulator.action_lists import Action
 
 T = TypeVar("T")
@@ -29,6 +32,20 @@ class Layout(Protocol):
     def roles(self) -> Sequence[RankRole]:
         """What each rank is."""
         ...
+
+
+@contextmanager
+def failures_of(
+    role: RankRole, layout: Layout, *, timeout_s: float, action: Callable[[], Action | None] = lambda: None
+) -> Iterator[None]:
+    """Let what a thread raises say which rank it is, unless it only noticed that another one had failed."""
+    try:
+        yield
+    except TeamBrokenError:
+        raise
+    except Exception as fault:
+        report = failure_report(fault, role, action=action())
+        raise root_cause([report], {}, names=layout.names, timeout_s=timeout_s) from fault
 
 
 def be_rank(

@@ -14,6 +14,7 @@ from stagecut.executor.play.stage import StageModule
 from stagecut.executor.waves.carriers.channels import Channel, Ended
 from stagecut.executor.waves.carriers.flat import FlatLayout
 from stagecut.executor.waves.carriers.shard import Pulled
+from stagecut.executor.waves.gradients import Gradients
 from stagecut.executor.waves.setting.execution import WaveExecution
 from stagecut.executor.waves.setting.layout import Member, Part
 from stagecut.executor.waves.setting.schemes import Merge
@@ -25,8 +26,7 @@ from stagecut.executor.waves.weights import StageWeights
 class PartExchange:
     """One part of a stage's weights and its channel."""
 
-    owner: str
-    """The host of the parameter server; empty for an all-reduce."""
+    part: Part
     layout: FlatLayout
     channel: Channel
     clock: int = 0
@@ -58,7 +58,7 @@ def parts_of(
             vector = layout.join(dict(parameters))
             channel = channel_of(part, layout, vector)
             base = layout.empty if execution.scheme.merge.is_step else vector
-            found.append(PartExchange(owner=part.owner, layout=layout, channel=channel, base=base))
+            found.append(PartExchange(part=part, layout=layout, channel=channel, base=base))
     return found
 
 
@@ -69,6 +69,8 @@ class StageExchange:
     ----------
     clock_distance
         D.
+    before_step, after_step
+        Called with `Merge.STEP` around each step of the optimizer, the first with the wave and its gradients.
     share
         The part of a wave's samples that is the worker's own: the weight of its changes in their mean.
     """
@@ -82,11 +84,12 @@ class StageExchange:
         merge: Merge,
         clock_distance: int,
         share: float,
+        before_step: Callable[[int, Gradients], object],
         after_step: Callable[[], object],
     ) -> None:
         self.parts, self._weights, self._optimizer = parts, weights, optimizer
         self._merge, self._clock_distance, self._share = merge, clock_distance, share
-        self._after_step = after_step
+        self._before_step, self._after_step = before_step, after_step
         self.transfers: list[Transfer] = []
         """Those that have ended."""
 
@@ -99,7 +102,7 @@ class StageExchange:
         """Push a wave, and ask for what the gate of the next one needs."""
         for part in self.parts:
             vector = self._pushed(part, wave)
-            self._note("push" if part.owner else "all-reduce", part, wave, part.channel.push(wave, vector))
+            self._note("push" if part.part.owner else "all-reduce", part, wave, part.channel.push(wave, vector))
             self._ask(part, wave + 1)
 
     def await_gate(self, wave: int) -> None:
@@ -110,10 +113,10 @@ class StageExchange:
                 self._ask(part, wave)
                 part.pulled = self._answer(part)
 
-    def pass_gate(self, minibatch: int) -> None:
+    def pass_gate(self, wave: int, minibatch: int) -> None:
         """Merge what has come into the weights of a minibatch and of those behind it."""
         if self._merge is Merge.STEP:
-            self._step()
+            self._step(wave)
             return
         for part in self.parts:
             if part.pulled is not None:
@@ -148,7 +151,7 @@ class StageExchange:
         least = self._least(wave)
         if part.clock < least and not part.asked and part.pulled is None:
             asked = part.channel.ask(have=part.clock, least=least)
-            self._note("pull", part, wave, asked if part.owner else None)
+            self._note("pull", part, wave, asked if part.part.owner else None)
             part.asked = True
 
     def _note(self, kind: str, part: PartExchange, wave: int, ended: Ended) -> None:
@@ -156,7 +159,7 @@ class StageExchange:
         start_s = time.monotonic()
 
         def note(_: object) -> None:
-            self.transfers.append(Transfer(kind, wave, part.owner, start_s, time.monotonic()))
+            self.transfers.append(Transfer(kind, wave, part.part.partner, start_s, time.monotonic()))
 
         if ended is not None:
             ended.add_done_callback(note)
@@ -193,15 +196,20 @@ class StageExchange:
         values = part.layout.split(part.base)
         self._weights.merge(minibatch, lambda name, _: values[name].clone(), part.layout.names, clock=self.clock)
 
-    def _step(self) -> None:
-        """One step of the optimizer for each wave that has come for all parts, so that none is ahead of the others."""
+    def _step(self, gate: int) -> None:
+        """One step of the optimizer for each wave that has come for all parts, so that none is ahead of the others.
+
+        If gradients are clipped, that is exactly the wave that the gate needs.
+        """
         for part in self.parts:
             if part.pulled is not None:
                 part.gradients += part.pulled.content.view(part.pulled.clock - part.clock, -1).unbind()
                 part.clock, part.pulled = part.pulled.clock, None
-        for _ in range(min((len(part.gradients) for part in self.parts), default=0)):
+        for _ in range(min((len(part.gradients) for part in self.parts), default=int(self._least(gate) > 0))):
             for part in self.parts:
                 self._weights.set_gradients(part.layout.split(part.gradients.pop(0)))
+            own = {name: weight.grad for name, weight in self._weights.master.items()}
+            self._before_step(self._least(gate) - 1, own)
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
             self._after_step()

@@ -107,6 +107,7 @@ def load_waves(  # noqa: PLR0913
     scheme: Scheme | None = None,
     scheduler: Callable[[Optimizer], LRScheduler] | None = None,
     count: CountFunction | None = None,
+    clip_norm: float | None = None,
     autocast: torch.dtype | None = None,
     seed: int = 0,
     check_finite: bool = True,
@@ -136,6 +137,9 @@ def load_waves(  # noqa: PLR0913
         Makes a learning-rate scheduler, stepped after each step of the optimizer.
     count
         Maps the targets of a minibatch to the number by which the sum of its losses is divided.
+    clip_norm
+        Largest norm of the whole model's gradient: of each minibatch of a worker, or with one step a wave, of the wave
+        of all workers. None: not clipped.
     drop_workers
         Whether parameter servers go on without workers whose processes have died, from the next clock on: the others'
         gradients and means then count for all.
@@ -161,6 +165,7 @@ def load_waves(  # noqa: PLR0913
         loss_fn=loss_fn,
         optimizer=optimizer,
         count=count,
+        clip_norm=clip_norm,
         autocast=autocast,
         seed=seed,
         check_finite=check_finite,

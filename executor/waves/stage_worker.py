@@ -1,8 +1,8 @@
 """One stage of a virtual worker at work."""
 
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,13 +12,13 @@ from stagecut.executor.play.optimizers import build_optimizer
 from stagecut.executor.play.stage import LayerState, precision
 from stagecut.executor.transport.interface import Transport
 from stagecut.executor.waves.exchange import ChannelMaker, StageExchange, parts_of
+from stagecut.executor.waves.gradients import Gradients, StageGradients
 from stagecut.executor.waves.messages.neighbours import Neighbours
-from stagecut.executor.waves.messages.tied import TiedGradients
 from stagecut.executor.waves.minibatches import Minibatches
 from stagecut.executor.waves.setting.data import WaveData
 from stagecut.executor.waves.setting.execution import WaveExecution
 from stagecut.executor.waves.setting.layout import WaveRole
-from stagecut.executor.waves.setting.order import WaveAction, continuous, in_waves
+from stagecut.executor.waves.setting.order import continuous, in_waves
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.schemes import Gate, Merge
 from stagecut.executor.waves.setting.staleness import StalenessCheck
@@ -64,6 +64,7 @@ class StageWorker:
         self.optimizer = build_optimizer(self.weights.master, execution.training.optimizer)
         scheduler = execution.training.scheduler
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
+        self._gradients = StageGradients(execution, role, transport=transport, weights=self.weights.master)
         alone = len(plan.workers) == 1
         self.exchange = StageExchange(
             [] if alone and scheme.merge is Merge.ADD else parts_of(execution, role.member, self.module, channel_of),
@@ -72,6 +73,7 @@ class StageWorker:
             merge=scheme.merge,
             clock_distance=0 if alone else plan.clock_distance,
             share=worker.samples_per_wave / plan.samples_per_wave,
+            before_step=self._gradients.clip_wave,
             after_step=self._stepped,
         )
         self._flushes = scheme.gate is Gate.FIRST
@@ -84,9 +86,6 @@ class StageWorker:
         self._outputs: dict[int, LayerState] = {}
         self._spans: list[WaveSpan] = []
         self._ends_s: list[float] = []
-        self._tied = TiedGradients(execution, role.member, transport=transport, device=device)
-        self._waiting: dict[int, dict[str, Tensor | None]] = {}
-        """Gradients of minibatches whose step waits for those of tied weights on other stages."""
         self._neighbours = Neighbours(execution, role.member, transport=transport, device=device, pace=self.pace)
         self.restart()
 
@@ -114,7 +113,8 @@ class StageWorker:
         self.exchange.transfers = []
         self._neighbours.open(last)
         self.module.train()
-        for action in self._order(first, last):
+        depth, order = self._planned.warmup_depth, partial(in_waves, wave=wave) if self._flushes else continuous
+        for action in order(depth, first=first, last=last):
             if action.op is Op.FORWARD:
                 self._forward(action.minibatch, data, check)
             else:
@@ -155,16 +155,10 @@ class StageWorker:
         held: dict[str, Tensor] = {name: parameter.detach() for name, parameter in self.module.global_parameters()}
         return held | self.exchange.missing_changes() | dict(self.module.global_buffers())
 
-    def _order(self, first: int, last: int) -> Iterator[WaveAction]:
-        depth = self._planned.warmup_depth
-        if self._flushes:
-            return in_waves(depth, wave=self.worker.wave, first=first, last=last)
-        return continuous(depth, first=first, last=last)
-
     def _drain(self, last: int) -> None:
         """Wait for all messages; with a gate at the first minibatch of a wave, the next one's is passed already."""
         self._neighbours.settle(self.waits)
-        self._tied.settle()
+        self._gradients.settle()
         if self._flushes:
             self._merge(self.num_waves, last + 1, time.monotonic())
         with self.waits.gate():
@@ -172,8 +166,8 @@ class StageWorker:
             self.exchange.rest()
 
     def _forward(self, minibatch: int, data: WaveData, check: StalenessCheck) -> None:
-        if self._waiting and self._tied.lag:
-            self._finish_steps(minibatch - self._tied.lag)
+        if self._gradients.lag:
+            self._finish_steps(minibatch - self._gradients.lag)
         ready_s = time.monotonic()
         ends = self._neighbours.is_first or self._neighbours.is_last
         batch = self._minibatches.batch(minibatch, data) if ends else None
@@ -208,7 +202,8 @@ class StageWorker:
 
     def _pass_gate(self, minibatch: int, ready_s: float) -> None:
         wave = self.rule.wave_of(minibatch)
-        if wave > 0 and self.rule.is_gate(minibatch):
+        passed = self.num_waves if self._flushes else 0  # when the call of `train` before ended
+        if wave > passed and self.rule.is_gate(minibatch):
             self._merge(wave, minibatch, ready_s)
         if self._flushes and self.rule.is_gate(minibatch):
             self._start_wave(minibatch)
@@ -221,7 +216,7 @@ class StageWorker:
         self._spans.append(WaveSpan(GATE, wave, wave, ready_s, arrived_s, start_s))
         before = self.exchange.clock
         self.pace.begin()
-        self.exchange.pass_gate(minibatch)
+        self.exchange.pass_gate(wave, minibatch)
         if self.execution.scheme.merge.is_step:
             self.pace.finish(UPDATE, self.exchange.clock - before)
             self._spans.append(WaveSpan(UPDATE, wave - 1, wave - 1, start_s, start_s, time.monotonic()))
@@ -259,21 +254,18 @@ class StageWorker:
         if self.rule.is_last(minibatch) or not self.execution.scheme.merge.is_step:
             self._finish(minibatch, gradients)
 
-    def _finish(self, minibatch: int, gradients: dict[str, Tensor | None]) -> None:
-        """Step with the gradients of a minibatch, or end a wave with its own: at once unless weights are tied."""
-        self._waiting[minibatch] = gradients
-        if self._tied:
-            self._tied.send(minibatch, gradients, self.weights.master)
-        if self._tied.lag == 0 or (self._flushes and self.rule.is_last(minibatch)):
+    def _finish(self, minibatch: int, gradients: Gradients) -> None:
+        """Step with the gradients of a minibatch, or end a wave with its own, unless other stages have a say."""
+        with self.waits.pipeline():
+            self._gradients.put(minibatch, gradients)
+        if self._gradients.lag == 0 or (self._flushes and self.rule.is_last(minibatch)):
             self._finish_steps(minibatch)
 
     def _finish_steps(self, last: int) -> None:
         """Make the steps of minibatches that had to wait for gradients from other stages, and end their waves."""
-        for minibatch in [minibatch for minibatch in self._waiting if minibatch <= last]:
-            gradients = self._waiting.pop(minibatch)
-            if self._tied:
-                with self.waits.pipeline():
-                    gradients |= self._tied.totals(minibatch)
+        for minibatch in self._gradients.waiting(last):
+            with self.waits.pipeline():
+                gradients = self._gradients.take(minibatch)
             self.weights.set_gradients(gradients)
             if not self.execution.scheme.merge.is_step:
                 self._step(minibatch)

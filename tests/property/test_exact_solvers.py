@@ -45,14 +45,20 @@ def row_bound(problem):
 
 @settings(max_examples=80)
 @given(problems(max_layers=7, max_micro_batches=6))
-def test_milp_finds_the_optimum_of_brute_force(problem):
-    """With gap 0, plans are excluded until the bound meets the best one."""
-    oracle, result = run(problem, "brute-force", EXACT), run(problem, "milp", EXACT)
-    check_against(oracle, result, problem)
+def test_milp_finds_the_optimum_of_brute_force_and_agrees_with_dp_on_the_rows_they_share(problem):
+    """With gap 0, plans are excluded until the bound meets the best one. Further rows only raise the bound."""
+    oracle = run(problem, "brute-force", EXACT)
+    dynamic, shared, result = run(problem, "dp", EXACT), run(problem, "milp", EXACT_SHARED), run(problem, "milp", EXACT)
+    for each in (dynamic, shared, result):
+        check_against(oracle, each, problem)
+    assert dynamic.row_bound_s == shared.row_bound_s or dynamic.row_bound_s == same(shared.row_bound_s)
     if oracle.plan is not None:
         assert result.status is Status.OPTIMAL
         assert result.objective_s == same(oracle.objective_s)
         assert result.bound_s == same(oracle.objective_s)
+        assert (dynamic.bound_s or 0.0) == same(dynamic.row_bound_s)
+        assert (shared.bound_s or 0.0) == same(shared.row_bound_s)
+        assert result.bound_s >= shared.row_bound_s * (1 - ROUNDING)
 
 
 @settings(max_examples=40)
@@ -64,21 +70,6 @@ def test_optimal_is_claimed_within_the_gap_only(problem, gap):
     if oracle.plan is not None:
         assert result.status is Status.OPTIMAL
         assert result.gap <= gap + ROUNDING
-
-
-@settings(max_examples=50)
-@given(problems(max_layers=7, max_micro_batches=6))
-def test_milp_and_dp_agree_on_the_rows_they_share(problem):
-    """Further rows only raise the bound of the MILP."""
-    oracle = run(problem, "brute-force", EXACT)
-    dynamic, shared = run(problem, "dp", EXACT), run(problem, "milp", EXACT_SHARED)
-    check_against(oracle, dynamic, problem)
-    check_against(oracle, shared, problem)
-    assert dynamic.row_bound_s == shared.row_bound_s or dynamic.row_bound_s == same(shared.row_bound_s)
-    if oracle.plan is not None:
-        assert (dynamic.bound_s or 0.0) == same(dynamic.row_bound_s)
-        assert (shared.bound_s or 0.0) == same(shared.row_bound_s)
-        assert run(problem, "milp", EXACT).bound_s >= shared.row_bound_s * (1 - ROUNDING)
 
 
 @settings(max_examples=40)
@@ -157,16 +148,6 @@ def slower(problem):
     return replace(problem, model=replace(model, layers=layers), cluster=slow_cluster)
 
 
-@settings(max_examples=25)
-@given(problems(max_layers=5, max_micro_batches=4))
-def test_scaling_all_times_scales_the_optimum(problem):
-    """Both the optimum of the shared rows and that of the simulated times scale."""
-    assert row_bound(slower(problem)) == same(SCALE * row_bound(problem))
-    fast, slow = run(problem, "milp", EXACT), run(slower(problem), "milp", EXACT)
-    if fast.plan is not None:
-        assert slow.objective_s == same(SCALE * fast.objective_s)
-
-
 def renamed(problem):
     """Servers under other names and in reverse order."""
     cluster = problem.cluster
@@ -186,10 +167,12 @@ def renamed(problem):
 
 @settings(max_examples=25)
 @given(problems(max_layers=5, max_micro_batches=4))
-def test_names_and_order_of_servers_change_nothing(problem):
-    """Both the optimum of the shared rows and that of the simulated times scale."""
-    assert row_bound(renamed(problem)) == same(row_bound(problem))
-    before, after = run(problem, "milp", EXACT), run(renamed(problem), "milp", EXACT)
-    assert after.status is before.status
-    if before.plan is not None:
-        assert after.objective_s == same(before.objective_s)
+def test_scaling_all_times_scales_the_optimum_and_names_and_order_of_servers_change_nothing(problem):
+    """Both the optimum of the shared rows and that of the simulated times."""
+    bound_s, before = row_bound(problem), run(problem, "milp", EXACT)
+    for other, scale in ((slower(problem), SCALE), (renamed(problem), 1.0)):
+        assert row_bound(other) == same(scale * bound_s)
+        after = run(other, "milp", EXACT)
+        assert after.status is before.status
+        if before.plan is not None:
+            assert after.objective_s == same(scale * before.objective_s)

@@ -37,18 +37,23 @@ def unequal_problems(draw):
 
 
 def enumerated(problem):
-    """All plans with sizes of their own, and their simulated times; too large problems are rejected."""
-    costs, plans = CostModel(problem), []
-    for plan in all_unequal_plans(problem, costs):
+    """Costs and simulated times of all plans with sizes of their own; too large problems are rejected."""
+    model, plans = CostModel(problem), []
+    for plan in all_unequal_plans(problem, model):
         plans.append(plan)
         assume(len(plans) <= MOST_PLANS)
-    return plans, iteration_times([costs.plan(plan) for plan in plans]) if plans else []
+    costs = [model.plan(plan) for plan in plans]
+    return costs, iteration_times(costs) if costs else []
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(problem=unequal_problems())
+@given(unequal_problems())
 def test_search_finds_the_fastest_sizes_and_bounds_all_of_them(problem):
-    plans, times_s = enumerated(problem)
+    """The flush row of every plan is its simulated time where it shares no link."""
+    every, times_s = enumerated(problem)
+    sharing = [any(shared_routes(flow_routes(costs))) for costs in every]
+    for costs, shares, time_s in zip(every, sharing, times_s, strict=True):
+        check_flush_row(costs, time_s, shares_links=shares)
     equal = run(replace(problem, job=replace(problem.job, unequal=False)), "milp", SolveOptions(gap=0.0))
     best_s = min([*times_s, *([equal.objective_s] if equal.objective_s is not None else [])], default=None)
     result = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=60.0))
@@ -58,25 +63,16 @@ def test_search_finds_the_fastest_sizes_and_bounds_all_of_them(problem):
     assert (result.bound_s or 0.0) <= best_s * (1 + 1e-9)
     assert result.objective_s >= best_s * (1 - 1e-9)
     assert not faults(CostModel(problem), result.plan)
-    if not any(shares_links(problem, plan) for plan in plans):
+    if not any(sharing):
         assert result.objective_s == pytest.approx(best_s, rel=1e-9)
         assert result.status is Status.OPTIMAL
 
 
-def shares_links(problem, plan):
-    return any(shared_routes(flow_routes(CostModel(problem).plan(plan))))
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(problem=unequal_problems(), data=st.data())
-def test_flush_row_is_the_simulated_time_where_no_link_is_shared(problem, data):
-    plans, times_s = enumerated(problem)
-    assume(plans)
-    index = data.draw(st.integers(0, len(plans) - 1))
-    costs = CostModel(problem).plan(plans[index])
-    assume(costs.sublots is not None)
+def check_flush_row(costs, time_s, *, shares_links):
+    if costs.sublots is None:
+        return
     row_s = max(float(values.max()) for values in bound_rows(costs).values())
-    if any(shared_routes(flow_routes(costs))):
-        assert row_s <= times_s[index] * (1 + 1e-12)
+    if shares_links:
+        assert row_s <= time_s * (1 + 1e-12)
     else:
-        assert row_s == pytest.approx(times_s[index], rel=1e-12)
+        assert row_s == pytest.approx(time_s, rel=1e-12)

@@ -47,12 +47,7 @@ def check_checkable(plan: WavePlan) -> None:
 def check_wave(
     plan_file: WavePlanFile, options: RunOptions, *, world: World, device: torch.device
 ) -> CheckRecord | None:
-    """Compare loss and gradients of the first wave with a single process, in float64 and without dropout.
-
-    Returns
-    -------
-    CheckRecord or None
-        None on all ranks but the first, which computes the whole batch by itself.
+    """Compare loss and every worker's gradients of the first wave with a single process: see `check_step`.
 
     Raises
     ------

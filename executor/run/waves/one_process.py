@@ -8,14 +8,12 @@ import torch
 
 from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.dilated.wave_time_scale import find_wave_time_scale
-from stagecut.executor.ranks.failures import failure_report
-from stagecut.executor.ranks.root_cause import root_cause
+from stagecut.executor.run.one_rank import failures_of
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.comparison import check_wave_team
 from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
 from stagecut.executor.run.waves.outcome import WaveOutcome, shown, shown_waves, wave_outcome
 from stagecut.executor.run.waves.record import num_waves_of
-from stagecut.executor.transport.threads import TeamBrokenError
 from stagecut.executor.waves.setting.data import WaveData
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.setting.report import WaveReport
@@ -83,19 +81,14 @@ def run_waves_together(
 
 
 def _train(team: WaveTeam, data: WaveData, options: RunOptions, *, observer: WaveObserver) -> list[WaveReport]:
-    names, num_waves = team.execution.layout.names, num_waves_of(options)
+    layout, num_waves = team.execution.layout, num_waves_of(options)
     wave = team.execution.plan.workers[0].wave
     first = team.workers[0].num_waves  # a dilated run has trained to find its time scale
 
     def be_rank(worker: StageWorker) -> WaveReport:
-        try:
+        with failures_of(worker.role, layout, timeout_s=options.timeout_s):
             own = observed(data, worker.role, partial(_from, first, observer), wave=wave)
             return worker.train(own, num_waves=num_waves)
-        except TeamBrokenError:
-            raise
-        except Exception as fault:
-            report = failure_report(fault, worker.role)
-            raise root_cause([report], {}, names=names, timeout_s=options.timeout_s) from fault
 
     return team.each(be_rank)
 

@@ -94,9 +94,8 @@ def _measured(report: WaveReport) -> Iterator[MeasuredSpan]:
     where = report.worker, report.stage
     for kind, _, number, *times_s in report.spans:
         yield MeasuredSpan(*where, "", KINDS.get(kind, kind), number, *times_s)
-    for kind, wave, owner, start_s, end_s in report.transfers:
-        lane = f"server of {owner}" if owner else "all-reduce"
-        yield MeasuredSpan(*where, lane, kind, wave, start_s, start_s, end_s)
+    for kind, wave, partner, start_s, end_s in report.transfers:
+        yield MeasuredSpan(*where, partner, kind, wave, start_s, start_s, end_s)
 
 
 KINDS = {"F": WaveKind.FORWARD, "B": WaveKind.BACKWARD}

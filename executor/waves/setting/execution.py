@@ -18,6 +18,7 @@ from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.waves import Carrier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +53,12 @@ class WaveExecution:
         """
         chain = chain_of(layers, problem.model if problem else None, copied=True)
         require(plan.num_layers == len(chain.layers), "executor", "layers", f"{plan.num_layers}", len(chain.layers))
-        rule = "None, because no rank has the whole gradient"
-        require(training.clip_norm is None, "executor", "clip_norm", rule, training.clip_norm)
         scheme = training.scheme or scheme_of(plan)
         scheme.check(plan)
+        served = plan.carrier is Carrier.PARAMETER_SERVER and len(plan.workers) > 1
+        late = scheme.merge.is_step and plan.clock_distance > 0 and served
+        rule = "None, because with one step a wave and D > 0 servers send stages a wave's gradients at different times"
+        require(training.clip_norm is None or not late, "executor", "clip_norm", rule, training.clip_norm)
         return cls(
             plan=plan,
             chain=chain,

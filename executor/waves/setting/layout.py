@@ -46,6 +46,11 @@ class Part:
     members: tuple[Member, ...]
     """Those who exchange them: of a server all that hold a layer of it, of an all-reduce a stage of each worker."""
 
+    @property
+    def partner(self) -> str:
+        """With whom, in words."""
+        return f"server of {self.owner}" if self.owner else f"layers [{self.layers[0]}, {self.layers[-1] + 1})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WaveLayout:

@@ -29,8 +29,8 @@ class Transfer(NamedTuple):
     """"push", "pull" or "all-reduce"."""
     wave: int
     """The wave pushed or summed; for pulls, that of the gate they are for."""
-    owner: str
-    """The host of the parameter server; empty for an all-reduce."""
+    partner: str
+    """In words: a server, or the layers of an all-reduce."""
     start_s: float
     """When it was handed over, or asked for."""
     end_s: float

@@ -1,6 +1,8 @@
 """One run of a plan: in this process, or as this command started again for each rank."""
 
+import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -21,6 +23,26 @@ from stagecut.planner.report.run_tables import check_label
 if TYPE_CHECKING:
     from stagecut.executor.run.options import RunOptions
     from stagecut.executor.run.preflight import Preflight
+
+
+LINE_EVERY_S = 1.0
+"""Shortest interval between two lines about progress."""
+
+
+class Progress:
+    """Which steps get a line on stderr: the first, the last, and others no faster than one can read."""
+
+    def __init__(self, num_steps: int, *, quiet: bool) -> None:
+        """The number of steps includes the warm-up; waves count as steps."""
+        self.num_steps, self.quiet, self._last_s = num_steps, quiet, -math.inf
+
+    def is_due(self, step: int) -> bool:
+        """Whether a step, counted from 0, gets one."""
+        now_s = time.monotonic()
+        if self.quiet or (step < self.num_steps - 1 and now_s - self._last_s < LINE_EVERY_S):
+            return False
+        self._last_s = now_s
+        return True
 
 
 class Recorded(Protocol):

@@ -1,6 +1,5 @@
 """`plan run` of a plan that synchronises its gradients in every step."""
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stagecut.planner.analysis.prediction import play
-from stagecut.planner.cli.commands.run_process import RunProcess
+from stagecut.planner.cli.commands.run_process import Progress, RunProcess
 from stagecut.planner.cli.views.run import print_run
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.files.plan_file import PlanFile
@@ -73,60 +72,56 @@ class StepRun(RunProcess[PlanFile, "RunOutcome"]):
         )
 
 
-LINE_EVERY_S = 1.0
-"""Shortest interval between two reported steps."""
 REPORT_EVERY_S = 10.0
 """Interval between reports within a step of a dilated run, whose duration is known."""
 
 
-class RunProgress:
-    """Progress lines of rank 0: the first step, the last, and others no faster than one can read."""
+class RunProgress(Progress):
+    """Progress lines of rank 0."""
 
     def __init__(self, num_steps: int, *, iteration_s: float, quiet: bool) -> None:
         """The number of steps includes the warm-up; the iteration time is the predicted one."""
-        self._num_steps, self._iteration_s, self._quiet = num_steps, iteration_s, quiet
-        self._last_s = -math.inf
+        super().__init__(num_steps, quiet=quiet)
+        self._iteration_s = iteration_s
         self._step_s: float | None = None
         """Expected duration of a step; None where unknown."""
         self._done, self._began_s = 0, 0.0
 
     def scaled(self, rank: int, time_scale: float) -> None:
         """Report the time scale of a dilated run, once known, and how long the run will take."""
-        if self._quiet or rank != 0:
+        if self.quiet or rank != 0:
             return
         self._step_s = time_scale * self._iteration_s
         self._began_s = time.monotonic()
-        steps = "1 step takes" if self._num_steps == 1 else f"{self._num_steps} steps take"
+        steps = "1 step takes" if self.num_steps == 1 else f"{self.num_steps} steps take"
         click.echo(
             f"time scale {time_scale:g}: an iteration planned to take {seconds_label(self._iteration_s)} takes "
-            f"{duration_label(self._step_s)} here; {steps} about {duration_label(self._num_steps * self._step_s)}",
+            f"{duration_label(self._step_s)} here; {steps} about {duration_label(self.num_steps * self._step_s)}",
             err=True,
         )
         threading.Thread(target=self._report_long_steps, daemon=True).start()
 
     def step(self, step: int, trace: "StepTrace") -> None:
         """Report a finished step."""
-        if self._quiet or trace.rank != 0:
+        if self.quiet or trace.rank != 0:
             return
-        now_s = time.monotonic()
-        self._done, self._began_s = step + 1, now_s
-        if step == self._num_steps - 1 or now_s - self._last_s >= LINE_EVERY_S:
-            self._last_s = now_s
+        self._done, self._began_s = step + 1, time.monotonic()
+        if self.is_due(step):
             seconds = seconds_label(trace.end_s - trace.start_s)
-            self._say(f"step {step + 1} of {self._num_steps}: loss {trace.loss:.6g}, {seconds}")
+            self._say(f"step {step + 1} of {self.num_steps}: loss {trace.loss:.6g}, {seconds}")
 
     def _report_long_steps(self) -> None:
         """Report how far a long step is, until the last one is done."""
-        while self._done < self._num_steps:
+        while self._done < self.num_steps:
             time.sleep(REPORT_EVERY_S)
             now_s = time.monotonic()
-            if self._done < self._num_steps and now_s - self._began_s >= REPORT_EVERY_S and self._step_s is not None:
+            if self._done < self.num_steps and now_s - self._began_s >= REPORT_EVERY_S and self._step_s is not None:
                 played, whole = duration_label(now_s - self._began_s), duration_label(self._step_s)
-                self._say(f"step {self._done + 1} of {self._num_steps}: {played} of about {whole}")
+                self._say(f"step {self._done + 1} of {self.num_steps}: {played} of about {whole}")
 
     def _say(self, line: str) -> None:
         left = ""
-        if self._step_s is not None and self._done < self._num_steps:
-            left_s = (self._num_steps - self._done) * self._step_s - (time.monotonic() - self._began_s)
+        if self._step_s is not None and self._done < self.num_steps:
+            left_s = (self.num_steps - self._done) * self._step_s - (time.monotonic() - self._began_s)
             left = f", about {duration_label(max(0.0, left_s))} left"
         click.echo(line + left, err=True)

@@ -1,13 +1,11 @@
 """`plan run` of a plan of virtual workers that train through waves."""
 
-import math
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 
-from stagecut.planner.cli.commands.run_process import RunProcess
+from stagecut.planner.cli.commands.run_process import Progress, RunProcess
 from stagecut.planner.cli.views.wave_run import print_wave_run
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import Tree
@@ -63,25 +61,15 @@ class WaveRun(RunProcess[WavePlanFile, "WaveOutcome"]):
         return wave_run_trace(timeline, outcome.measured, waves=waves, time_scale=outcome.record.time_scale or 1.0)
 
 
-LINE_EVERY_S = 1.0
-"""Shortest interval between two reported waves."""
-
-
-class WaveProgress:
-    """Progress lines: the first wave, the last, and others no faster than one can read."""
-
-    def __init__(self, num_waves: int, *, quiet: bool) -> None:
-        """The number of waves includes the warm-up and the last one."""
-        self._num_waves, self._quiet, self._last_s = num_waves, quiet, -math.inf
+class WaveProgress(Progress):
+    """Progress lines of the first worker; the last wave is one of them."""
 
     def scaled(self, time_scale: float) -> None:
         """Report the time scale of a dilated run."""
-        if not self._quiet:
+        if not self.quiet:
             click.echo(f"time scale {time_scale:g}: everything takes so many times as long as planned", err=True)
 
     def __call__(self, wave: int) -> None:
         """Report the beginning of a wave."""
-        now_s = time.monotonic()
-        if not self._quiet and (wave == self._num_waves - 1 or now_s - self._last_s >= LINE_EVERY_S):
-            self._last_s = now_s
-            click.echo(f"wave {wave + 1} of {self._num_waves}", err=True)
+        if self.is_due(wave):
+            click.echo(f"wave {wave + 1} of {self.num_steps}", err=True)

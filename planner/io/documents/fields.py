@@ -1,8 +1,11 @@
 """Types of values in files, with their ranges."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, ValidationError
+
+from stagecut.planner.io.documents.descriptions import field_docstrings
 
 MAX_NUMBER = 1e30
 """Keeps sums and products of inputs finite."""
@@ -34,9 +37,29 @@ SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 class Entry(BaseModel):
     """A mapping in a file: no unknown keys, no type coercion, no infinities."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    mirrored: ClassVar[type | None] = None
+    """The dataclass that the entry mirrors."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe every field by the docstring below it, here, in a base or in the dataclass, in the words of JSON."""
+        schema = handler(core_schema)
+        properties, described = handler.resolve_ref_schema(schema).get("properties", {}), cls._descriptions()
+        for name, field in cls.model_fields.items():
+            if name in described:
+                properties[field.alias or name]["description"] = described[name]
+        return schema
+
+    @classmethod
+    def _descriptions(cls) -> dict[str, str]:
+        told: dict[str, str] = {}
+        if cls.mirrored is not None:
+            told = {name: re.sub(r"\bNone\b", "null", text) for name, text in field_docstrings(cls.mirrored).items()}
+        for kind in reversed(cls.__mro__):
+            if issubclass(kind, Entry):
+                told |= field_docstrings(kind)
+        return told
 
 
 class FileEntry(Entry):

@@ -1,12 +1,8 @@
 """Entries of files made from the dataclasses that they are read into."""
 
-import ast
-import inspect
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import Field, create_model
@@ -32,19 +28,16 @@ def mirrors(kind: type, *, without: tuple[str, ...] = ()) -> Callable[[type[E]],
 
     A field that the entry declares itself keeps its type, default and description, if it has one.
     """
-    docs, hints = _docstrings(kind), get_type_hints(kind)
+    hints = get_type_hints(kind)
 
     def completed(entry: type[E]) -> type[E]:
         added: dict[str, Any] = {}
         for field in fields(kind):
-            if (declared := entry.model_fields.get(field.name)) is not None:
-                declared.description = declared.description or docs.get(field.name)
-            elif field.name not in without:
+            if field.name not in entry.model_fields and field.name not in without:
                 default = list(field.default) if isinstance(field.default, tuple) else field.default
-                info = Field(... if default is MISSING else default, description=docs[field.name])
-                added[field.name] = (_in_file(hints[field.name]), info)
+                added[field.name] = (_in_file(hints[field.name]), ... if default is MISSING else default)
         made = create_model(entry.__name__, __base__=entry, __module__=entry.__module__, **added)
-        made.__doc__ = entry.__doc__ or kind.__doc__
+        made.__doc__, made.mirrored = entry.__doc__ or kind.__doc__, kind
         _ENTRIES[kind] = made
         return made
 
@@ -61,14 +54,3 @@ def _in_file(hint: Any) -> Any:
         return Annotated[hint, Field(strict=False)]
     item: Any = _in_file(get_args(hint)[0])
     return Annotated[list[item], Field(min_length=1)] if get_origin(hint) is tuple else item | None
-
-
-def _docstrings(kind: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass, in the words of JSON."""
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    return {
-        ast.unparse(field.target): re.sub(r"\bNone\b", "null", str(ast.literal_eval(below.value)))
-        for field, below in pairwise(definition.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
-    }

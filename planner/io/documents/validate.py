@@ -1,6 +1,7 @@
 """Validation of a tree against the schema of its kind."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -32,7 +33,7 @@ def validate(document: Document, entry_type: type[E], *, kind: str) -> E | None:
     try:
         return entry_type.model_validate(root.plain())
     except ValidationError as error:
-        schema = Schema(entry_type)
+        schema = _schema_of(entry_type)
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         places = [(_resolve(root, fault["loc"]), fault["type"], fault["loc"]) for fault in faults]
         # Deepest first: inside a union, the complaint about a part says more than the one about the whole.
@@ -160,3 +161,6 @@ def _list_words(least: int, most: int | None) -> str:
 
 def _either(parts: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(parts))
+
+
+_schema_of = cache(Schema)

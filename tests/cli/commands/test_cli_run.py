@@ -102,8 +102,15 @@ def test_plan_for_more_gpus_than_there_are_is_refused_with_the_numbers(refused, 
     assert "the plan has 2 devices, this host has 1 GPUs" in stderr
 
 
-def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
-    """Three steps of which two are measured; both lanes of the trace begin at zero."""
+def test_pipelines_that_step_together_drop_no_workers(refused):
+    assert refused("--drop-workers").startswith("Error: --drop-workers: the plan has no virtual workers")
+
+
+def test_run_is_checked_measured_recorded_and_drawn_with_the_losses_of_one_process(run, tmp_path):
+    """Three steps of which two are measured; both lanes of the trace begin at zero.
+
+    Threads on one device see the same samples with the same weights.
+    """
     files = tmp_path / "run.json", tmp_path / "trace.json", tmp_path / "runs.jsonl"
     done = run("chain", "--check", "--json", "-o", files[0], "--trace", files[1], "--learning-rate", "0.1")
     assert done.exit_code == 0, done.stderr
@@ -116,6 +123,10 @@ def test_run_is_checked_measured_recorded_and_drawn(run, tmp_path):
     processes = {event["pid"] for event in json.loads(files[1].read_text())["traceEvents"]}
     assert len(processes) == 2
     assert all(f"wrote {file}" in done.stderr for file in files)
+    together = json.loads(run("chain", "--json", "--learning-rate", "0.1", "--one-process").stdout)
+    losses = [[step["loss"] for step in steps] for steps in (answer["steps"], together["steps"])]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert len(together["stages"]) == 2
 
 
 def test_fault_in_a_layer_names_rank_stage_and_samples(run):
@@ -176,7 +187,7 @@ def test_dilated_run_of_real_layers_that_do_not_fit_is_refused(plan, tmp_path):
     """80 B parameters and more; nothing is built."""
     path = tmp_path / "plan.json"
     problem = ("--model", "llama3-70b", "--cluster", "three-generations-64", "--global-batch", "64")
-    assert plan("solve", *problem, "--solver", "greedy", "--quiet", "-o", path).exit_code == 0
+    assert plan("solve", *problem, "--solver", "even", "--quiet", "-o", path).exit_code == 0
     done = plan("run", path, "--mode", "dilated", "--real-layers")
     assert done.exit_code == 3
     assert "of memory, but only" in done.stderr
@@ -299,14 +310,6 @@ def test_check_is_refused_for_statistics_of_a_micro_batch(one_stage, alone):
 
     with pytest.raises(BadInputError, match="--check: layer 'head' has batch normalisation"):
         check_step(one_stage, _options("normalised"), alone)
-
-
-def test_one_process_runs_all_ranks_with_the_losses_of_two(run):
-    """Threads on one device see the same samples with the same weights."""
-    apart, together = (json.loads(run("chain", "--json", *more).stdout) for more in ((), ("--one-process",)))
-    losses = [[step["loss"] for step in answer["steps"]] for answer in (apart, together)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    assert len(together["stages"]) == 2
 
 
 def test_one_process_is_checked_too(run):

@@ -46,13 +46,20 @@ def with_cores(tmp_path_factory):
     return environment
 
 
+@pytest.fixture(scope="module")
+def here(plan, tmp_path_factory):
+    """The plan of this process."""
+    path = tmp_path_factory.mktemp("here") / "plan.json"
+    assert plan("solve", *PROBLEM, "-o", path).exit_code == 0
+    return path
+
+
 @pytest.mark.parametrize("cores", [4, 16])
-def test_plan_is_the_same_whatever_the_cores(plan, with_cores, tmp_path, cores):
-    here, there = tmp_path / "here.json", tmp_path / "there.json"
+def test_plan_is_the_same_whatever_the_cores(here, with_cores, tmp_path, cores):
+    there = tmp_path / "there.json"
     command = [sys.executable, "-m", "stagecut", "solve", *PROBLEM, "-o", str(there)]
     done = subprocess.run(command, cwd=ROOT, env=with_cores(cores), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert plan("solve", *PROBLEM, "-o", here).exit_code == 0
     assert there.read_bytes() == here.read_bytes()
 
 

@@ -1,12 +1,8 @@
 """`plan run` of virtual workers on two hosts, network namespaces of this machine, with a server on either."""
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +12,10 @@ from click.testing import CliRunner
 
 from stagecut.planner.cli.main import main
 from stagecut.planner.core.waves import LocalStep
-from tests.executor.hosts.namespaces import CABLE, two_hosts
+from tests.executor.hosts.namespaces import two_hosts
+from tests.executor.hosts.torchrun import PLAN, start
 from tests.wave_files import SPREAD, tiny_plan, write_wave_file
 
-ROOT = Path(__file__).parents[3]
 RUN = ["run", "--layers", "tests.executor.tiny_layers:chain", "--device", "cpu", "--json", "--quiet", "--timeout", "60"]
 WATCHDOG_S = 180
 NUM_RANKS = 3
@@ -33,7 +29,7 @@ def test_run_of_workers_on_two_hosts_has_the_losses_of_threads(tmp_path):
     path = write_wave_file(tmp_path / "plan.json", plan)
     files = ["--history", str(tmp_path / "runs.jsonl"), "--steps", "2", "--warmup", "1", str(path)]
     with two_hosts() as hosts, ExitStack() as stack:
-        started = [_start(host, number, hosts[0].address, files) for number, host in enumerate(hosts)]
+        started = [start(hosts, number, NUM_RANKS, PLAN, *RUN, *files) for number in range(2)]
         for process in started:
             stack.callback(process.kill)
         with ThreadPoolExecutor(len(started)) as pool:
@@ -44,16 +40,3 @@ def test_run_of_workers_on_two_hosts_has_the_losses_of_threads(tmp_path):
     losses = [json.loads(answer)["losses"] for answer in (answers[0][0], threads.stdout)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert answers[1][0] == ""
-
-
-def _start(host, number, master, files):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-    where = ["--nproc-per-node", str(NUM_RANKS), "--master-addr", master, "--master-port", "29500"]
-    return subprocess.Popen(
-        host.command(*torchrun, *where, "-m", "stagecut", *RUN, *files),
-        cwd=ROOT,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

@@ -1,12 +1,9 @@
 """One run on two hosts: network namespaces of this machine, joined by a slow cable."""
 
 import json
-import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -22,8 +19,8 @@ from stagecut.planner.cli.main import main
 from stagecut.planner.io.files.plan_file import read_plan_file
 from tests.executor.hosts import wide_layers
 from tests.executor.hosts.namespaces import CABLE, set_up, two_hosts
+from tests.executor.hosts.torchrun import PLAN, ROOT, start
 
-ROOT = Path(__file__).parents[3]
 TINY = ROOT / "examples" / "tiny"
 LAYERS = "tests.executor.hosts.wide_layers:chain"
 OPTIONS = RunOptions(num_steps=2, warmup=1)
@@ -61,8 +58,9 @@ def plan_path(tmp_path):
 def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
     """Torchrun on either host with as many processes as it has devices; every message between them takes its time."""
     record = tmp_path / "run.json"
+    arguments = _arguments(plan_path, record)
     with ExitStack() as stack:
-        started = [_start(host, number, hosts[0].address, plan_path, record) for number, host in enumerate(hosts)]
+        started = [start(hosts, number, NUM_DEVICES[number], PLAN, *arguments) for number in range(2)]
         for process in started:
             stack.callback(process.kill)
         with ThreadPoolExecutor(len(started)) as pool:
@@ -76,21 +74,11 @@ def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
         assert _times_held_up(host) > 0
 
 
-def _start(host, number, master, plan_path, record):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-    where = ["--nproc-per-node", str(NUM_DEVICES[number]), "--master-addr", master, "--master-port", "29500"]
+def _arguments(plan_path, record):
     steps = ["--steps", str(OPTIONS.num_steps), "--warmup", str(OPTIONS.warmup)]
     steps += ["--timeout", str(TIMEOUT_S)]
     files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
-    run = ["-m", "stagecut", "run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json"]
-    return subprocess.Popen(
-        host.command(*torchrun, *where, *run, *steps, *files),
-        cwd=ROOT,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return ["run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json", *steps, *files]
 
 
 def _answer(process):

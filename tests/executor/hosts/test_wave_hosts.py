@@ -1,9 +1,6 @@
 """Virtual workers on two hosts, network namespaces of this machine, with a parameter server on both."""
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,11 +11,12 @@ pytest.importorskip("torch")
 from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
-from tests.executor.hosts.namespaces import CABLE, two_hosts
+from tests.executor.hosts.namespaces import two_hosts
+from tests.executor.hosts.torchrun import start
 from tests.executor.hosts.wave_script import ADAM, NUM_WAVES, plan, problem
 from tests.executor.waves.wave_plans import MSE, layers, samples
 
-ROOT = Path(__file__).parents[3]
+SCRIPT = Path(__file__).with_name("wave_script.py")
 NUM_RANKS = (3, 2)
 """Two devices and a server, one device and a server."""
 WATCHDOG_S = 120
@@ -29,7 +27,7 @@ def test_workers_and_servers_on_two_hosts_train_like_threads(tmp_path):
     """The second worker's pipeline crosses the cable, and so does half of what is pushed and pulled."""
     answer = tmp_path / "answer.json"
     with two_hosts() as hosts, ExitStack() as stack:
-        started = [_start(host, number, hosts[0].address, answer) for number, host in enumerate(hosts)]
+        started = [start(hosts, number, NUM_RANKS[number], SCRIPT, str(answer)) for number in range(2)]
         for process in started:
             stack.callback(process.kill)
         told = [process.communicate(timeout=WATCHDOG_S) for process in started]
@@ -48,16 +46,3 @@ def test_workers_and_servers_on_two_hosts_train_like_threads(tmp_path):
         assert losses == pytest.approx(report.losses, abs=1e-12)
         assert clock == report.clock
     assert found[2][1] == found[4][1] == NUM_WAVES
-
-
-def _start(host, number, master, answer):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-    where = ["--nproc-per-node", str(NUM_RANKS[number]), "--master-addr", master, "--master-port", "29500"]
-    return subprocess.Popen(
-        host.command(*torchrun, *where, "-m", "tests.executor.hosts.wave_script", str(answer)),
-        cwd=ROOT,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": CABLE, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

@@ -11,7 +11,7 @@ from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.executor.waves.stage_worker import UPDATE
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
-from tests.executor.waves.wave_plans import MSE, layers, plan_of, samples, worker_of
+from tests.executor.waves.wave_plans import MSE, check_close, layers, plan_of, samples, worker_of
 
 PATIENCE_S = 60
 """Only a hanging test waits that long."""
@@ -81,6 +81,21 @@ def test_one_step_a_wave_is_made_when_all_servers_have_the_wave():
     assert set(seen.values()) == {1}
     assert len({int(states[weight]["step"]) for weight in weights.values()}) == 1
     assert [part.clock - len(part.gradients) for part in first.exchange.parts] == [first.exchange.clock] * 2
+
+
+def test_a_stage_without_weights_passes_each_gate_once():
+    """Two calls of `train` clip as often as one, and the stage in the middle, which has no gradient, takes part."""
+    first, _, *others = layers()
+    plan = plan_of(worker_of("a", (0, 1, 2, 4)), local_step=LocalStep.WAVE)
+    training = WaveTraining(loss_fn=MSE, optimizer=partial(torch.optim.SGD, lr=0.1), clip_norm=0.1)
+
+    def trained(*calls):
+        team = WaveTeam(plan, [first, torch.nn.Tanh(), *others], training)
+        for num_waves in calls:
+            team.train(lambda _, minibatch: samples(2, seed=minibatch), num_waves=num_waves)
+        return team.global_weights()
+
+    check_close(trained(2, 1), trained(3), tolerance=0.0)
 
 
 class Watched(WavePace):

@@ -1,5 +1,7 @@
 """Transformers' models split into layers compute what they compute whole."""
 
+from functools import partial
+
 import pytest
 import torch
 import transformers
@@ -28,13 +30,14 @@ def bert_config(**options):
 
 
 MODELS = {
-    "gpt2": ("GPT2LMHeadModel", gpt2_config()),
-    "gpt2-untied": ("GPT2LMHeadModel", gpt2_config(tie_word_embeddings=False)),
-    "llama": ("LlamaForCausalLM", llama_config()),
-    "llama-tied": ("LlamaForCausalLM", llama_config(tie_word_embeddings=True)),
-    "bert": ("BertForMaskedLM", bert_config()),
-    "bert-plain": ("BertModel", bert_config()),
+    "gpt2": ("GPT2LMHeadModel", gpt2_config),
+    "gpt2-untied": ("GPT2LMHeadModel", partial(gpt2_config, tie_word_embeddings=False)),
+    "llama": ("LlamaForCausalLM", llama_config),
+    "llama-tied": ("LlamaForCausalLM", partial(llama_config, tie_word_embeddings=True)),
+    "bert": ("BertForMaskedLM", bert_config),
+    "bert-plain": ("BertModel", bert_config),
 }
+"""Architectures, and what makes their configurations: transformers imports a model with its first one."""
 
 
 def chain_of(*args, **options):
@@ -46,7 +49,7 @@ def chain_of(*args, **options):
 def whole_model(name, dtype, **options):
     architecture, config = MODELS[name]
     torch.manual_seed(0)
-    return getattr(transformers, architecture)._from_config(config, **options).to(dtype).train()
+    return getattr(transformers, architecture)._from_config(config(), **options).to(dtype).train()
 
 
 def run(modules, inputs):
@@ -103,7 +106,7 @@ def test_attention_with_a_mask_of_its_own_is_replaced_by_the_fused_one(name):
 def test_layers_of_a_configuration_have_the_weights_of_the_whole_model(name):
     """Names, shapes and deviations; every layer is built by itself."""
     architecture, config = MODELS[name]
-    given, drawn = chain_of(whole_model(name, torch.float32)), chain_of(config, architecture=architecture)
+    given, drawn = chain_of(whole_model(name, torch.float32)), chain_of(config(), architecture=architecture)
     assert [layer.name for layer in drawn.layers] == ["embedding", "block0", "block1", "block2", "head"]
     assert [layer.name for layer in drawn.layers] == [layer.name for layer in given.layers]
     assert (drawn.name, drawn.ties) == (given.name, given.ties)
@@ -116,7 +119,7 @@ def test_layers_of_a_configuration_have_the_weights_of_the_whole_model(name):
 
 
 def test_tied_weights_are_told():
-    chains = {name: chain_of(config, architecture=architecture) for name, (architecture, config) in MODELS.items()}
+    chains = {name: chain_of(config(), architecture=architecture) for name, (architecture, config) in MODELS.items()}
     found = {name: len(chain.ties) for name, chain in chains.items()}
     assert found == {"gpt2": 1, "gpt2-untied": 0, "llama": 0, "llama-tied": 1, "bert": 1, "bert-plain": 0}
 

@@ -42,7 +42,7 @@ def test_halved_micro_batches_are_refused(solver):
         run(replace(problem, job=replace(problem.job, slice=2)), solver, UNLIMITED_TIME)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(problems(max_layers=4, max_micro_batches=4, tables=False))
 def test_least_rows_of_all_plans_are_found_by_highs(problem):
     _check_against_enumeration(problem, "textbook-milp")
