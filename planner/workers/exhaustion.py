@@ -55,7 +55,7 @@ def exhaust(search: WaveSearch, chains: Chains, case: Case) -> bool:
             return False
         seats = _seated(chains, team)
         stages, depths = [own.chain for own in team], [own.depths for own in team]
-        offer_workers(search, chains, [case.setting] * len(team), seats, stages, depths)
+        offer_workers(search, chains, [case.setting] * len(team), seats, stages, depths, in_full=True)
     return True
 
 

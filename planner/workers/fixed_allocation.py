@@ -79,10 +79,16 @@ def offer_workers(
     seats: Sequence[Seats],
     workers: Sequence[Chain],
     depths: Sequence[Depths],
+    *,
+    in_full: bool = False,
 ) -> float:
-    """Simulate the plan of workers with these settings, devices, stages and depths; its samples per second."""
+    """Simulate the plan of workers with these settings, devices, stages and depths; its samples per second.
+
+    See :meth:`WaveSearch.offer` for plans that are not simulated in full.
+    """
     each = zip(teams, workers, depths, seats, strict=True)
-    return search.offer(plan_of(chains.tables, tuple(worker_of(chains.tables, *own) for own in each)))
+    plan = plan_of(chains.tables, tuple(worker_of(chains.tables, *own) for own in each))
+    return search.offer(plan, in_full=in_full)
 
 
 def settings(tables: RowTables, num_workers: int, most_stages: int) -> Iterator[Setting]:

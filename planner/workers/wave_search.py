@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 from stagecut.planner.core.job import AUTO
@@ -12,7 +12,7 @@ from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.core.wave_result import WaveResult
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
@@ -35,8 +35,11 @@ WaveObserver = Callable[[WavePoint], None]
 """Called with every improvement of plan or bound."""
 
 
-FIRST_WAVES, HOPELESS = 16, 0.99
-"""Where no state returns in the first waves, plans that reach less than this part of the best are played no further."""
+FIRST_WAVES = 16
+"""Waves played with D = 0 first; plans that are far from what the best one reached in them are played no further."""
+HOPELESS, HOPELESS_DRIFTING = 0.99, 1.0
+"""How far: a part of that, with D = 0 and with a larger D. The latter takes seconds to play, since workers drift apart
+for D waves and no state returns, and hardly changes which plan is faster."""
 
 
 class WaveSearch(Budget):
@@ -64,33 +67,39 @@ class WaveSearch(Budget):
         self.best_of: dict[Hosts, tuple[float, WavePlan]] = {}
         """By the hosts of all workers' devices, the best plan and its samples per second."""
         self._known: dict[WavePlan, float] = {}
+        self._given_up: dict[WavePlan, float] = {}
+        self._first_waves_of_best = 0.0
         self._counts: dict[str, int] = {}
         self._clock = StepClock()
 
-    def offer(self, plan: WavePlan) -> float:
-        """Simulate a plan, keep it if it is the best; its samples per second."""
+    def offer(self, plan: WavePlan, *, in_full: bool = False) -> float:
+        """Simulate a plan, keep it if it is the best; its samples per second.
+
+        Unless asked for in full, plans whose first waves are far from those of the best plan are given up; what these
+        return is lower than the best, and an estimate.
+        """
+        if plan in self._given_up and not in_full:
+            return self._given_up[plan]
         if plan not in self._known:
-            with self.step("simulation"):
-                self._known[plan] = self._played(plan)
             self.count("plans simulated")
+            with self.step("simulation"):
+                costs = self.model.plan(plan)
+                first = 0.0 if in_full else _first_waves(costs)
+                share = HOPELESS_DRIFTING if plan.clock_distance else HOPELESS
+                if not in_full and first < share * self._first_waves_of_best:
+                    self._given_up[plan] = min(first, share * self.best)
+                    return self._given_up[plan]
+                self._known[plan] = steady_state(costs).samples_per_s
         samples_per_s = self._known[plan]
         hosts = tuple(sorted(tuple(sorted(map(_host, worker.devices))) for worker in plan.workers))
         if samples_per_s > self.best_of.get(hosts, (0.0, plan))[0]:
             self.best_of[hosts] = samples_per_s, plan
         if samples_per_s > self.best * (1 + EQUAL_TIMES):
+            first = _first_waves(self.model.plan(plan))
             with uninterrupted():
-                self.best_plan, self.best = plan, samples_per_s
+                self.best_plan, self.best, self._first_waves_of_best = plan, samples_per_s, first
                 self._report()
         return samples_per_s
-
-    def _played(self, plan: WavePlan) -> float:
-        """Simulated samples per second; of a plan that is far from the best one, those of its first waves."""
-        costs = self.model.plan(plan)
-        if self.best_plan is not None:
-            found = steady_state(costs, most_waves=FIRST_WAVES)
-            if found.is_exact or found.samples_per_s < HOPELESS * self.best:
-                return found.samples_per_s
-        return steady_state(costs).samples_per_s
 
     def lower_bound_to(self, samples_per_s: float) -> None:
         """Note a proof that no plan is faster."""
@@ -158,6 +167,12 @@ class WaveSearch(Budget):
                     bound_samples_per_s=self.bound if math.isfinite(self.bound) else None,
                 )
             )
+
+
+def _first_waves(costs: WaveCosts) -> float:
+    """Samples per second of the first waves with D = 0."""
+    plan = replace(costs.plan, clock_distance=0)
+    return steady_state(replace(costs, plan=plan), most_waves=FIRST_WAVES).samples_per_s
 
 
 def _host(device: str) -> str:
