@@ -122,9 +122,7 @@ class _Rounds:
         return np.concatenate((chosen, chosen[first] * chosen[second]))
 
     def _offer_columns(self, columns: Floats) -> None:
-        chosen = columns[: len(self._graph.cost)]
-        first = self._graph.first_option
-        self._offer(np.array([np.argmax(chosen[first[v] : first[v + 1]]) for v in range(self._graph.num_nodes)]))
+        self._offer(decode(self._graph, columns))
 
     def _offer(self, choices: Ints) -> None:
         evaluation = evaluate(self._graph, choices)
@@ -142,6 +140,12 @@ class _Rounds:
         if bound_int > self._bound:
             self._bound = bound_int
             self._limits.on_bound(bound_int)
+
+
+def decode(graph: ChoiceGraph, columns: Floats) -> Ints:
+    """The choices of a solution: by node the option with the largest s."""
+    first = graph.first_option.tolist()
+    return np.array([np.argmax(columns[first[v] : first[v + 1]]) for v in range(graph.num_nodes)], dtype=np.int64)
 
 
 def _refusal(chosen: Ints) -> Rows:

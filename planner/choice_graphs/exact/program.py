@@ -136,14 +136,8 @@ def edge_rows(graph: ChoiceGraph, pairs: Pairs, end: int) -> Rows:
 
 def moment_rows(graph: ChoiceGraph, moments: Moments) -> Rows:
     """Sum over the members: (usage - least usage) s_p <= room, divided by the largest coefficient."""
-    first, member = moments.members()
-    count = graph.num_options[member]
-    row = np.repeat(np.repeat(np.arange(moments.num_moments), np.diff(first)), count)
-    option = np.repeat(graph.first_option[member] - np.cumsum(count) + count, count) + np.arange(count.sum())
-    above = graph.usage[option] - np.repeat(moments.least_usage[member], count)
-    row, option, above = row[above > 0], option[above > 0], above[above > 0]
-    scale = np.ones(moments.num_moments)
-    np.maximum.at(scale, row, above)
+    row, option, above = _usage_entries(graph, moments)
+    scale = row_scale(graph, moments)
     return Rows(
         row=row,
         column=option,
@@ -151,6 +145,24 @@ def moment_rows(graph: ChoiceGraph, moments: Moments) -> Rows:
         lower=np.full(moments.num_moments, -np.inf),
         upper=moments.room / scale,
     )
+
+
+def row_scale(graph: ChoiceGraph, moments: Moments) -> Floats:
+    """(moments,): the largest coefficient of every moment."""
+    row, _, above = _usage_entries(graph, moments)
+    scale = np.ones(moments.num_moments)
+    np.maximum.at(scale, row, above)
+    return scale
+
+
+def _usage_entries(graph: ChoiceGraph, moments: Moments) -> tuple[Ints, Ints, Ints]:
+    """Moment, option and usage above the least of every entry that is not zero."""
+    first, member = moments.members()
+    count = graph.num_options[member]
+    row = np.repeat(np.repeat(np.arange(moments.num_moments), np.diff(first)), count)
+    option = np.repeat(graph.first_option[member] - np.cumsum(count) + count, count) + np.arange(count.sum())
+    above = graph.usage[option] - np.repeat(moments.least_usage[member], count)
+    return row[above > 0], option[above > 0], above[above > 0]
 
 
 def _least(values: Ints, first: Ints) -> Ints:

@@ -20,6 +20,6 @@ def drop_oversized_options(bench: Workbench) -> bool:
         if not kept.all():
             bench.keep_options(nodes[place], kept)
             changed = True
-        if bench.stuck is not None:
+        if bench.is_stuck():
             break
     return changed

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
-from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
+import numpy as np
+
 from stagecut.planner.choice_graphs.building import total_of_dearest
+from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
+from stagecut.planner.choice_graphs.moments import find_moments
 from stagecut.planner.choice_graphs.reductions.additive_edges import drop_additive_edges
 from stagecut.planner.choice_graphs.reductions.dominated_options import drop_dominated_options
 from stagecut.planner.choice_graphs.reductions.impossible_options import drop_impossible_options
@@ -42,26 +45,28 @@ def reduce(graph: ChoiceGraph, *, stop: StopCheck = lambda: False) -> Reduced | 
     if total_of_dearest(graph) < IMPOSSIBLE:
         while bench.touched and not stop():
             _reduce_nodes(bench, stop)
-            if bench.stuck is not None:
+            if bench.is_stuck():
                 return None
             bench.look_for_slack()
             drop_oversized_options(bench)
-            if bench.stuck is not None:
+            if bench.is_stuck():
                 return None
     left, nodes = bench.assemble()
+    if np.any(find_moments(left).room < 0):
+        return None
     return Reduced(graph=left, constant=bench.constant, bench=bench, nodes=nodes)
 
 
 def _reduce_nodes(bench: Workbench, stop: StopCheck) -> None:
-    while bench.touched and bench.stuck is None and not stop():
+    while bench.touched and not bench.is_stuck() and not stop():
         # nodes of few neighbours first: what they leave is found at once
         for node in sorted(bench.touched, key=lambda v: (len(bench.tables[v]), v)):
             bench.touched.discard(node)
-            if bench.stuck is None and not bench.gone[node]:
+            if not bench.is_stuck() and not bench.gone[node]:
                 _reduce_node(bench, node)
 
 
 def _reduce_node(bench: Workbench, node: int) -> None:
     for reduction in OF_NODES:
-        if bench.stuck is None:
+        if not bench.is_stuck():
             reduction(bench, node)

@@ -39,6 +39,10 @@ class Workbench:
             self.set_table(u, v, graph.table(edge))
         self.look_for_slack()
 
+    def is_stuck(self) -> bool:
+        """Whether no choice is legal."""
+        return self.stuck is not None
+
     def set_table(self, u: int, v: int, table: Ints) -> None:
         """Give an edge its costs, new or not."""
         self.tables[u][v], self.tables[v][u] = table, table.T
