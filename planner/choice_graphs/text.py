@@ -14,6 +14,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.scanning import DONE, FAULT, NUM_NUMBERS, NUM_ROWS, STATE, scan
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.documents.input_file import open_input, unreadable
 
 PIECE_BYTES = 1 << 22
 GROWTH = 8
@@ -45,14 +46,15 @@ class Text:
         self._closing = ExitStack()
 
     def __enter__(self) -> "Text":
+        plain = self._closing.enter_context(open_input(self._path))
         try:
-            plain = self._closing.enter_context(self._path.open("rb"))
-            zipped = plain.read(len(_GZIP)) == _GZIP
-            plain.seek(0)
+            zipped = plain.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
         except OSError as fault:
             self._closing.close()
-            raise BadInputError(f"{self._path}: cannot be read: {fault.strerror or fault}") from fault
-        self._file = cast(BinaryIO, self._closing.enter_context(gzip.GzipFile(fileobj=plain)) if zipped else plain)
+            raise unreadable(self._path, fault) from None
+        self._file: BinaryIO = plain
+        if zipped:
+            self._file = cast(BinaryIO, self._closing.enter_context(gzip.GzipFile(fileobj=plain)))
         return self
 
     def __exit__(
