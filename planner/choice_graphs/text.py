@@ -94,10 +94,8 @@ class Text:
 
     def end(self) -> None:
         """Require that nothing follows but white space."""
-        while self._at < len(self._piece) or self._refill():
-            if self._piece[self._at :].strip():
-                self.refuse("", f"got {self._shown()} behind the end of the document")
-            self._at = len(self._piece)
+        if self._peek():
+            self.refuse("", f"got {self._shown()} behind the end of the document")
 
     def table(self, place: str) -> tuple[Ints, Ints]:
         """Consume a list of lists of whole numbers; return where each row begins (rows + 1,), and all numbers."""
@@ -118,13 +116,17 @@ class Text:
 
     def _next(self) -> str:
         """The next character that is no white space."""
+        return self._peek() or self._refuse_end("")
+
+    def _peek(self) -> str:
+        """The same; empty at the end of the file."""
         while True:
             blanks = re.compile(rb"[ \t\r\n]*").match(self._piece, self._at)
             self._at = blanks.end() if blanks else self._at
             if self._at < len(self._piece):
                 return chr(self._piece[self._at])
             if not self._refill():
-                self._refuse_end("")
+                return ""
 
     def _token(self, pattern: str) -> str:
         """Consume what matches the pattern; empty if the text does not."""
