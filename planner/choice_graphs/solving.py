@@ -1,5 +1,6 @@
 """The entry: reductions, then every part of the graph by the method for its size."""
 
+import math
 from typing import Unpack
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.building import least_total
 from stagecut.planner.choice_graphs.choice_search import ChoiceObserver, ChoiceSearch
 from stagecut.planner.choice_graphs.evaluation import evaluate
+from stagecut.planner.choice_graphs.exact.brute_force import try_all
 from stagecut.planner.choice_graphs.exact.elimination import eliminate_all
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
 from stagecut.planner.choice_graphs.exact.overflow import why_illegal
@@ -19,6 +21,8 @@ from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import SolveOptions
 
+FEW_CHOICES = 2**12
+"""Parts with no more are solved by trying all of them, in less time than HiGHS takes to begin."""
 MOST_REDUCING = 0.2
 """Share of the time limit after which reductions end."""
 
@@ -56,6 +60,13 @@ def _solve(search: ChoiceSearch) -> None:
     )
 
 
+def _exactly(graph: ChoiceGraph) -> tuple[bool, Ints | None]:
+    """The cheapest choice without any program, where that is quick; whether it was, and None if none is legal."""
+    if math.prod(graph.num_options.tolist()) <= FEW_CHOICES:
+        return True, try_all(graph)
+    return eliminate_all(graph)
+
+
 class _Parts:
     """The parts of a reduced graph, equal ones together, and what is known about each."""
 
@@ -80,7 +91,7 @@ class _Parts:
         return True
 
     def _solve_part(self, kind: int, graph: ChoiceGraph) -> bool:
-        done, choices = eliminate_all(graph)
+        done, choices = _exactly(graph)
         if done:
             if choices is None:
                 return False
