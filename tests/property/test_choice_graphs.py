@@ -13,7 +13,7 @@ from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, 
 from stagecut.planner.choice_graphs.moments import find_moments
 from stagecut.planner.choice_graphs.reductions.components import split
 from stagecut.planner.choice_graphs.reductions.reduce import reduce
-from stagecut.planner.choice_graphs.solving import solve
+from stagecut.planner.choice_graphs.solving.solve import solve
 from stagecut.planner.core.result import Status
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.choice_graphs import legal_cost, optimum, small_graphs

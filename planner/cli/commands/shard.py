@@ -69,7 +69,7 @@ def command(
 
             def work() -> ChoiceResult:
                 from stagecut.planner.choice_graphs.reading import read_choice_graph
-                from stagecut.planner.choice_graphs.solving import solve
+                from stagecut.planner.choice_graphs.solving.solve import solve
 
                 graph = read_choice_graph(path)
                 return solve(

@@ -8,7 +8,7 @@ import pytest
 from stagecut.planner.choice_graphs.exact.brute_force import try_all
 from stagecut.planner.choice_graphs.exact.elimination import eliminate_all
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
-from stagecut.planner.choice_graphs.solving import solve
+from stagecut.planner.choice_graphs.solving.solve import solve
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.solvers.search.options import SolveOptions

@@ -6,7 +6,6 @@ from typing import Unpack
 import numpy as np
 
 from stagecut.planner.choice_graphs.building import least_total
-from stagecut.planner.choice_graphs.choice_search import ChoiceObserver, ChoiceSearch
 from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.exact.brute_force import try_all
 from stagecut.planner.choice_graphs.exact.elimination import eliminate_all
@@ -16,6 +15,7 @@ from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.reductions.components import Component, split
 from stagecut.planner.choice_graphs.reductions.reduce import Reduced, reduce
 from stagecut.planner.choice_graphs.result import ChoiceResult
+from stagecut.planner.choice_graphs.solving.choice_search import ChoiceObserver, ChoiceSearch
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
