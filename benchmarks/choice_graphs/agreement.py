@@ -28,7 +28,11 @@ def main(arguments: Sequence[str]) -> None:
     chosen = parser.parse_args(arguments)
     seen: Counter[str] = Counter()
     checks = settings(
-        max_examples=chosen.cases, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=chosen.cases,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
 
     @seed(chosen.seed)
