@@ -1,0 +1,158 @@
+"""Trees of groups, chosen anew together."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagecut.planner.choice_graphs.compiled import compiled
+from stagecut.planner.choice_graphs.search.problem import Problem
+from stagecut.planner.choice_graphs.search.random_numbers import Words, below
+from stagecut.planner.choice_graphs.search.state import State, change
+from stagecut.planner.core.arrays import Ints
+
+_IN_TREE = -1
+
+
+class Tree(NamedTuple):
+    """A tree whose groups have no edges between them but the tree's, and room for the tables of a search on it."""
+
+    group: Ints
+    """(groups,): those of the tree first, each behind the one it hangs on."""
+    parent: Ints
+    """(groups,): its place in `group`; -1 for the root."""
+    link: Ints
+    """(groups,): the link of the parent that leads to it."""
+    num_links: Ints
+    """(groups,): how many neighbours of a group are in the tree; -1 for those in it."""
+    waiting: Ints
+    """(links,): links that lead out of the tree,"""
+    waiting_at: Ints
+    """(links,): and the places in `group` from which they do."""
+    value: Ints
+    """(options,): the least cost of what hangs below an option, and of the option."""
+    old: Ints
+    """(groups,): options before."""
+
+
+def tree_of(problem: Problem) -> Tree:
+    """An empty tree."""
+    groups, links = np.zeros(len(problem.first) - 1, dtype=np.int64), np.zeros(len(problem.neighbour), dtype=np.int64)
+    value = np.zeros(len(problem.cost), dtype=np.int64)
+    return Tree(
+        groups.copy(), groups.copy(), groups.copy(), groups.copy(), links, links.copy(), value, groups.copy()
+    )
+
+
+@compiled
+def grow(problem: Problem, tree: Tree, root: int, most: int, random: Words) -> int:
+    """Add neighbours of the tree at random while they have one neighbour in it; return how many groups it has."""
+    size, waiting = 1, 0
+    tree.group[0], tree.parent[0] = root, -1
+    at = 0
+    while True:
+        g = tree.group[at]
+        tree.num_links[g] = _IN_TREE
+        for link in range(problem.first_link[g], problem.first_link[g + 1]):
+            other = problem.neighbour[link]
+            if tree.num_links[other] != _IN_TREE:
+                tree.num_links[other] += 1
+                if tree.num_links[other] == 1:
+                    tree.waiting[waiting], tree.waiting_at[waiting] = link, at
+                    waiting += 1
+        found = False
+        while size < most and waiting > 0 and not found:
+            i = below(random, waiting)
+            link, parent = tree.waiting[i], tree.waiting_at[i]
+            waiting -= 1
+            tree.waiting[i], tree.waiting_at[i] = tree.waiting[waiting], tree.waiting_at[waiting]
+            found = tree.num_links[problem.neighbour[link]] == 1
+        if not found:
+            break
+        tree.group[size], tree.parent[size], tree.link[size] = problem.neighbour[link], parent, link
+        at = size
+        size += 1
+    for at in range(size):
+        g = tree.group[at]
+        tree.num_links[g] = 0
+        for link in range(problem.first_link[g], problem.first_link[g + 1]):
+            tree.num_links[problem.neighbour[link]] = 0
+    return size
+
+
+@compiled
+def choose_tree(problem: Problem, state: State, price: Ints, tree: Tree, size: int) -> int:
+    """Choose the groups of the tree anew, the least cost and price given the others; return how many changed."""
+    for at in range(size):
+        g = tree.group[at]
+        tree.old[at] = state.choice[g]
+        for i in range(problem.first[g], problem.first[g + 1]):
+            tree.value[i] += state.marginal[i] + price[i]
+        if at > 0:
+            _take_row(problem, tree.value, g, problem.back[tree.link[at]], state.choice[tree.group[tree.parent[at]]])
+            _take_row(problem, tree.value, tree.group[tree.parent[at]], tree.link[at], state.choice[g])
+    for at in range(size - 1, 0, -1):
+        _send(problem, tree.value, tree.group[at], tree.group[tree.parent[at]], tree.link[at])
+    changed = 0
+    for at in range(size):
+        option = _best(problem, state, tree, at)
+        if option != state.choice[tree.group[at]]:
+            change(problem, state, tree.group[at], option)
+            changed += 1
+    for at in range(size):
+        g = tree.group[at]
+        tree.value[problem.first[g] : problem.first[g + 1]] = 0
+    return changed
+
+
+@compiled
+def restore(problem: Problem, state: State, tree: Tree, size: int) -> None:
+    """Choose again what was chosen before."""
+    for at in range(size):
+        if state.choice[tree.group[at]] != tree.old[at]:
+            change(problem, state, tree.group[at], tree.old[at])
+
+
+@compiled
+def _take_row(problem: Problem, value: Ints, group: int, link: int, option: int) -> None:
+    """Subtract the costs of the group's options with an option of the neighbour at a link."""
+    first = problem.first[group]
+    num = problem.first[group + 1] - first
+    row = problem.first_pair[link] + option * num
+    for p in range(num):
+        value[first + p] -= problem.pair_cost[row + p]
+
+
+@compiled
+def _send(problem: Problem, value: Ints, group: int, parent: int, link: int) -> None:
+    """Add to every option of the parent the least value of an option of the group with it."""
+    first = problem.first[parent]
+    num, rows = problem.first[parent + 1] - first, problem.first[group + 1] - problem.first[group]
+    least = np.full(num, 2**62)
+    for q in range(rows):
+        own, row = value[problem.first[group] + q], problem.first_pair[link] + q * num
+        for p in range(num):
+            least[p] = min(least[p], own + problem.pair_cost[row + p])
+    for p in range(num):
+        value[first + p] += least[p]
+
+
+@compiled
+def _best(problem: Problem, state: State, tree: Tree, at: int) -> int:
+    """The option of least value, with the option of the parent; the present one if it is as good."""
+    g = tree.group[at]
+    first = problem.first[g]
+    best, least = state.choice[g], np.int64(2**62)
+    num = problem.first[g + 1] - first
+    row = np.int64(0)
+    if at > 0:
+        row = problem.first_pair[problem.back[tree.link[at]]] + state.choice[tree.group[tree.parent[at]]] * num
+        least = tree.value[first + best] + problem.pair_cost[row + best]
+    else:
+        least = tree.value[first + best]
+    for p in range(num):
+        value = tree.value[first + p]
+        if at > 0:
+            value += problem.pair_cost[row + p]
+        if value < least:
+            best, least = p, value
+    return best
