@@ -76,6 +76,17 @@ def build(
     )
 
 
+def total_of_dearest(graph: ChoiceGraph) -> int:
+    """No sum of possible costs, one per node and edge, is larger."""
+    return _sum_of_dearest(graph.cost, graph.first_option) + _sum_of_dearest(graph.pair_cost, graph.first_pair)
+
+
+def least_total(graph: ChoiceGraph) -> int:
+    """No choice costs less: the least cost of every node and edge."""
+    tables = ((graph.cost, graph.first_option), (graph.pair_cost, graph.first_pair))
+    return sum(sum(np.minimum.reduceat(values, first[:-1]).tolist()) for values, first in tables if len(first) > 1)
+
+
 def _negative(table: str, values: Ints, first: Ints) -> str:
     least = np.minimum.reduceat(values, first[:-1]) if len(first) > 1 else values
     return row_fault(table, least < 0, lambda row: f"{least[row]} is negative")

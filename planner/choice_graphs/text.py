@@ -14,6 +14,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.scanning import DONE, FAULT, NUM_NUMBERS, NUM_ROWS, STATE, scan
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.io.documents.input_file import open_input, unreadable
 
 PIECE_BYTES = 1 << 22
 GROWTH = 8
@@ -45,14 +46,15 @@ class Text:
         self._closing = ExitStack()
 
     def __enter__(self) -> "Text":
+        plain = self._closing.enter_context(open_input(self._path))
         try:
-            plain = self._closing.enter_context(self._path.open("rb"))
-            zipped = plain.read(len(_GZIP)) == _GZIP
-            plain.seek(0)
+            zipped = plain.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
         except OSError as fault:
             self._closing.close()
-            raise BadInputError(f"{self._path}: cannot be read: {fault.strerror or fault}") from fault
-        self._file = cast(BinaryIO, self._closing.enter_context(gzip.GzipFile(fileobj=plain)) if zipped else plain)
+            raise unreadable(self._path, fault) from None
+        self._file: BinaryIO = plain
+        if zipped:
+            self._file = cast(BinaryIO, self._closing.enter_context(gzip.GzipFile(fileobj=plain)))
         return self
 
     def __exit__(
@@ -92,10 +94,8 @@ class Text:
 
     def end(self) -> None:
         """Require that nothing follows but white space."""
-        while self._at < len(self._piece) or self._refill():
-            if self._piece[self._at :].strip():
-                self.refuse("", f"got {self._shown()} behind the end of the document")
-            self._at = len(self._piece)
+        if self._peek():
+            self.refuse("", f"got {self._shown()} behind the end of the document")
 
     def table(self, place: str) -> tuple[Ints, Ints]:
         """Consume a list of lists of whole numbers; return where each row begins (rows + 1,), and all numbers."""
@@ -116,13 +116,17 @@ class Text:
 
     def _next(self) -> str:
         """The next character that is no white space."""
+        return self._peek() or self._refuse_end("")
+
+    def _peek(self) -> str:
+        """The same; empty at the end of the file."""
         while True:
             blanks = re.compile(rb"[ \t\r\n]*").match(self._piece, self._at)
             self._at = blanks.end() if blanks else self._at
             if self._at < len(self._piece):
                 return chr(self._piece[self._at])
             if not self._refill():
-                self._refuse_end("")
+                return ""
 
     def _token(self, pattern: str) -> str:
         """Consume what matches the pattern; empty if the text does not."""
