@@ -25,7 +25,7 @@ class Problem(NamedTuple):
     back: Ints
     """(links,): the link of the neighbour that leads here."""
     first_pair: Ints
-    """(links,): where the table begins: for every option of the neighbour a row of costs, one per option of the group."""
+    """(links,): where the table begins: for every option of the neighbour a row of costs by option of the group."""
     pair_cost: Ints
     first_piece: Ints
     begin: Ints

@@ -21,16 +21,17 @@ def _step(state: Words) -> np.uint64:
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     state[0] = x
-    return x * np.uint64(2685821657736338717)
+    number: np.uint64 = x * np.uint64(2685821657736338717)
+    return number
 
 
 @compiled
 def below(state: Words, limit: int) -> int:
     """A whole number from 0 to limit - 1, even but for 2^-32 of the limit."""
-    return np.int64(((_step(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
+    return int(((_step(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
 
 @compiled
 def fraction(state: Words) -> float:
-    """A number from 0 up to 1."""
-    return np.float64(_step(state) >> np.uint64(11)) / 9007199254740992.0
+    """A number from 0 up to 1, without 1."""
+    return float(_step(state) >> np.uint64(11)) / 9007199254740992.0

@@ -25,7 +25,7 @@ def slack_of(room: Ints) -> Slack:
     num_blocks = -(-len(room) // BLOCK)
     padded = np.full(num_blocks * BLOCK, ENOUGH)
     padded[: len(room)] = room
-    return Slack(room.copy(), np.zeros(num_blocks, dtype=np.int64), padded.reshape(-1, BLOCK).min(axis=1))
+    return Slack(room.copy(), np.zeros(num_blocks, dtype=np.int64), padded.reshape(num_blocks, BLOCK).min(axis=1))
 
 
 @compiled

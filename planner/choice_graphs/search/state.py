@@ -35,7 +35,7 @@ def _fill(problem: Problem, state: State) -> None:
         own = problem.first[g] + state.choice[g]
         twice = problem.cost[own]
         for link in range(problem.first_link[g], problem.first_link[g + 1]):
-            _add_row(problem, state.marginal, g, link, state.choice[problem.neighbour[link]], 1)
+            add_row(problem, state.marginal, g, link, state.choice[problem.neighbour[link]], 1)
         state.total[0] += twice + state.marginal[own]
         for piece in range(problem.first_piece[g], problem.first_piece[g + 1]):
             used = problem.amount[problem.first_amount[piece] + state.choice[g]]
@@ -44,7 +44,7 @@ def _fill(problem: Problem, state: State) -> None:
 
 
 @compiled
-def _add_row(problem: Problem, values: Ints, group: int, link: int, option: int, sign: int) -> None:
+def add_row(problem: Problem, values: Ints, group: int, link: int, option: int, sign: int) -> None:
     """Add the costs of the group's options with an option of the neighbour at a link."""
     first = problem.first[group]
     num = problem.first[group + 1] - first

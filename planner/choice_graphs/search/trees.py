@@ -7,7 +7,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.random_numbers import Words, below
-from stagecut.planner.choice_graphs.search.state import State, change
+from stagecut.planner.choice_graphs.search.state import State, add_row, change
 from stagecut.planner.core.arrays import Ints
 
 _IN_TREE = -1
@@ -38,9 +38,7 @@ def tree_of(problem: Problem) -> Tree:
     """An empty tree."""
     groups, links = np.zeros(len(problem.first) - 1, dtype=np.int64), np.zeros(len(problem.neighbour), dtype=np.int64)
     value = np.zeros(len(problem.cost), dtype=np.int64)
-    return Tree(
-        groups.copy(), groups.copy(), groups.copy(), groups.copy(), links, links.copy(), value, groups.copy()
-    )
+    return Tree(groups.copy(), groups.copy(), groups.copy(), groups.copy(), links, links.copy(), value, groups.copy())
 
 
 @compiled
@@ -71,37 +69,53 @@ def grow(problem: Problem, tree: Tree, root: int, most: int, random: Words) -> i
         tree.group[size], tree.parent[size], tree.link[size] = problem.neighbour[link], parent, link
         at = size
         size += 1
+    _forget(problem, tree, size)
+    return size
+
+
+@compiled
+def _forget(problem: Problem, tree: Tree, size: int) -> None:
+    """Count no links any more."""
     for at in range(size):
         g = tree.group[at]
         tree.num_links[g] = 0
         for link in range(problem.first_link[g], problem.first_link[g + 1]):
             tree.num_links[problem.neighbour[link]] = 0
-    return size
 
 
 @compiled
 def choose_tree(problem: Problem, state: State, price: Ints, tree: Tree, size: int) -> int:
     """Choose the groups of the tree anew, the least cost and price given the others; return how many changed."""
+    _gather(problem, state, price, tree, size)
+    for at in range(size - 1, 0, -1):
+        _send(problem, tree.value, tree.group[at], tree.group[tree.parent[at]], tree.link[at])
+    changed = 0
+    for at in range(size):
+        g = tree.group[at]
+        if at > 0:
+            parent = tree.group[tree.parent[at]]
+            add_row(problem, tree.value, g, problem.back[tree.link[at]], state.choice[parent], 1)
+        values = tree.value[problem.first[g] : problem.first[g + 1]]
+        option = _best(values, tree.old[at])
+        values[:] = 0
+        if option != tree.old[at]:
+            change(problem, state, g, option)
+            changed += 1
+    return changed
+
+
+@compiled
+def _gather(problem: Problem, state: State, price: Ints, tree: Tree, size: int) -> None:
+    """Note the present options, and what every option costs without the pairs along the tree."""
     for at in range(size):
         g = tree.group[at]
         tree.old[at] = state.choice[g]
         for i in range(problem.first[g], problem.first[g + 1]):
             tree.value[i] += state.marginal[i] + price[i]
         if at > 0:
-            _take_row(problem, tree.value, g, problem.back[tree.link[at]], state.choice[tree.group[tree.parent[at]]])
-            _take_row(problem, tree.value, tree.group[tree.parent[at]], tree.link[at], state.choice[g])
-    for at in range(size - 1, 0, -1):
-        _send(problem, tree.value, tree.group[at], tree.group[tree.parent[at]], tree.link[at])
-    changed = 0
-    for at in range(size):
-        option = _best(problem, state, tree, at)
-        if option != state.choice[tree.group[at]]:
-            change(problem, state, tree.group[at], option)
-            changed += 1
-    for at in range(size):
-        g = tree.group[at]
-        tree.value[problem.first[g] : problem.first[g + 1]] = 0
-    return changed
+            parent, link = tree.group[tree.parent[at]], tree.link[at]
+            add_row(problem, tree.value, g, problem.back[link], state.choice[parent], -1)
+            add_row(problem, tree.value, parent, link, state.choice[g], -1)
 
 
 @compiled
@@ -110,16 +124,6 @@ def restore(problem: Problem, state: State, tree: Tree, size: int) -> None:
     for at in range(size):
         if state.choice[tree.group[at]] != tree.old[at]:
             change(problem, state, tree.group[at], tree.old[at])
-
-
-@compiled
-def _take_row(problem: Problem, value: Ints, group: int, link: int, option: int) -> None:
-    """Subtract the costs of the group's options with an option of the neighbour at a link."""
-    first = problem.first[group]
-    num = problem.first[group + 1] - first
-    row = problem.first_pair[link] + option * num
-    for p in range(num):
-        value[first + p] -= problem.pair_cost[row + p]
 
 
 @compiled
@@ -137,22 +141,10 @@ def _send(problem: Problem, value: Ints, group: int, parent: int, link: int) -> 
 
 
 @compiled
-def _best(problem: Problem, state: State, tree: Tree, at: int) -> int:
-    """The option of least value, with the option of the parent; the present one if it is as good."""
-    g = tree.group[at]
-    first = problem.first[g]
-    best, least = state.choice[g], np.int64(2**62)
-    num = problem.first[g + 1] - first
-    row = np.int64(0)
-    if at > 0:
-        row = problem.first_pair[problem.back[tree.link[at]]] + state.choice[tree.group[tree.parent[at]]] * num
-        least = tree.value[first + best] + problem.pair_cost[row + best]
-    else:
-        least = tree.value[first + best]
-    for p in range(num):
-        value = tree.value[first + p]
-        if at > 0:
-            value += problem.pair_cost[row + p]
-        if value < least:
-            best, least = p, value
+def _best(values: Ints, present: int) -> int:
+    """The place of the least value; the present one if it is as good."""
+    best = present
+    for p in range(len(values)):
+        if values[p] < values[best]:
+            best = p
     return best
