@@ -1,7 +1,6 @@
 """Large graphs: a search for good choices and an ascent of the bound, side by side, each helping the other."""
 
 import threading
-from collections.abc import Callable
 
 from stagecut.planner.choice_graphs.bounds.lower_bound import Bound, lower_bound
 from stagecut.planner.choice_graphs.contraction.contract import contract
@@ -9,7 +8,6 @@ from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
-from stagecut.planner.core.arrays import Ints
 
 WORTH_ANOTHER = 0.999
 """A bound that has come to its end is sought again once the best choice costs less than this part of what it knew."""
@@ -33,13 +31,14 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits) -> bool:
         on_solution=lambda choices, _cost: limits.on_choices(choices),
     )
     search.begin()
+    search.run(stop=limits.stop, num_rounds=1)
     bounding = _Bounding(graph, search, limits)
     with bounding:
-        while not limits.stop() and not bounding.proves_none:
+        while not bounding.is_over():
             if search.best is None:
                 bounding.wait(POLL_S)
             else:
-                search.run(stop=limits.stop)
+                search.run(stop=bounding.is_over)
     return not bounding.proves_none
 
 
@@ -64,17 +63,21 @@ class _Bounding:
         if self._fault is not None:
             raise self._fault
 
+    def is_over(self) -> bool:
+        """Whether the search should end as well."""
+        return self._left.is_set() or self.proves_none or self._limits.stop()
+
     def wait(self, seconds: float) -> None:
         """Let the thread go on for a while."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
-            while not self._stop() and not self.proves_none:
+            while not self.is_over():
                 upper = self._search.cost
-                bound = lower_bound(self._graph, upper=upper, stop=self._stop, on_progress=self._tell)
+                bound = lower_bound(self._graph, upper=upper, stop=self.is_over, on_progress=self._tell)
                 self.proves_none = bound is None
-                while not self._stop() and not self._improved_on(upper):
+                while not self.is_over() and not self._improved_on(upper):
                     self._left.wait(POLL_S)
         except Exception as fault:
             self._fault = fault
@@ -89,6 +92,3 @@ class _Bounding:
     def _improved_on(self, upper: int | None) -> bool:
         cost = self._search.cost
         return cost is not None and (upper is None or cost < WORTH_ANOTHER * upper)
-
-    def _stop(self) -> bool:
-        return self._left.is_set() or self._limits.stop()

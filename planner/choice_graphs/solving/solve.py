@@ -16,6 +16,7 @@ from stagecut.planner.choice_graphs.reductions.components import Component, spli
 from stagecut.planner.choice_graphs.reductions.reduce import Reduced, reduce
 from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.choice_graphs.solving.choice_search import ChoiceObserver, ChoiceSearch
+from stagecut.planner.choice_graphs.solving.coordinate_descent import descend
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
@@ -23,6 +24,8 @@ from stagecut.planner.solvers.search.options import SolveOptions
 
 FEW_CHOICES = 2**12
 """Parts with no more are solved by trying all of them, in less time than HiGHS takes to begin."""
+MOST_PAIRS_OF_PROGRAM = 400_000
+"""Larger parts are not handed to HiGHS whole."""
 MOST_REDUCING = 0.2
 """Share of the time limit after which reductions end."""
 
@@ -101,14 +104,18 @@ class _Parts:
         search = self._search
         limits = ProgramLimits(
             seconds=search.seconds_left,
-            stop=lambda: search.out_of_budget,
+            stop=lambda: search.out_of_budget or search.closed,
             threads=search.options.threads,
             seed=search.options.seed,
             gap=search.options.gap / 2,
             on_choices=lambda found: self._keep(kind, found),
             on_bound=lambda bound: self._raise(kind, bound),
         )
-        proven = solve_program(graph, limits)
+        if len(graph.pair_cost) > MOST_PAIRS_OF_PROGRAM:
+            from stagecut.planner.choice_graphs.solving.large import solve_large  # loads compiled code
+
+            return solve_large(graph, limits)
+        proven = solve_program(graph, limits, start=descend(graph, stop=limits.stop))
         return proven.choices is not None or not proven.complete
 
     def _keep(self, kind: int, choices: Ints) -> None:
