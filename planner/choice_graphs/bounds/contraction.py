@@ -44,16 +44,16 @@ class Contraction:
         self.cost[u] = self.cost[u] + self.cost.pop(v)[option] + self.tables[u][v][np.arange(len(option)), option]
         self.members[u] += [(node, of_state[option]) for node, of_state in self.members.pop(v)]
         del self.tables[u][v], self.tables[v][u]
-        shared = []
+        changed = deque[tuple[int, int]]()
         for w, table in self.tables[v].items():
             del self.tables[w][v]
             rows = table[option]
             if w in self.tables[u]:
                 rows = rows + self.tables[u][w]
-                shared.append(w)
             self._set(u, w, rows)
+            changed.extend(((u, w), (w, u)))
         self.tables[v] = {}
-        self._restrict(deque([u, *shared]))
+        self._restrict(changed)
 
     def _set(self, u: int, v: int, table: Table) -> None:
         self.tables[u][v], self.tables[v][u] = table, table.T
@@ -62,16 +62,14 @@ class Contraction:
                 self._is_untried.add(arc)
                 self._untried.append(arc)
 
-    def _restrict(self, waiting: deque[int]) -> None:
-        """Drop states without a partner; sums of tables can leave some."""
+    def _restrict(self, waiting: deque[tuple[int, int]]) -> None:
+        """Drop states of the first node of an edge without a partner; sums and parts of tables can leave some."""
         while waiting:
-            u = waiting.popleft()
-            kept = np.ones(len(self.cost[u]), dtype=np.bool_)
-            for table in self.tables[u].values():
-                kept &= np.isfinite(table).any(axis=1)
+            u, v = waiting.popleft()
+            kept = np.isfinite(self.tables[u][v]).any(axis=1)
             if not kept.all():
                 self._keep(u, kept)
-                waiting.extend(self.tables[u])
+                waiting.extend((w, u) for w in self.tables[u])
 
     def _keep(self, u: int, kept: Bools) -> None:
         self.cost[u] = self.cost[u][kept]
