@@ -8,13 +8,16 @@ from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
+from stagecut.planner.core.arrays import Ints
+from stagecut.planner.solvers.search.interruption import uninterrupted
 
 WORTH_ANOTHER = 0.999
 """A bound that has come to its end is sought again once the best choice costs less than this part of what it knew."""
 POLL_S = 0.05
 
 
-def solve_large(graph: ChoiceGraph, limits: ProgramLimits) -> bool:
+@uninterrupted()
+def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None = None) -> bool:
     """Search until told to stop; whether there may be a legal choice.
 
     The search gives the bound the cost of its best choice, above which nothing needs to be looked at. The bound gives
@@ -30,7 +33,8 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits) -> bool:
         threads=max(1, limits.threads - 1),
         on_solution=lambda choices, _cost: limits.on_choices(choices),
     )
-    search.begin()
+    if start is None or not search.suggest(start):
+        search.begin()
     search.run(stop=limits.stop, num_rounds=1)
     bounding = _Bounding(graph, search, limits)
     with bounding:
