@@ -12,7 +12,7 @@ from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 def random_choice_graph(
     random: np.random.Generator, *, num_nodes: int = 6, most_options: int = 3, density: float = 0.4
 ) -> ChoiceGraph:
-    """A graph with some impossible options and pairs, one-to-one edges, sums as tables, mostly a limit that binds."""
+    """A graph with some impossible options and pairs, one-to-one edges, sums as tables, often a limit that binds."""
     num_options = random.integers(1, most_options + 1, num_nodes)
     first_option = np.concatenate([[0], np.cumsum(num_options)])
     usage = random.integers(0, 10, first_option[-1])

@@ -10,6 +10,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph
 from stagecut.planner.choice_graphs.contraction.pieces import UsagePieces
+from stagecut.planner.choice_graphs.search.guide import Guide, Suggestion
 from stagecut.planner.choice_graphs.search.prices import prices_of
 from stagecut.planner.choice_graphs.search.problem import Problem, problem_of
 from stagecut.planner.choice_graphs.search.starts import least_usage, repaired
@@ -34,11 +35,9 @@ WORTH_A_WALK = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
-    number: int
-    start: Ints
+class _Start:
+    choice: Ints
     price: Ints
-    seed: int
 
 
 class PrimalSearch:
@@ -66,17 +65,17 @@ class PrimalSearch:
         self._contracted, self._time = contracted, pieces.time
         self._seed, self._threads, self._on_solution = seed, threads, on_solution
         self._price = np.zeros(len(self.problem.cost), dtype=np.int64)
-        self._suggested: Ints | None = None
+        self._suggested: _Start | None = None
         self._lock = threading.Lock()
 
     def begin(self) -> bool:
         """Take the choice of least usage, if it is legal or can be made so; whether there is one."""
-        return self._offer(least_usage(self.problem))
+        return self._offer(least_usage(self.problem), self._price)
 
     def suggest(self, choices: Ints) -> bool:
         """Make choices of the nodes legal and keep them for a round; whether that was possible."""
         try:
-            return self._offer(self._contracted.restrict(choices))
+            return self._offer(self._contracted.restrict(choices), self._price)
         except ValueError:
             return False
 
@@ -95,28 +94,36 @@ class PrimalSearch:
             for number in count() if num_rounds is None else range(num_rounds):
                 if stop() or self.best is None:
                     return
-                for best, total in pool.map(lambda each: self._walk(each, stop), self._rounds(number)):
+                numbers = range(number * self._threads, (number + 1) * self._threads)
+                starts = [self._start(each) for each in numbers]
+                for best, total in pool.map(lambda each, start: self._walk(each, start, stop), numbers, starts):
                     self._keep(best, total)
 
-    def _rounds(self, number: int) -> list[_Round]:
-        """One round per thread."""
-        numbers = range(number * self._threads, (number + 1) * self._threads)
-        return [
-            _Round(number=each, start=self._start(each), price=self._price, seed=hash((self._seed, each)) % 2**63)
-            for each in numbers
-        ]
+    def run_guided(self, *, stop: Callable[[], bool]) -> None:
+        """Walk until told to stop, while another thread looks for multipliers and for choices to begin with."""
 
-    def _start(self, number: int) -> Ints:
+        def hear(suggestion: Suggestion) -> bool:
+            self._offer(suggestion.choice, prices_of(self.problem, suggestion.multiplier))
+            return not stop()
+
+        with ThreadPoolExecutor(1) as pool:
+            guiding = pool.submit(Guide(problem=self.problem).run, upper=lambda: self.cost, goes_on=hear)
+            self.run(stop=lambda: stop() or (guiding.done() and guiding.exception() is not None))
+            guiding.result()
+
+    def _start(self, number: int) -> _Start:
         """The newest suggestion and the best choice, by turns."""
         assert self.best is not None
         with self._lock:
-            suggested, self._suggested = self._suggested, None if number % 2 else self._suggested
-        return self.best if suggested is None or number % 2 == 0 else suggested
+            if number % 2 == 1 and self._suggested is not None:
+                suggested, self._suggested = self._suggested, None
+                return suggested
+        return _Start(choice=self.best, price=self._price)
 
-    def _walk(self, each: _Round, stop: Callable[[], bool]) -> tuple[Ints, int]:
-        walker = walker_of(self.problem, each.start, each.seed)
-        hottest = HOTTEST[each.number // 2 % len(HOTTEST)] * float(walker.state.total[0])
-        size = SIZES[each.number // 4 % len(SIZES)]
+    def _walk(self, number: int, start: _Start, stop: Callable[[], bool]) -> tuple[Ints, int]:
+        walker = walker_of(self.problem, start.choice, hash((self._seed, number)) % 2**63)
+        hottest = HOTTEST[number // 2 % len(HOTTEST)] * float(walker.state.total[0])
+        size = SIZES[number // 4 % len(SIZES)]
         num_trees = min(TREES_PER_GROUP * len(walker.movable), MOST_TREES)
         for step in range(NUM_STEPS):
             if stop():
@@ -124,17 +131,21 @@ class PrimalSearch:
             progress = step / (NUM_STEPS - 1)
             share = min(1.0, (1 - progress) / (1 - PRICED))
             temperature = 0.0 if step == NUM_STEPS - 1 else hottest * COLDEST**progress
-            walk(self.problem, walker, (each.price * share).astype(np.int64), size, num_trees, temperature)
+            walk(self.problem, walker, (start.price * share).astype(np.int64), size, num_trees, temperature)
         return walker.best, int(walker.best_total[0])
 
-    def _offer(self, choice: Ints) -> bool:
+    def _offer(self, choice: Ints, price: Ints) -> bool:
+        """Note a choice if it can be made legal, unless it is dear already."""
+        if self.cost is not None and state_of(self.problem, choice).total[0] > WORTH_A_WALK * self.cost:
+            return False
         legal = repaired(self.problem, choice)
         if legal is None:
             return False
         total = int(state_of(self.problem, legal).total[0])
         with self._lock:
             if self.cost is None or total < WORTH_A_WALK * self.cost:
-                self._suggested = legal
+                self._suggested = _Start(choice=legal, price=price)
+                self._price = price
         self._keep(legal, total)
         return True
 
