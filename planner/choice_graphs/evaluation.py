@@ -35,21 +35,16 @@ def evaluate(graph: ChoiceGraph, choices: Ints | Sequence[int]) -> Evaluation:
     faults = _malformed(graph, chosen)
     if faults:
         return Evaluation(cost=0, peak_usage=0, moment=None, faults=faults)
-    option_costs = graph.cost[graph.first_option[:-1] + chosen].tolist()
-    pair_costs = _pair_costs(graph, chosen).tolist()
+    option_costs, pair_costs = graph.cost[graph.first_option[:-1] + chosen], _pair_costs(graph, chosen)
     peak, moment = _peak(graph, chosen)
     faults = (
-        *(f"node {v}: option {chosen[v]} is impossible" for v, c in enumerate(option_costs) if c >= IMPOSSIBLE),
-        *(
-            f"edge {e}: options {chosen[u]} and {chosen[v]} of nodes {u} and {v} exclude each other"
-            for e, (c, (u, v)) in enumerate(zip(pair_costs, graph.ends.tolist(), strict=True))
-            if c >= IMPOSSIBLE
-        ),
+        *(f"node {v}: option {chosen[v]} is impossible" for v in np.flatnonzero(option_costs >= IMPOSSIBLE).tolist()),
+        *(_exclusion(graph, chosen, edge) for edge in np.flatnonzero(pair_costs >= IMPOSSIBLE).tolist()),
     )
     if peak > graph.usage_limit:
         over = peak - graph.usage_limit
         faults += (f"moment {moment}: usage {peak} is {over} over the limit of {graph.usage_limit}",)
-    cost = sum(c for c in (*option_costs, *pair_costs) if c < IMPOSSIBLE)
+    cost = sum(c for c in (*option_costs.tolist(), *pair_costs.tolist()) if c < IMPOSSIBLE)
     return Evaluation(cost=cost, peak_usage=peak, moment=moment, faults=faults)
 
 
@@ -65,16 +60,21 @@ def _pair_costs(graph: ChoiceGraph, chosen: Ints) -> Ints:
     return graph.pair_cost[graph.first_pair[:-1] + chosen[u] * graph.num_options[v] + chosen[v]]
 
 
+def _exclusion(graph: ChoiceGraph, chosen: Ints, edge: int) -> str:
+    u, v = graph.ends[edge].tolist()
+    return f"edge {edge}: options {chosen[u]} and {chosen[v]} of nodes {u} and {v} exclude each other"
+
+
 def _peak(graph: ChoiceGraph, chosen: Ints) -> tuple[int, int | None]:
-    used = graph.usage[graph.first_option[:-1] + chosen].tolist()
-    change: dict[int, int] = {}
-    for usage, start, stop in zip(used, graph.start.tolist(), graph.stop.tolist(), strict=True):
-        if start < stop:
-            change[start] = change.get(start, 0) + usage
-            change[stop] = change.get(stop, 0) - usage
-    now, peak, at = 0, -1, None
-    for moment in sorted(change)[:-1]:
-        now += change[moment]
-        if now > peak:
-            peak, at = now, moment
-    return max(peak, 0), at
+    # the largest usages of all nodes add up to less than 2^62: see `building`
+    alive = graph.start < graph.stop
+    used = np.where(alive, graph.usage[graph.first_option[:-1] + chosen], 0)
+    time = np.unique(graph.start[alive])
+    if len(time) == 0:
+        return 0, None
+    change = np.zeros(len(time) + 1, dtype=np.int64)
+    np.add.at(change, np.searchsorted(time, graph.start), used)
+    np.subtract.at(change, np.searchsorted(time, graph.stop), used)
+    usage = np.cumsum(change)[:-1]
+    peak = int(np.argmax(usage))
+    return int(usage[peak]), int(time[peak])

@@ -95,7 +95,7 @@ def strong_program(
     graph: ChoiceGraph, moments: Moments, *, options: Bools, pairs: Pairs, scale: float, families: tuple[Rows, ...] = ()
 ) -> LinearProgram:
     """The program of the module's docstring, costs divided by a scale; columns are all options, then the pairs."""
-    rows = _stacked(
+    rows = stacked(
         node_rows(graph), edge_rows(graph, pairs, 0), edge_rows(graph, pairs, 1), moment_rows(graph, moments), *families
     )
     return LinearProgram(
@@ -170,7 +170,8 @@ def _least(values: Ints, first: Ints) -> Ints:
     return least
 
 
-def _stacked(*families: Rows) -> Rows:
+def stacked(*families: Rows) -> Rows:
+    """Families of rows, one below the other."""
     offsets = np.cumsum([0, *(len(each.lower) for each in families)])
     return Rows(
         row=np.concatenate([each.row + offset for each, offset in zip(families, offsets, strict=False)]),
