@@ -21,10 +21,14 @@ from pathlib import Path
 from benchmarks.choice_graphs.instances import LIMIT_S, PUBLISHED, instances
 from benchmarks.choice_graphs.rivals import RIVALS
 from benchmarks.report.pages import ROOT, markdown, put_tables
+from stagecut.planner.choice_graphs.graph import ChoiceGraph
+from stagecut.planner.choice_graphs.moments import find_moments
 from stagecut.planner.choice_graphs.reading import read_choice_graph
+from stagecut.planner.choice_graphs.reductions.reduce import reduce
 
 PAGE = ROOT / "docs" / "choice_graphs.md"
 HEAD = ["graph", "nodes", "edges", "limit s", "our cost", "bound", "gap", "s", "GB", "best team", "XLA", "ours / best"]
+REDUCED_HEAD = ["graph", "nodes with a choice", "edges", "pairs of options", "moments that can overflow", "s"]
 RIVAL_HEAD = ["graph", "method", "cost", "bound", "s"]
 
 
@@ -37,13 +41,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--docs", action="store_true")
     chosen = parser.parse_args(arguments)
-    rows, rival_rows = [], []
+    rows, rival_rows, reduced_rows = [], [], []
     for name, path in instances(chosen.folder, tuple(filter(None, chosen.only.split(",")))).items():
         published = PUBLISHED.get(name)
         limit_s = chosen.time_limit or (LIMIT_S if published is None else published.time_limit_s)
         answer, wall_s, peak_bytes = shard(path, limit_s)
         rows.append(row(name, path, limit_s, answer, wall_s, peak_bytes))
         print(markdown(HEAD, rows[-1:]), flush=True)
+        reduced_rows.append(reduced_row(name, path))
         if chosen.rivals:
             rival_rows.append([name, "stagecut", _label(answer["objective"]), _label(answer["bound"]), f"{wall_s:.1f}"])
             graph = read_choice_graph(path)
@@ -51,7 +56,8 @@ def main(arguments: Sequence[str]) -> None:
                 found = solve(graph, limit_s)
                 rival_rows.append([name, method, _label(found.cost), _label(found.bound), f"{found.seconds:.1f}"])
                 print(markdown(RIVAL_HEAD, rival_rows[-1:]), flush=True)
-    tables = {"contest": markdown(HEAD, rows)} | ({"rivals": markdown(RIVAL_HEAD, rival_rows)} if rival_rows else {})
+    tables = {"contest": markdown(HEAD, rows), "reductions": markdown(REDUCED_HEAD, reduced_rows)}
+    tables |= {"rivals": markdown(RIVAL_HEAD, rival_rows)} if rival_rows else {}
     print("\n\n".join(tables.values()))
     if chosen.docs:
         put_tables(PAGE, tables)
@@ -90,6 +96,21 @@ def row(name: str, path: Path, limit_s: float, answer: dict[str, object], wall_s
         _label(None if published is None else published.xla),
         ratio,
     ]
+
+
+def reduced_row(name: str, path: Path) -> list[str]:
+    """What the reductions leave of a graph: before, after."""
+    graph = read_choice_graph(path)
+    started = time.process_time()
+    reduced = reduce(graph)
+    seconds = time.process_time() - started
+    sizes = [_sizes(each) for each in (graph, graph if reduced is None else reduced.graph)]
+    return [name, *(f"{before:,} -> {after:,}" for before, after in zip(*sizes, strict=True)), f"{seconds:.1f}"]
+
+
+def _sizes(graph: ChoiceGraph) -> tuple[int, ...]:
+    num_moments = find_moments(graph).num_moments
+    return int((graph.num_options > 1).sum()), graph.num_edges, len(graph.pair_cost), num_moments
 
 
 def _label(number: object) -> str:

@@ -1,4 +1,4 @@
-"""Other methods on the same graphs: the weak program on HiGHS and on CBC, the strong one on CBC."""
+"""Other methods on the same graphs: the weak program on HiGHS and on CBC, and a plain coordinate descent."""
 
 import time
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from stagecut.planner.choice_graphs.exact.program import (
 )
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
+from stagecut.planner.choice_graphs.solving.coordinate_descent import descend
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_integer
 
 
@@ -129,7 +130,16 @@ def _found(graph: ChoiceGraph, columns: np.ndarray | None, bound: float | None, 
     )
 
 
+def coordinate_descent(graph: ChoiceGraph, time_limit_s: float) -> Found:
+    """Plain coordinate descent from the least usages."""
+    started = time.perf_counter()
+    choices = descend(graph, stop=lambda: time.perf_counter() - started > time_limit_s)
+    cost = None if choices is None else evaluate(graph, choices).cost
+    return Found(cost=cost, bound=None, seconds=time.perf_counter() - started)
+
+
 RIVALS: dict[str, Callable[[ChoiceGraph, float], Found]] = {
     "weak program, HiGHS": weak_on_highs,
     "weak program, CBC": weak_on_cbc,
+    "coordinate descent": coordinate_descent,
 }

@@ -66,7 +66,7 @@ class Contraction:
         """Drop states of the first node of an edge without a partner; sums and parts of tables can leave some."""
         while waiting:
             u, v = waiting.popleft()
-            kept = np.isfinite(self.tables[u][v]).any(axis=1)
+            kept: Bools = np.asarray(np.isfinite(self.tables[u][v]).any(axis=1))
             if not kept.all():
                 self._keep(u, kept)
                 waiting.extend((w, u) for w in self.tables[u])

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from stagecut.planner.choice_graphs.evaluation import evaluate
-from stagecut.planner.choice_graphs.exact.program import Rows, affordable, all_pairs, strong_program
+from stagecut.planner.choice_graphs.exact.program import Pairs, Rows, affordable, all_pairs, strong_program
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import IntegerAnswer, SolveOutcome, solve_integer
 from stagecut.planner.solvers.search.options import StopCheck
@@ -58,6 +58,9 @@ def solve_program(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | No
     return _Rounds(graph, limits, start).solve()
 
 
+NONE_LEGAL = Proven(choices=None, cost=None, bound=None, complete=True)
+
+
 class _Rounds:
     def __init__(self, graph: ChoiceGraph, limits: ProgramLimits, start: Ints | None) -> None:
         self._graph, self._limits = graph, limits
@@ -70,51 +73,44 @@ class _Rounds:
             self._offer(start)
 
     def solve(self) -> Proven:
+        """Round after round, until one is the last."""
         while True:
             known, num_refused = self._cost, len(self._refused)
             options, pairs = affordable(self._graph, self._pairs, known)
             if self._best is None and not np.logical_or.reduceat(options, self._graph.first_option[:-1]).all():
-                return Proven(choices=None, cost=None, bound=None, complete=True)
+                return NONE_LEGAL
             costs = np.concatenate((self._graph.cost[options], self._graph.pair_cost[pairs.position]))
             scale = max(1.0, float(costs.max(initial=0)) / LARGEST_COST)
-            program = strong_program(
-                self._graph,
-                self._moments,
-                options=options,
-                pairs=pairs,
-                scale=scale,
-                families=tuple(_refusal(each) for each in self._refused),
-            )
-            start = self._best
-            columns = None if start is None else self._columns(start, pairs.first, pairs.second)
-            answer = solve_integer(
-                program,
-                time_limit_s=self._limits.seconds,
-                stop=self._limits.stop,
-                on_solution=self._offer_columns,
-                on_bound=partial(self._raise_bound, scale),
-                threads=self._limits.threads,
-                seed=self._limits.seed,
-                gap=self._limits.gap,
-                start=columns,
-            )
+            answer = self._round(options, pairs, scale)
             if answer.columns is not None:
                 self._offer_columns(answer.columns)
             if answer.outcome is SolveOutcome.INFEASIBLE and self._best is None:
-                return Proven(choices=None, cost=None, bound=None, complete=True)
+                return NONE_LEGAL
             self._raise_bound(scale, answer.bound)
-            if answer.outcome is SolveOutcome.STOPPED or not self._again(known, num_refused, scale):
-                return self._proven(answer)
+            complete = answer.outcome is not SolveOutcome.STOPPED
+            if not complete or not self._again(known, num_refused, scale):
+                return Proven(choices=self._best, cost=self._cost, bound=self._bound, complete=complete)
+
+    def _round(self, options: Bools, pairs: Pairs, scale: float) -> IntegerAnswer:
+        refusals = tuple(_refusal(each) for each in self._refused)
+        best = self._best
+        return solve_integer(
+            strong_program(self._graph, self._moments, options=options, pairs=pairs, scale=scale, families=refusals),
+            time_limit_s=self._limits.seconds,
+            stop=self._limits.stop,
+            on_solution=self._offer_columns,
+            on_bound=partial(self._raise_bound, scale),
+            threads=self._limits.threads,
+            seed=self._limits.seed,
+            gap=self._limits.gap,
+            start=None if best is None else self._columns(best, pairs.first, pairs.second),
+        )
 
     def _again(self, known: int | None, num_refused: int, scale: float) -> bool:
         """Whether another round may bring more: an illegal choice was in the way, or large costs blurred small ones."""
         if len(self._refused) > num_refused:
             return True
         return scale > 1 and self._cost is not None and (known is None or 10 * self._cost < known)
-
-    def _proven(self, answer: IntegerAnswer) -> Proven:
-        complete = answer.outcome is not SolveOutcome.STOPPED
-        return Proven(choices=self._best, cost=self._cost, bound=self._bound, complete=complete)
 
     def _columns(self, choices: Ints, first: Ints, second: Ints) -> Floats:
         chosen = np.zeros(len(self._graph.cost))
@@ -127,7 +123,9 @@ class _Rounds:
     def _offer(self, choices: Ints) -> None:
         evaluation = evaluate(self._graph, choices)
         if evaluation.faults:
-            self._refused.append(self._graph.first_option[:-1] + choices)
+            chosen = self._graph.first_option[:-1] + choices
+            if not any(np.array_equal(chosen, known) for known in self._refused):
+                self._refused.append(chosen)
         elif self._cost is None or evaluation.cost < self._cost:
             self._best, self._cost = choices, evaluation.cost
             self._limits.on_choices(choices)

@@ -1,43 +1,98 @@
-"""Large graphs: good choices and a bound on all of them, found side by side."""
+"""Large graphs: a search for good choices and an ascent of the bound, side by side, each helping the other."""
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
 
 from stagecut.planner.choice_graphs.bounds.lower_bound import Bound, lower_bound
 from stagecut.planner.choice_graphs.contraction.contract import contract
 from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
+from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits
+from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
-from stagecut.planner.choice_graphs.solving.choice_search import ChoiceSearch
+from stagecut.planner.core.arrays import Ints
+from stagecut.planner.solvers.search.interruption import uninterrupted
+
+WORTH_ANOTHER = 0.999
+"""A bound that has come to its end is sought again once the best choice costs less than this part of what it knew."""
+POLL_S = 0.05
 
 
-def solve_large(search: ChoiceSearch) -> bool:
-    """Search until the gap is closed or the budget spent; whether a choice is possible that keeps the limit, so far.
+@uninterrupted()
+def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None = None) -> bool:
+    """Search until told to stop; whether there may be a legal choice.
 
-    One thread raises the bound. Its multipliers are the prices of usage for the other threads, and the choices that
-    it prefers at these prices, made legal, are where they begin.
+    The search gives the bound the cost of its best choice, above which nothing needs to be looked at. The bound gives
+    the search prices of usage, and choices to begin from: what the relaxed problem prefers at these prices.
     """
-    contracted = contract(search.graph)
+    contracted = contract(graph)
     if contracted is None:
         return False
-    primal = PrimalSearch(
+    search = PrimalSearch(
         contracted,
         usage_pieces(contracted),
-        seed=search.options.seed,
-        threads=max(1, search.options.threads - 1),
-        on_solution=lambda choices, _cost: search.offer(choices),
+        seed=limits.seed,
+        threads=max(1, limits.threads - 1),
+        on_solution=lambda choices, _cost: limits.on_choices(choices),
     )
-    primal.begin()
+    if start is None or not search.suggest(start):
+        search.begin()
+    search.run(stop=limits.stop, num_rounds=1)
+    bounding = _Bounding(graph, search, limits)
+    with bounding:
+        while not bounding.is_over():
+            if search.best is None:
+                bounding.wait(POLL_S)
+            else:
+                search.run(stop=bounding.is_over)
+    return not bounding.proves_none
 
-    def ended() -> bool:
-        return search.out_of_budget or search.closed
 
-    def hear(bound: Bound) -> None:
-        search.raise_bound(bound.value)
+class _Bounding:
+    """The ascent of the bound on a thread of its own, from entering the context to leaving it."""
+
+    def __init__(self, graph: ChoiceGraph, search: PrimalSearch, limits: ProgramLimits) -> None:
+        self._graph, self._search, self._limits = graph, search, limits
+        self._left = threading.Event()
+        self._fault: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.proves_none = False
+        """Whether no choice is legal."""
+
+    def __enter__(self) -> "_Bounding":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def is_over(self) -> bool:
+        """Whether the search should end as well."""
+        return self._left.is_set() or self.proves_none or self._limits.stop()
+
+    def wait(self, seconds: float) -> None:
+        """Let the thread go on for a while."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self.is_over():
+                upper = self._search.cost
+                bound = lower_bound(self._graph, upper=upper, stop=self.is_over, on_progress=self._tell)
+                self.proves_none = bound is None
+                while not self.is_over() and not self._improved_on(upper):
+                    self._left.wait(POLL_S)
+        except Exception as fault:
+            self._fault = fault
+            self._left.set()
+
+    def _tell(self, bound: Bound) -> None:
+        self._limits.on_bound(bound.value)
+        self._search.set_multipliers(bound.time, bound.multiplier)
         if bound.choices is not None:
-            primal.set_multipliers(bound.time, bound.multiplier)
-            primal.suggest(bound.choices)
+            self._search.suggest(bound.choices)
 
-    with ThreadPoolExecutor(1) as pool:
-        bounding = pool.submit(lower_bound, search.graph, upper=primal.cost, stop=ended, on_progress=hear)
-        while not ended() and not (bounding.done() and primal.best is None):
-            primal.run(stop=ended, num_rounds=1)
-    return bounding.result() is not None
+    def _improved_on(self, upper: int | None) -> bool:
+        cost = self._search.cost
+        return cost is not None and (upper is None or cost < WORTH_ANOTHER * upper)

@@ -1,6 +1,7 @@
 """The entry: reductions, then every part of the graph by the method for its size."""
 
 import math
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -16,6 +17,7 @@ from stagecut.planner.choice_graphs.reductions.components import Component, spli
 from stagecut.planner.choice_graphs.reductions.reduce import Reduced, reduce
 from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.choice_graphs.solving.choice_search import ChoiceObserver, ChoiceSearch
+from stagecut.planner.choice_graphs.solving.coordinate_descent import descend
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
@@ -23,6 +25,10 @@ from stagecut.planner.solvers.search.options import SolveOptions
 
 FEW_CHOICES = 2**12
 """Parts with no more are solved by trying all of them, in less time than HiGHS takes to begin."""
+MOST_PAIRS_OF_PROGRAM = 400_000
+"""Larger parts are not handed to HiGHS whole."""
+PROGRAM_SHARE = 0.5
+"""Share of the time left that the program may take, before search and bound for large parts take over."""
 MOST_REDUCING = 0.2
 """Share of the time limit after which reductions end."""
 
@@ -98,18 +104,29 @@ class _Parts:
             self._keep(kind, choices)
             self._raise(kind, evaluate(graph, choices).cost)
             return True
+        limits = self._limits(kind)
+        if len(graph.pair_cost) <= MOST_PAIRS_OF_PROGRAM:
+            patience = self._search.stop_after(PROGRAM_SHARE * self._search.seconds_left)
+            briefly = replace(limits, stop=lambda: patience() or limits.stop())
+            proven = solve_program(graph, briefly, start=descend(graph, stop=limits.stop))
+            if proven.complete or limits.stop():
+                return proven.choices is not None or not proven.complete
+        from stagecut.planner.choice_graphs.solving.large import solve_large  # loads compiled code
+
+        fair = self._search.stop_after(self._search.seconds_left / (len(self._kinds) - kind))
+        return solve_large(graph, replace(limits, stop=lambda: fair() or limits.stop()), start=self._best[kind])
+
+    def _limits(self, kind: int) -> ProgramLimits:
         search = self._search
-        limits = ProgramLimits(
+        return ProgramLimits(
             seconds=search.seconds_left,
-            stop=lambda: search.out_of_budget,
+            stop=lambda: search.out_of_budget or search.closed,
             threads=search.options.threads,
             seed=search.options.seed,
             gap=search.options.gap / 2,
             on_choices=lambda found: self._keep(kind, found),
             on_bound=lambda bound: self._raise(kind, bound),
         )
-        proven = solve_program(graph, limits)
-        return proven.choices is not None or not proven.complete
 
     def _keep(self, kind: int, choices: Ints) -> None:
         self._best[kind] = choices
