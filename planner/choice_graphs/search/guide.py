@@ -1,12 +1,14 @@
 """Multipliers on usage and choices that go with them: where walks begin, and what usage costs them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.bounds.messages import Core, round_off, sweep
+from stagecut.planner.choice_graphs.bounds.messages import Core, bound_of, round_off, sweep
 from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.prices import prices_of
 from stagecut.planner.choice_graphs.search.problem import Problem
@@ -22,6 +24,8 @@ FAR, PATIENCE, SHORTER = 4.0, 15, 0.7
 multipliers are returned to."""
 
 
+DEAREST = 2**46
+"""What costs more counts as this much: floats then hold all sums exactly, and a lower cost keeps a bound valid."""
 NUM_STRETCHES = 8
 """Multipliers are given to the worst moment of each of so many stretches of time; the others follow mostly."""
 
@@ -34,6 +38,8 @@ class Suggestion:
     """(groups,); it may exceed the limit."""
     multiplier: Floats
     """(moments,): cost per unit of usage."""
+    bound: int | None
+    """No legal choice costs less; None if that is not better than before, or not certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,7 @@ class Guide:
             tail=problem.neighbour,
             reverse=problem.back,
             first_pair=np.append(problem.first_pair, len(problem.pair_cost)),
-            pair_cost=problem.pair_cost.astype(np.float64),
+            pair_cost=np.minimum(problem.pair_cost, DEAREST).astype(np.float64),
             first_message=np.concatenate([[0], np.cumsum(num_options[owner])]),
         )
         self._message = np.zeros(self._core.first_message[-1])
@@ -92,8 +98,10 @@ class Guide:
         best, slope = _Point.none(), np.zeros(0)
         active = np.zeros(len(self._room), dtype=np.bool_)
         while length > LEAST_LENGTH:
-            value, choice = self._ask(multiplier, sweeps)
-            if not goes_on(Suggestion(choice=choice, multiplier=multiplier)):
+            multiplier = _exact(multiplier)
+            value, choice, cost = self._ask(multiplier, sweeps)
+            bound = self._certified(multiplier, cost) if value > best.value else None
+            if not goes_on(Suggestion(choice=choice, multiplier=multiplier, bound=bound)):
                 return
             excess = self._excess(choice)
             slope = excess if sweeps == FIRST_SWEEPS else KEPT * slope + (1 - KEPT) * excess
@@ -112,19 +120,37 @@ class Guide:
             active[_worst_moments(slope)] = True
             multiplier = _step(multiplier, np.where(active, slope, 0.0), best.value + rise - value)
 
-    def _ask(self, multiplier: Floats, sweeps: int) -> tuple[float, Ints]:
-        cost = (self.problem.cost + prices_of(self.problem, multiplier)).astype(np.float64)
-        bound = 0.0
+    def _ask(self, multiplier: Floats, sweeps: int) -> tuple[float, Ints, Floats]:
+        """L, what it prefers, and costs with prices."""
+        cost = np.minimum(self.problem.cost + prices_of(self.problem, multiplier), DEAREST).astype(np.float64)
+        value = 0.0
         for _ in range(sweeps):
             sweep(self._core, cost, self._message, forward=True)
-            bound = sweep(self._core, cost, self._message, forward=False)
-        return bound - float(multiplier @ self._room), round_off(self._core, cost, self._message)
+            value = sweep(self._core, cost, self._message, forward=False)
+        return value - float(multiplier @ self._room), round_off(self._core, cost, self._message), cost
+
+    def _certified(self, multiplier: Floats, cost: Floats) -> int | None:
+        """L from below, in integers: a legal choice pays sum_t m_t room_t for its usage at most."""
+        value = bound_of(self._core, cost, self._message)
+        if not np.isfinite(value):
+            return None
+        used = np.flatnonzero(multiplier)
+        room = self.problem.room[used].tolist()
+        paid = sum((Fraction(m) * r for m, r in zip(multiplier[used].tolist(), room, strict=True)), Fraction())
+        return int(value) - math.ceil(paid)
 
     def _excess(self, choice: Ints) -> Floats:
         change = np.zeros(len(self._room) + 1)
         _add_usage(self.problem, choice, change)
         excess: Floats = np.cumsum(change)[:-1] - self._room
         return excess
+
+
+def _exact(multiplier: Floats) -> Floats:
+    """Multipliers rounded so that floats hold all their sums exactly: multiples of one power of two, 2^50 at most."""
+    unit = 50 - math.frexp(float(multiplier.sum()))[1]
+    exact: Floats = np.ldexp(np.rint(np.ldexp(multiplier, unit)), -unit)
+    return exact
 
 
 def _worst_moments(excess: Floats) -> Ints:

@@ -6,18 +6,22 @@ from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.core.arrays import Floats, Ints
 
+_SAFE = 1 - 2.0**-36
+"""For sums of up to 2^16 products."""
+
 
 def prices_of(problem: Problem, multiplier: Floats) -> Ints:
-    """Price of every option (options,): multiplier times amount, over all moments, as the nearest integer.
+    """Price of every option (options,): multiplier times amount, over all moments, rounded down.
 
     Parameters
     ----------
     multiplier
-        (moments,): cost per unit of usage at each moment, at least 0.
+        (moments,): cost per unit of usage at each moment, at least 0. If floats hold sums of them exactly, no price is
+        too high: its other operations round by less than `_SAFE` takes off.
     """
     price = np.zeros(len(problem.cost))
     _add_prices(problem, np.concatenate([[0.0], np.cumsum(multiplier)]), price)
-    rounded: Ints = np.rint(np.minimum(price, problem.wall)).astype(np.int64)
+    rounded: Ints = np.floor(np.minimum(price * _SAFE, problem.wall)).astype(np.int64)
     return rounded
 
 

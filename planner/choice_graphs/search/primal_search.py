@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import count
 
@@ -32,6 +32,8 @@ PRICED = 0.6
 """Share of a round in which usage has its full price, which then falls to nothing: what room is left gets filled."""
 WORTH_A_WALK = 1.02
 """How much dearer than the best choice a suggested one may be to begin a round."""
+
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +101,29 @@ class PrimalSearch:
                 for best, total in pool.map(lambda each, start: self._walk(each, start, stop), numbers, starts):
                     self._keep(best, total)
 
-    def run_guided(self, *, stop: Callable[[], bool]) -> None:
-        """Walk until told to stop, while another thread looks for multipliers and for choices to begin with."""
+    def run_guided(self, *, stop: Callable[[], bool], on_bound: Callable[[int], None]) -> None:
+        """Walk until told to stop, while another thread looks for multipliers and for choices to begin with.
+
+        Parameters
+        ----------
+        on_bound
+            Called with every better bound on the cost of all legal choices.
+        """
 
         def hear(suggestion: Suggestion) -> bool:
             self._offer(suggestion.choice, prices_of(self.problem, suggestion.multiplier))
+            if suggestion.bound is not None:
+                on_bound(suggestion.bound)
             return not stop()
 
         with ThreadPoolExecutor(1) as pool:
             guiding = pool.submit(Guide(problem=self.problem).run, upper=lambda: self.cost, goes_on=hear)
-            self.run(stop=lambda: stop() or (guiding.done() and guiding.exception() is not None))
+            while not (stop() or guiding.done()):
+                if self.best is None:
+                    wait([guiding], timeout=POLL_S)
+                self.run(stop=stop, num_rounds=1)
             guiding.result()
+        self.run(stop=stop)
 
     def _start(self, number: int) -> _Start:
         """The newest suggestion and the best choice, by turns."""
