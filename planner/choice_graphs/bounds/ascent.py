@@ -1,73 +1,37 @@
-"""Multipliers that make the bound large: a subgradient method."""
+"""Multipliers that make the bound large: a bundle as long as it rises, then averaged slopes, in turns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from itertools import cycle
 
-import numpy as np
+from stagecut.planner.choice_graphs.bounds.bundle import Bundle
+from stagecut.planner.choice_graphs.bounds.dual import Point
+from stagecut.planner.choice_graphs.bounds.record import Record
+from stagecut.planner.choice_graphs.bounds.volume import Volume
 
-from stagecut.planner.choice_graphs.bounds.dual import Dual, Point
-from stagecut.planner.core.arrays import Floats, Ints
-
-FIRST_SWEEPS, SWEEPS = 40, 5
-_MEMORY = 0.7
-"""Share of the averaged slope that a step keeps."""
-_PATIENCE = 20
-"""Steps without a better bound before the steps get shorter and start again from the best multipliers."""
-_SHORTER = 0.7
-_SHORTEST = 1e-5
+FIRST_SWEEPS, FEWEST_SWEEPS, MOST_SWEEPS = 60, 5, 60
+_PAIRS_PER_POINT = 4_000_000
+"""Sweeps over so many pairs of states take some hundredths of a second."""
+_WORTH = 1e-6
+"""Share of the way to the target that a turn of both methods must bring, or the ascent ends."""
 
 
-@dataclass(kw_only=True, eq=False)
-class Ascent:
-    """Steps along averaged slopes, of Polyak's length towards a target.
-
-    Much like the volume algorithm of Barahona and Anbil (2000), without its primal side.
-    """
-
-    dual: Dual
-    target: float
-    """In the relaxation's units; the cost of the best known choice, or a little more."""
-    best: Ints = field(init=False)
-    """Multipliers of the largest bound."""
-    best_value: float = -np.inf
-    message: Floats = field(init=False)
-    """The messages that go with them."""
-
-    def __post_init__(self) -> None:
-        self.best = np.zeros(self.dual.relaxation.moments.num_moments, dtype=np.int64)
-        self.message = self.dual.message.copy()
-
-    def run(self, *, goes_on: Callable[[Point, bool], bool]) -> None:
-        """Step until told to stop, or steps are too short; the callback hears each point and if it was the best."""
-        multipliers = np.zeros(len(self.best))
-        length, waited, sweeps = 0.5, 0, FIRST_SWEEPS
-        slope: Floats | None = None
-        while length > _SHORTEST:
-            numbers = np.rint(multipliers).astype(np.int64)
-            point = self.dual.ask(numbers, sweeps=sweeps)
-            sweeps = SWEEPS
-            is_best = point.value > self.best_value
-            waited = 0 if is_best else waited + 1
-            if is_best:
-                self.best, self.best_value, self.message = numbers, point.value, self.dual.message.copy()
-            if not goes_on(point, is_best) or len(numbers) == 0:
+def ascend(record: Record, *, goes_on: Callable[[Point, bool], bool]) -> None:
+    """Step until told to stop, or nothing rises any more; the callback hears each point and whether it is the best."""
+    core = record.dual.relaxation.core
+    usual = min(max(_PAIRS_PER_POINT // (len(core.pair_cost) + 1), FEWEST_SWEEPS), MOST_SWEEPS)
+    sweeps = FIRST_SWEEPS
+    before = record.value
+    methods: tuple[type[Bundle | Volume], ...] = (Bundle, Volume)
+    for method in cycle(methods):
+        steps = method(record)
+        multipliers = record.multipliers
+        while not steps.is_exhausted:
+            point = record.dual.ask(multipliers, sweeps=sweeps)
+            is_best = record.tell(multipliers, point)
+            if not goes_on(point, is_best) or len(multipliers) == 0:
                 return
-            slope = point.excess if slope is None else _MEMORY * slope + (1 - _MEMORY) * point.excess
-            if waited >= _PATIENCE:
-                length, waited, multipliers = length * _SHORTER, 0, self.best.astype(np.float64)
-            multipliers = self._step(multipliers, slope, length * max(self.target - point.value, 0.0))
-
-    def _step(self, multipliers: Floats, slope: Floats, rise: float) -> Floats:
-        """Go as far along the slope as would raise the bound by `rise` if it were linear."""
-        r = self.dual.relaxation
-        useful = np.where((multipliers <= 0) & (slope < 0), 0.0, slope)
-        steep = float((useful**2).sum())
-        if steep == 0:
-            return multipliers
-        step = np.ldexp(rise / steep, self.dual.price_bits - r.scale_bits) * useful
-        moved: Floats = np.clip(multipliers + step, 0.0, self._largest())
-        return moved
-
-    def _largest(self) -> float:
-        """No multiplier is larger, so that their sums stay below 2^62."""
-        return 2.0**62 / max(len(self.best), 1)
+            steps.tell(multipliers, point, is_best=is_best)
+            multipliers, sweeps = steps.next(), usual
+        if method is Volume and record.value - before <= _WORTH * (record.target - record.value):
+            return
+        before = record.value if method is Volume else before

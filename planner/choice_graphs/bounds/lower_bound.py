@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.bounds.ascent import Ascent
+from stagecut.planner.choice_graphs.bounds.ascent import ascend
 from stagecut.planner.choice_graphs.bounds.dual import Dual, Point
+from stagecut.planner.choice_graphs.bounds.record import Record
 from stagecut.planner.choice_graphs.bounds.relaxation import Relaxation
 from stagecut.planner.choice_graphs.building import total_of_dearest
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
@@ -95,8 +96,8 @@ class _Bounding:
         price_bits = 40 - math.floor(math.log2(max(dearest, 1) / max(self.limit, 1)))
         dual = Dual(self.relaxation, price_bits=price_bits)
         target = math.ldexp(dearest * 1.001 + 1, self.relaxation.scale_bits)
-        self.ascent = Ascent(dual=dual, target=target)
-        self.ascent.run(goes_on=self._goes_on)
+        self.record = Record(dual=dual, target=target)
+        ascend(self.record, goes_on=self._goes_on)
         return self.bound
 
     def _goes_on(self, point: Point, is_best: bool) -> bool:
@@ -105,15 +106,15 @@ class _Bounding:
         return not self.stop() and (self.upper is None or self.bound.value < self.upper)
 
     def _certify(self, point: Point) -> None:
-        ascent, relaxation = self.ascent, self.relaxation
-        value = ascent.dual.certified(ascent.best, ascent.message)
+        record, relaxation = self.record, self.relaxation
+        value = record.dual.certified(record.multipliers, record.message)
         if value is None or value <= self.bound.value:
             return
-        used = np.flatnonzero(ascent.best)
+        used = np.flatnonzero(record.multipliers)
         self.bound = Bound(
             value=value if self.upper is None else min(value, self.upper),
             time=relaxation.moments.time[used],
-            multiplier=np.ldexp(ascent.best[used].astype(np.float64), -ascent.dual.price_bits),
+            multiplier=np.ldexp(record.multipliers[used].astype(np.float64), -record.dual.price_bits),
             choices=relaxation.option_numbers(point.choices),
         )
         if self.on_progress is not None:
