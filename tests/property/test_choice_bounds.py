@@ -56,7 +56,7 @@ def test_any_multipliers_and_messages_prove_a_bound(graph, seed, scale_bits):
     assume(relaxation is not None)
     random = np.random.default_rng(seed)
     dual = Dual(relaxation, price_bits=20)
-    multipliers = random.integers(0, 2**22, relaxation.moments.num_moments)
+    multipliers = random.integers(0, 2**22, relaxation.usage.num_moments)
     message = random.integers(-(2**8), 2**8, dual.message.shape).astype(np.float64)
     assert dual.certified(multipliers, message) <= least
 

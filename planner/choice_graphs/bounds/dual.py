@@ -20,7 +20,7 @@ class Point:
     value: float
     """The bound in the relaxation's units, as the sweeps count it: not certified."""
     choices: Ints
-    """(nodes,): remaining options, numbered within each node."""
+    """(groups,)"""
     excess: Floats
     """(moments,): usage of these choices less the limit: the slope of the bound along each multiplier."""
 
@@ -37,15 +37,21 @@ class Dual:
         self.relaxation = relaxation
         self.price_bits = price_bits
         self.message = np.zeros(int(relaxation.core.first_message[-1]))
-        num_options = np.diff(relaxation.first_option)
-        self._begin = np.repeat(relaxation.moments.begin, num_options)
-        self._end = np.repeat(relaxation.moments.end, num_options)
-        self._usage = relaxation.extra_usage.astype(np.float64)
+        usage, option = relaxation.usage, relaxation.scaled.option
+        piece = np.repeat(np.arange(len(usage.begin)), np.diff(usage.first_amount))
+        group = np.repeat(np.arange(len(usage.first_piece) - 1), np.diff(usage.first_piece))[piece]
+        place = np.arange(len(piece)) - usage.first_amount[piece] + relaxation.contracted.pairs.first_option[group]
+        at = np.searchsorted(option, place)
+        used = np.flatnonzero((option[np.minimum(at, len(option) - 1)] == place) & (usage.amount > 0))
+        self._priced, self._amount = at[used], usage.amount[used].astype(np.float64)
+        self._begin, self._end = usage.begin[piece[used]], usage.end[piece[used]]
+        self._owner = np.repeat(np.arange(len(usage.first_piece) - 1), np.diff(usage.first_piece))
 
     def ask(self, multipliers: Ints, *, sweeps: int) -> Point:
         """Sweep forwards and backwards some times, then round off."""
         r = self.relaxation
-        cost, state_cost, roots = self._costs(multipliers)
+        cost, roots = self._costs(multipliers)
+        state_cost = self._of_core(cost)
         bound = 0.0
         for _ in range(sweeps):
             sweep(r.core, state_cost, self.message, forward=True)
@@ -57,50 +63,51 @@ class Dual:
 
     def certified(self, multipliers: Ints, message: Floats) -> int | None:
         """The lower bound in the graph's own units that these numbers prove; None if floats might have rounded."""
-        cost, state_cost, roots = self._costs(multipliers)
-        # costs are at least 0, so what the elimination added up stayed below what it ended with
-        core = bound_of(self.relaxation.core, state_cost, message)
-        if max(float(cost.max()), roots, float(state_cost.max(initial=0.0))) > 2.0**52 or core == -np.inf:
+        cost, roots = self._costs(multipliers)
+        core = bound_of(self.relaxation.core, self._of_core(cost), message)
+        # costs are at least 0, so what was added up never was larger than what came out
+        if max(float(cost.max(initial=0.0)), roots) > 2.0**52 or core == -np.inf:
             return None
         # totals are integers, so a bound in smaller units may be rounded up
-        return _rounded_up(int(roots) + int(core) - self._constant(multipliers), -self.relaxation.scale_bits)
+        return _rounded_up(int(roots) + int(core) - self._constant(multipliers), -self.relaxation.scaled.scale_bits)
 
-    def _costs(self, multipliers: Ints) -> tuple[Floats, Floats, float]:
-        """Costs with prices that elimination left on options and on states, and the least costs of whole trees."""
+    def _costs(self, multipliers: Ints) -> tuple[Floats, float]:
+        """Costs of options with prices, and what elimination added to them; the least costs of whole trees."""
         r = self.relaxation
         total = np.concatenate(([0], np.cumsum(multipliers)))
         price = (total[self._end] - total[self._begin]).astype(np.float64)
-        cost = r.cost + np.floor(np.ldexp(self._usage * price * _SAFE, r.scale_bits - self.price_bits))
-        roots = eliminate(r.tree, r.first_option, cost)
-        members = np.add.reduceat(cost[r.member], r.first_member[:-1]) if len(r.member) else np.zeros(0)
-        return cost, r.core_cost + members, roots
+        scaled_price = np.floor(np.ldexp(self._amount * price * _SAFE, r.scaled.scale_bits - self.price_bits))
+        cost = r.scaled.cost + np.bincount(self._priced, scaled_price, len(r.scaled.cost))
+        return cost, eliminate(r.tree, r.scaled.first_option, cost)
+
+    def _of_core(self, cost: Floats) -> Floats:
+        """(states,): costs of the options of the core."""
+        r = self.relaxation
+        first, num = r.scaled.first_option[r.core_node], np.diff(r.core.first_state)
+        ours: Floats = cost[np.repeat(first - r.core.first_state[:-1], num) + np.arange(r.core.first_state[-1])]
+        return ours
 
     def _constant(self, multipliers: Ints) -> int:
         """sum_t m_t room_t, rounded up."""
         used = np.flatnonzero(multipliers)
-        room = self.relaxation.moments.room[used].tolist()
+        room = self.relaxation.usage.room[used].tolist()
         total = sum(n * r for n, r in zip(multipliers[used].tolist(), room, strict=True))
-        return _rounded_up(total, self.relaxation.scale_bits - self.price_bits)
+        return _rounded_up(total, self.relaxation.scaled.scale_bits - self.price_bits)
 
     def _choices(self, states: Ints, cost: Floats) -> Ints:
         r = self.relaxation
-        choices = np.zeros(r.num_nodes, dtype=np.int64)
-        rows = r.core.first_state[:-1] + states
-        members = [r.member[a:b] for a, b in zip(r.first_member[rows], r.first_member[rows + 1], strict=True)]
-        option = np.concatenate([np.zeros(0, np.int64), *members])
-        node = np.searchsorted(r.first_option, option, side="right") - 1
-        choices[node] = option - r.first_option[node]
-        choose(r.tree, r.first_option, cost, choices)
-        return choices
+        choices = np.zeros(len(r.scaled.first_option) - 1, dtype=np.int64)
+        choices[r.core_node] = states
+        choose(r.tree, r.scaled.first_option, cost, choices)
+        return r.option_numbers(choices)
 
     def _excess(self, choices: Ints) -> Floats:
-        r = self.relaxation
-        moments = r.moments
-        usage = r.extra_usage[r.first_option[:-1] + choices]
-        change = np.zeros(moments.num_moments + 1, dtype=np.int64)
-        np.add.at(change, moments.begin, usage)
-        np.subtract.at(change, moments.end, usage)
-        return (np.cumsum(change)[:-1] - moments.room).astype(np.float64)
+        usage = self.relaxation.usage
+        amount = usage.amount[usage.first_amount[:-1] + choices[self._owner]]
+        change = np.zeros(usage.num_moments + 1, dtype=np.int64)
+        np.add.at(change, usage.begin, amount)
+        np.subtract.at(change, usage.end, amount)
+        return (np.cumsum(change)[:-1] - usage.room).astype(np.float64)
 
 
 def _rounded_up(value: int, bits: int) -> int:

@@ -95,7 +95,7 @@ class _Bounding:
         # a multiplier of dearest / limit would make full usage as dear as everything else: it gets 40 bits
         price_bits = 40 - math.floor(math.log2(max(dearest, 1) / max(self.limit, 1)))
         dual = Dual(self.relaxation, price_bits=price_bits)
-        target = math.ldexp(dearest * 1.001 + 1, self.relaxation.scale_bits)
+        target = math.ldexp(dearest * 1.001 + 1, self.relaxation.scaled.scale_bits)
         self.record = Record(dual=dual, target=target)
         ascend(self.record, goes_on=self._goes_on)
         return self.bound
@@ -113,9 +113,9 @@ class _Bounding:
         used = np.flatnonzero(record.multipliers)
         self.bound = Bound(
             value=value if self.upper is None else min(value, self.upper),
-            time=relaxation.moments.time[used],
+            time=relaxation.usage.time[used],
             multiplier=np.ldexp(record.multipliers[used].astype(np.float64), -record.dual.price_bits),
-            choices=relaxation.option_numbers(point.choices),
+            choices=relaxation.contracted.expand(point.choices),
         )
         if self.on_progress is not None:
             self.on_progress(self.bound)

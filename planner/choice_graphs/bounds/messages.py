@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.bounds.pieces import Table
+from stagecut.planner.choice_graphs.bounds.scaled import Table
 from stagecut.planner.choice_graphs.bounds.tree import joined, offsets
 from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.core.arrays import Floats, Ints

@@ -22,7 +22,7 @@ class Record:
     """The messages that prove it."""
 
     def __post_init__(self) -> None:
-        self.multipliers = np.zeros(self.dual.relaxation.moments.num_moments, dtype=np.int64)
+        self.multipliers = np.zeros(self.dual.relaxation.usage.num_moments, dtype=np.int64)
         self.message = self.dual.message.copy()
 
     def tell(self, multipliers: Ints, point: Point) -> bool:
@@ -34,7 +34,7 @@ class Record:
 
     def slope(self, point: Point) -> Floats:
         """(moments,): rise of the bound in the relaxation's units per unit of each multiplier."""
-        slope: Floats = np.ldexp(point.excess, self.dual.relaxation.scale_bits - self.dual.price_bits)
+        slope: Floats = np.ldexp(point.excess, self.dual.relaxation.scaled.scale_bits - self.dual.price_bits)
         return slope
 
     def whole(self, multipliers: Floats) -> Ints:

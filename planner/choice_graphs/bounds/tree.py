@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.bounds.pieces import Pieces, Table
+from stagecut.planner.choice_graphs.bounds.scaled import Table
 from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.core.arrays import Floats, Ints
 
@@ -21,9 +21,8 @@ class Tree(NamedTuple):
     """Tables of options of the child by options of the parent, row by row."""
 
 
-def peel(pieces: Pieces) -> Tree:
-    """Take all leaves out of the tables, and again, until every node that is left has two neighbours."""
-    tables = pieces.tables
+def peel(tables: list[dict[int, Table]]) -> Tree:
+    """Take leaves out of the tables, in place, until every node that is left has two neighbours at least."""
     leaves = [v for v in range(len(tables)) if len(tables[v]) <= 1]
     child: list[int] = []
     parent: list[int] = []
