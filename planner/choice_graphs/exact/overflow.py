@@ -14,6 +14,8 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_integer
 
+MOST_PAIRS = 400_000
+"""On larger graphs the program would take minutes and gigabytes."""
 NO_PAIRS = "every choice contains an impossible option or pair, whatever the usage limit"
 
 
@@ -28,6 +30,8 @@ def why_illegal(graph: ChoiceGraph, limits: ProgramLimits) -> str:
         worst = int(np.argmin(moments.room))
         over = -int(moments.room[worst])
         return f"moment {moments.time[worst]}: even the least usages add up to {_over(graph, over)}"
+    if len(graph.pair_cost) > MOST_PAIRS:
+        return _of_groups(graph)
     free = replace(
         graph,
         cost=np.where(graph.cost < IMPOSSIBLE, 0, IMPOSSIBLE),
@@ -56,6 +60,22 @@ def why_illegal(graph: ChoiceGraph, limits: ProgramLimits) -> str:
             f"moment {found.moment}: the best choice found uses {_over(graph, over)}; all exceed it by {least} or more"
         )
     return f"moment {found.moment}: even the choice that exceeds the limit least uses {_over(graph, over)}"
+
+
+def _of_groups(graph: ChoiceGraph) -> str:
+    """As much as contraction shows, on graphs too large for the program."""
+    from stagecut.planner.choice_graphs.contraction.contract import contract
+    from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
+
+    contracted = contract(graph)
+    if contracted is None:
+        return NO_PAIRS
+    pieces = usage_pieces(contracted)
+    if pieces.room.min(initial=0) < 0:
+        worst = int(np.argmin(pieces.room))
+        over = _over(graph, -int(pieces.room[worst]))
+        return f"moment {pieces.time[worst]}: even the least usages that pairs allow add up to {over}"
+    return f"every choice exceeds the limit of {graph.usage_limit} at some moment"
 
 
 def _over(graph: ChoiceGraph, over: int) -> str:

@@ -1,6 +1,7 @@
 """Large graphs: a search for good choices and an ascent of the bound, side by side, each helping the other."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,6 +19,9 @@ from stagecut.planner.solvers.search.interruption import uninterrupted
 
 MOST_PAIRS_OF_PROGRAM = 200_000
 """Contracted graphs with no more pairs are handed to HiGHS; it proves what no multipliers can."""
+GUIDED_SHARE, MOST_GUIDED_S = 0.35, 120.0
+"""Share of the time for the guide, which needs no good choice to find multipliers near the best; then the ascent, which
+does, goes further."""
 WORTH_ANOTHER = 0.999
 """A bound that has come to its end is sought again once the best choice costs less than this part of what it knew."""
 POLL_S = 0.05
@@ -45,10 +49,12 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None
     )
     if start is None or not search.suggest(start):
         search.begin()
-    search.run(stop=limits.stop, num_rounds=1)
     if len(contracted.pairs.pair_cost) <= MOST_PAIRS_OF_PROGRAM:
+        search.run(stop=limits.stop, num_rounds=1)
         side = _Side(search, limits, lambda proof: proof.by_program(contracted, pieces))
     else:
+        guided_until = time.monotonic() + min(GUIDED_SHARE * limits.seconds, MOST_GUIDED_S)
+        search.run_guided(stop=lambda: limits.stop() or time.monotonic() > guided_until, on_bound=limits.on_bound)
         side = _Side(search, limits, lambda proof: proof.by_multipliers(graph))
     with side:
         while not side.is_over():

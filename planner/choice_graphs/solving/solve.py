@@ -74,6 +74,7 @@ def _solve_parts(search: ChoiceSearch) -> bool:
 def _solve_whole(search: ChoiceSearch) -> bool:
     from stagecut.planner.choice_graphs.solving.large import solve_large  # loads compiled code
 
+    search.raise_bound(least_total(search.graph))
     return solve_large(search.graph, limits_of(search, on_choices=search.offer, on_bound=search.raise_bound))
 
 
