@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stagecut.planner.choice_graphs.building import build
+from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph, contract
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 
 
@@ -41,6 +42,14 @@ def random_choice_graph(
 def all_choices(graph: ChoiceGraph) -> Iterator[np.ndarray]:
     """Every combination of options."""
     return map(np.array, itertools.product(*(range(k) for k in graph.num_options.tolist())))
+
+
+def random_contracted(random: np.random.Generator) -> ContractedGraph:
+    """The groups of the first random graph that has a possible choice."""
+    while True:
+        contracted = contract(random_choice_graph(random, num_nodes=8))
+        if contracted is not None:
+            return contracted
 
 
 def _table(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The entry: reductions, then every part of the graph by the method for its size."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Unpack
 
@@ -26,7 +27,8 @@ from stagecut.planner.solvers.search.options import SolveOptions
 FEW_CHOICES = 2**12
 """Parts with no more are solved by trying all of them, in less time than HiGHS takes to begin."""
 MOST_PAIRS_OF_PROGRAM = 400_000
-"""Larger parts are not handed to HiGHS whole."""
+"""Larger graphs are not handed to HiGHS whole. They are contracted as they are: reductions take much longer than that,
+and nodes that they eliminate determine no others any more."""
 PROGRAM_SHARE = 0.5
 """Share of the time left that the program may take, before search and bound for large parts take over."""
 MOST_REDUCING = 0.2
@@ -58,11 +60,35 @@ def solve(
 
 
 def _solve(search: ChoiceSearch) -> None:
+    may_be_legal = _solve_whole if len(search.graph.pair_cost) > MOST_PAIRS_OF_PROGRAM else _solve_parts
+    if not may_be_legal(search):
+        limits = ProgramLimits(seconds=search.seconds_left, stop=lambda: search.out_of_budget)
+        search.reason = why_illegal(search.graph, limits)
+
+
+def _solve_parts(search: ChoiceSearch) -> bool:
     reduced = reduce(search.graph, stop=search.stop_after(MOST_REDUCING * search.seconds_left))
-    if reduced is not None and _Parts(search, reduced).solve():
-        return
-    search.reason = why_illegal(
-        search.graph, ProgramLimits(seconds=search.seconds_left, stop=lambda: search.out_of_budget)
+    return reduced is not None and _Parts(search, reduced).solve()
+
+
+def _solve_whole(search: ChoiceSearch) -> bool:
+    from stagecut.planner.choice_graphs.solving.large import solve_large  # loads compiled code
+
+    return solve_large(search.graph, limits_of(search, on_choices=search.offer, on_bound=search.raise_bound))
+
+
+def limits_of(
+    search: ChoiceSearch, *, on_choices: Callable[[Ints], None], on_bound: Callable[[int], None]
+) -> ProgramLimits:
+    """What is left of the budget."""
+    return ProgramLimits(
+        seconds=search.seconds_left,
+        stop=lambda: search.out_of_budget or search.closed,
+        threads=search.options.threads,
+        seed=search.options.seed,
+        gap=search.options.gap / 2,
+        on_choices=on_choices,
+        on_bound=on_bound,
     )
 
 
@@ -104,29 +130,20 @@ class _Parts:
             self._keep(kind, choices)
             self._raise(kind, evaluate(graph, choices).cost)
             return True
-        limits = self._limits(kind)
-        if len(graph.pair_cost) <= MOST_PAIRS_OF_PROGRAM:
-            patience = self._search.stop_after(PROGRAM_SHARE * self._search.seconds_left)
-            briefly = replace(limits, stop=lambda: patience() or limits.stop())
-            proven = solve_program(graph, briefly, start=descend(graph, stop=limits.stop))
-            if proven.complete or limits.stop():
-                return proven.choices is not None or not proven.complete
+        limits = limits_of(
+            self._search,
+            on_choices=lambda found: self._keep(kind, found),
+            on_bound=lambda bound: self._raise(kind, bound),
+        )
+        patience = self._search.stop_after(PROGRAM_SHARE * self._search.seconds_left / (len(self._kinds) - kind))
+        briefly = replace(limits, stop=lambda: patience() or limits.stop())
+        proven = solve_program(graph, briefly, start=descend(graph, stop=limits.stop))
+        if proven.complete or limits.stop():
+            return proven.choices is not None or not proven.complete
         from stagecut.planner.choice_graphs.solving.large import solve_large  # loads compiled code
 
         fair = self._search.stop_after(self._search.seconds_left / (len(self._kinds) - kind))
         return solve_large(graph, replace(limits, stop=lambda: fair() or limits.stop()), start=self._best[kind])
-
-    def _limits(self, kind: int) -> ProgramLimits:
-        search = self._search
-        return ProgramLimits(
-            seconds=search.seconds_left,
-            stop=lambda: search.out_of_budget or search.closed,
-            threads=search.options.threads,
-            seed=search.options.seed,
-            gap=search.options.gap / 2,
-            on_choices=lambda found: self._keep(kind, found),
-            on_bound=lambda bound: self._raise(kind, bound),
-        )
 
     def _keep(self, kind: int, choices: Ints) -> None:
         self._best[kind] = choices

@@ -3,7 +3,6 @@ import itertools
 import numpy as np
 import pytest
 
-from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph, contract
 from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
@@ -13,15 +12,7 @@ from stagecut.planner.choice_graphs.search.random_numbers import random_state
 from stagecut.planner.choice_graphs.search.state import change, state_of
 from stagecut.planner.choice_graphs.search.trees import choose_tree, grow, restore, tree_of
 from tests.choice_graphs import choice_graph, optimum
-from tests.random_choice_graphs import all_choices, random_choice_graph
-
-
-def random_contracted(random: np.random.Generator) -> ContractedGraph:
-    """The groups of the first random graph that has a possible choice."""
-    while True:
-        contracted = contract(random_choice_graph(random, num_nodes=8))
-        if contracted is not None:
-            return contracted
+from tests.random_choice_graphs import all_choices, random_choice_graph, random_contracted
 
 
 def worst_legal(graph: ChoiceGraph) -> np.ndarray | None:
