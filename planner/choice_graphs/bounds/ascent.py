@@ -12,7 +12,7 @@ FIRST_SWEEPS, FEWEST_SWEEPS, MOST_SWEEPS = 60, 5, 60
 _PAIRS_PER_POINT = 4_000_000
 """Sweeps over so many pairs of states take some hundredths of a second."""
 _WORTH = 1e-6
-"""Share of the way to the target that a turn of both methods must bring, or the ascent ends."""
+"""Share of the way to the record's aim that a turn of both methods must bring, or the ascent ends."""
 
 
 def ascend(record: Record, *, goes_on: Callable[[Point, bool], bool]) -> None:
@@ -32,6 +32,6 @@ def ascend(record: Record, *, goes_on: Callable[[Point, bool], bool]) -> None:
                 return
             steps.tell(multipliers, point, is_best=is_best)
             multipliers, sweeps = steps.next(), usual
-        if method is Volume and record.value - before <= _WORTH * (record.target - record.value):
+        if method is Volume and record.value - before <= _WORTH * (record.aim - record.value):
             return
         before = record.value if method is Volume else before

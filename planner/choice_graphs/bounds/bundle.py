@@ -13,7 +13,7 @@ _LONGER, _SHORTER = 2.0, 0.8
 _PATIENCE = 20
 """Points without a rise worth mentioning before the method gives up;"""
 _WORTH = 1e-3
-"""a rise by that share of the way to the target is."""
+"""a rise by that share of the way to the record's aim is."""
 
 
 class Bundle:
@@ -58,7 +58,7 @@ class Bundle:
 
     def _move(self, center: Ints, value: float, way: Floats) -> None:
         rise = value - self._value if len(self._errors) else 0.0
-        self._waited = 0 if rise > _WORTH * (self._record.target - value) else self._waited + 1
+        self._waited = 0 if rise > _WORTH * (self._record.aim - value) else self._waited + 1
         self._errors = np.maximum(self._errors + self._slopes @ way - rise, 0.0)
         self._center, self._value = center, value
 

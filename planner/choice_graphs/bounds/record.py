@@ -25,6 +25,11 @@ class Record:
         self.multipliers = np.zeros(self.dual.relaxation.usage.num_moments, dtype=np.int64)
         self.message = self.dual.message.copy()
 
+    @property
+    def aim(self) -> float:
+        """The target, or where the best known choice may be far from it, a twentieth more than the best bound."""
+        return min(self.target, self.value + max(abs(self.value) / 20, 1.0))
+
     def tell(self, multipliers: Ints, point: Point) -> bool:
         """Keep a point if it is the best, and say whether it is."""
         is_best = point.value > self.value

@@ -15,7 +15,7 @@ _SHORTEST = 1e-5
 
 
 class Volume:
-    """Steps of Polyak's length towards the target, as in the volume algorithm of Barahona and Anbil (2000)."""
+    """Steps of Polyak's length towards the record's aim, as in the volume algorithm of Barahona and Anbil (2000)."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -37,7 +37,7 @@ class Volume:
         if self._waited >= _PATIENCE:
             self._length, self._waited = self._length * _SHORTER, 0
             self._multipliers = self._record.multipliers.astype(np.float64)
-        self._step(self._slope, self._length * max(self._record.target - point.value, 0.0))
+        self._step(self._slope, self._length * max(self._record.aim - point.value, 0.0))
 
     def next(self) -> Ints:
         """Where to ask next."""
