@@ -1,12 +1,16 @@
 """Large graphs: good choices and a bound on all of them, found side by side."""
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 
-from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph, contract
-from stagecut.planner.choice_graphs.contraction.pieces import UsagePieces, usage_pieces
+from stagecut.planner.choice_graphs.bounds.lower_bound import Bound, lower_bound
+from stagecut.planner.choice_graphs.contraction.contract import contract
+from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.exact.group_program import solve_groups
-from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits
+from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, Proven
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
 from stagecut.planner.core.arrays import Ints
@@ -14,6 +18,13 @@ from stagecut.planner.solvers.search.interruption import uninterrupted
 
 MOST_PAIRS = 200_000
 """Contracted graphs with no more pairs are handed to HiGHS, beside the search."""
+NEAR = 1.5
+"""The bundle method takes over from the first guide when the best choice costs no more times the bound."""
+WORTH_ANOTHER, WORTH_AT_ONCE = 0.999, 0.95
+"""The bundle method begins again when the best choice costs less than this part of what it knew: after its end, or
+in its midst.
+"""
+POLL_S = 0.05
 
 
 @uninterrupted()
@@ -39,19 +50,64 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None
     primal.begin()
     if start is not None:
         primal.suggest(start)
-    if len(contracted.pairs.pair_cost) > MOST_PAIRS:
-        primal.run_guided(stop=limits.stop, on_bound=limits.on_bound)
-        return True
-    return _beside_program(contracted, pieces, primal, limits)
-
-
-def _beside_program(
-    contracted: ContractedGraph, pieces: UsagePieces, primal: PrimalSearch, limits: ProgramLimits
-) -> bool:
-    """Solve the program of the groups while the search goes on; whether there may be a legal choice."""
     on_groups = replace(limits, threads=1, on_choices=lambda choices: limits.on_choices(contracted.expand(choices)))
-    with ThreadPoolExecutor(1) as pool:
-        proving = pool.submit(solve_groups, contracted, pieces, on_groups, start=primal.best)
-        primal.run_guided(stop=lambda: limits.stop() or proving.done(), on_bound=limits.on_bound)
-        proven = proving.result()
+    with ThreadPoolExecutor(2) as pool:
+        small = len(contracted.pairs.pair_cost) <= MOST_PAIRS
+        proving = pool.submit(solve_groups, contracted, pieces, on_groups, start=primal.best) if small else None
+        bounding = _Bounding(graph=graph, primal=primal, limits=limits, stop=lambda: limits.stop() or _is_over(proving))
+        bounds = pool.submit(bounding.run)
+        while not (bounding.stop() or _has_failed(bounds)):
+            primal.run(stop=bounding.stop, num_rounds=1)
+            if primal.best is None:
+                time.sleep(POLL_S)
+        bounds.result()
+        return proving is None or _may_be_legal(proving.result())
+
+
+def _is_over(proving: Future[Proven] | None) -> bool:
+    return proving is not None and proving.done()
+
+
+def _has_failed(bounds: Future[None]) -> bool:
+    return bounds.done() and bounds.exception() is not None
+
+
+def _may_be_legal(proven: Proven) -> bool:
     return proven.choices is not None or not proven.complete
+
+
+@dataclass(kw_only=True, eq=False)
+class _Bounding:
+    """The thread that raises the bound, and tells the search what it finds."""
+
+    graph: ChoiceGraph
+    primal: PrimalSearch
+    limits: ProgramLimits
+    stop: Callable[[], bool]
+    best: int = 0
+
+    def run(self) -> None:
+        """The guide, quick to begin, until its bound is near the best choice; then the bundle method."""
+        self.primal.guide(stop=lambda: self.stop() or self._is_near(), on_bound=self._raise)
+        while not self.stop() and self.primal.cost is not None:
+            upper = self.primal.cost
+            much_less = partial(self._is_below, WORTH_AT_ONCE * upper)
+            lower_bound(self.graph, upper=upper, stop=much_less, on_progress=self._tell)
+            while not self._is_below(WORTH_ANOTHER * upper):
+                time.sleep(POLL_S)
+
+    def _is_near(self) -> bool:
+        return self.primal.cost is not None and self.primal.cost <= NEAR * self.best
+
+    def _is_below(self, cost: float) -> bool:
+        return self.stop() or (self.primal.cost is not None and self.primal.cost < cost)
+
+    def _raise(self, bound: int) -> None:
+        self.best = max(self.best, bound)
+        self.limits.on_bound(bound)
+
+    def _tell(self, bound: Bound) -> None:
+        self._raise(bound.value)
+        self.primal.set_multipliers(bound.time, bound.multiplier)
+        if bound.choices is not None:
+            self.primal.suggest(bound.choices)
