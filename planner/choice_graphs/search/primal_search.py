@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 
@@ -32,8 +32,6 @@ PRICED = 0.6
 """Share of a round in which usage has its full price, which then falls to nothing: what room is left gets filled."""
 WORTH_A_WALK = 1.02
 """How much dearer than the best choice a suggested one may be to begin a round."""
-
-POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +65,7 @@ class PrimalSearch:
         self._contracted, self._time = contracted, pieces.time
         self._seed, self._threads, self._on_solution = seed, threads, on_solution
         self._price = np.zeros(len(self.problem.cost), dtype=np.int64)
+        self._numbers = count()
         self._suggested: _Start | None = None
         self._lock = threading.Lock()
 
@@ -93,16 +92,16 @@ class PrimalSearch:
     def run(self, *, stop: Callable[[], bool], num_rounds: int | None = None) -> None:
         """Walk until told to stop, or for so many rounds; nothing if no legal choice is known."""
         with ThreadPoolExecutor(self._threads) as pool:
-            for number in count() if num_rounds is None else range(num_rounds):
+            for _ in count() if num_rounds is None else range(num_rounds):
                 if stop() or self.best is None:
                     return
-                numbers = range(number * self._threads, (number + 1) * self._threads)
+                numbers = [next(self._numbers) for _ in range(self._threads)]
                 starts = [self._start(each) for each in numbers]
                 for best, total in pool.map(lambda each, start: self._walk(each, start, stop), numbers, starts):
                     self._keep(best, total)
 
-    def run_guided(self, *, stop: Callable[[], bool], on_bound: Callable[[int], None]) -> None:
-        """Walk until told to stop, while another thread looks for multipliers and for choices to begin with.
+    def guide(self, *, stop: Callable[[], bool], on_bound: Callable[[int], None]) -> None:
+        """Look for multipliers, and for choices to begin with, until told to stop or there is nothing to hope for.
 
         Parameters
         ----------
@@ -116,14 +115,7 @@ class PrimalSearch:
                 on_bound(suggestion.bound)
             return not stop()
 
-        with ThreadPoolExecutor(1) as pool:
-            guiding = pool.submit(Guide(problem=self.problem).run, upper=lambda: self.cost, goes_on=hear)
-            while not (stop() or guiding.done()):
-                if self.best is None:
-                    wait([guiding], timeout=POLL_S)
-                self.run(stop=stop, num_rounds=1)
-            guiding.result()
-        self.run(stop=stop)
+        Guide(problem=self.problem).run(upper=lambda: self.cost, goes_on=hear)
 
     def _start(self, number: int) -> _Start:
         """The newest suggestion and the best choice, by turns."""

@@ -1,134 +1,113 @@
-"""Large graphs: a search for good choices and an ascent of the bound, side by side, each helping the other."""
+"""Large graphs: good choices and a bound on all of them, found side by side."""
 
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-
-import numpy as np
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 
 from stagecut.planner.choice_graphs.bounds.lower_bound import Bound, lower_bound
-from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph, contract
-from stagecut.planner.choice_graphs.contraction.pieces import UsagePieces, usage_pieces
+from stagecut.planner.choice_graphs.contraction.contract import contract
+from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.exact.group_program import solve_groups
-from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits
+from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, Proven
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.solvers.search.interruption import uninterrupted
 
-MOST_PAIRS_OF_PROGRAM = 200_000
-"""Contracted graphs with no more pairs are handed to HiGHS; it proves what no multipliers can."""
-GUIDED_SHARE, MOST_GUIDED_S = 0.35, 120.0
-"""Share of the time for the guide, which needs no good choice to find multipliers near the best; then the ascent, which
-does, goes further."""
-WORTH_ANOTHER = 0.999
-"""A bound that has come to its end is sought again once the best choice costs less than this part of what it knew."""
+MOST_PAIRS = 200_000
+"""Contracted graphs with no more pairs are handed to HiGHS, beside the search."""
+NEAR = 1.5
+"""The bundle method takes over from the first guide when the best choice costs no more times the bound."""
+WORTH_ANOTHER, WORTH_AT_ONCE = 0.999, 0.95
+"""The bundle method begins again when the best choice costs less than this part of what it knew: after its end, or
+in its midst.
+"""
 POLL_S = 0.05
 
 
 @uninterrupted()
 def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None = None) -> bool:
-    """Search until told to stop; whether there may be a legal choice.
+    """Search until told to stop, or the optimum is proven; whether there may be a legal choice.
 
-    The search gives the bound the cost of its best choice, above which nothing needs to be looked at. The bound gives
-    the search prices of usage, and choices to begin from: what the relaxed problem prefers at these prices.
+    Nodes that determine each other are contracted. One thread raises the bound; its multipliers are the prices of
+    usage for the others, and the choices that it prefers at these prices, made legal, are where they begin.
     """
     contracted = contract(graph)
     if contracted is None:
         return False
     pieces = usage_pieces(contracted)
-    if np.any(pieces.room < 0):
+    if (pieces.room < 0).any():
         return False
-    search = PrimalSearch(
+    primal = PrimalSearch(
         contracted,
         pieces,
         seed=limits.seed,
         threads=max(1, limits.threads - 1),
         on_solution=lambda choices, _cost: limits.on_choices(choices),
     )
-    if start is None or not search.suggest(start):
-        search.begin()
-    if len(contracted.pairs.pair_cost) <= MOST_PAIRS_OF_PROGRAM:
-        search.run(stop=limits.stop, num_rounds=1)
-        side = _Side(search, limits, lambda proof: proof.by_program(contracted, pieces))
-    else:
-        guided_until = time.monotonic() + min(GUIDED_SHARE * limits.seconds, MOST_GUIDED_S)
-        search.run_guided(stop=lambda: limits.stop() or time.monotonic() > guided_until, on_bound=limits.on_bound)
-        side = _Side(search, limits, lambda proof: proof.by_multipliers(graph))
-    with side:
-        while not side.is_over():
-            if search.best is None:
-                side.wait(POLL_S)
-            else:
-                search.run(stop=side.is_over)
-    return not side.proves_none
+    primal.begin()
+    if start is not None:
+        primal.suggest(start)
+    on_groups = replace(limits, threads=1, on_choices=lambda choices: limits.on_choices(contracted.expand(choices)))
+    with ThreadPoolExecutor(2) as pool:
+        small = len(contracted.pairs.pair_cost) <= MOST_PAIRS
+        proving = pool.submit(solve_groups, contracted, pieces, on_groups, start=primal.best) if small else None
+        bounding = _Bounding(graph=graph, primal=primal, limits=limits, stop=lambda: limits.stop() or _is_over(proving))
+        bounds = pool.submit(bounding.run)
+        while not (bounding.stop() or _has_failed(bounds)):
+            primal.run(stop=bounding.stop, num_rounds=1)
+            if primal.best is None:
+                time.sleep(POLL_S)
+        bounds.result()
+        return proving is None or _may_be_legal(proving.result())
 
 
-class _Side:
-    """The proof, on a thread of its own from entering the context to leaving it; the search is over when it is."""
+def _is_over(proving: Future[Proven] | None) -> bool:
+    return proving is not None and proving.done()
 
-    def __init__(self, search: PrimalSearch, limits: ProgramLimits, prove: "Callable[[_Side], None]") -> None:
-        self._search, self._limits, self._prove = search, limits, prove
-        self._left = threading.Event()
-        self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.proves_none = False
-        """Whether no choice is legal."""
 
-    def __enter__(self) -> "_Side":
-        self._thread.start()
-        return self
+def _has_failed(bounds: Future[None]) -> bool:
+    return bounds.done() and bounds.exception() is not None
 
-    def __exit__(self, *_: object) -> None:
-        self._left.set()
-        self._thread.join()
-        if self._fault is not None:
-            raise self._fault
 
-    def is_over(self) -> bool:
-        """Whether the search should end."""
-        return self._left.is_set() or self._limits.stop()
+def _may_be_legal(proven: Proven) -> bool:
+    return proven.choices is not None or not proven.complete
 
-    def wait(self, seconds: float) -> None:
-        """Let the thread go on for a while."""
-        self._thread.join(seconds)
 
-    def by_program(self, contracted: ContractedGraph, pieces: UsagePieces) -> None:
-        """Solve the program of the groups."""
-        limits = replace(
-            self._limits,
-            stop=self.is_over,
-            threads=1,
-            on_choices=lambda choices: self._limits.on_choices(contracted.expand(choices)),
-        )
-        proven = solve_groups(contracted, pieces, limits, start=self._search.best)
-        self.proves_none = proven.complete and proven.choices is None
+@dataclass(kw_only=True, eq=False)
+class _Bounding:
+    """The thread that raises the bound, and tells the search what it finds."""
 
-    def by_multipliers(self, graph: ChoiceGraph) -> None:
-        """Raise the bound, anew after much better choices."""
-        while not self.is_over():
-            upper = self._search.cost
-            if lower_bound(graph, upper=upper, stop=self.is_over, on_progress=self._tell) is None:
-                self.proves_none = True
-                return
-            while not self.is_over() and not self._improved_on(upper):
-                self._left.wait(POLL_S)
+    graph: ChoiceGraph
+    primal: PrimalSearch
+    limits: ProgramLimits
+    stop: Callable[[], bool]
+    best: int = 0
 
-    def _run(self) -> None:
-        try:
-            self._prove(self)
-        except Exception as fault:
-            self._fault = fault
-        finally:
-            self._left.set()
+    def run(self) -> None:
+        """The guide, quick to begin, until its bound is near the best choice; then the bundle method."""
+        self.primal.guide(stop=lambda: self.stop() or self._is_near(), on_bound=self._raise)
+        while not self.stop() and self.primal.cost is not None:
+            upper = self.primal.cost
+            much_less = partial(self._is_below, WORTH_AT_ONCE * upper)
+            lower_bound(self.graph, upper=upper, stop=much_less, on_progress=self._tell)
+            while not self._is_below(WORTH_ANOTHER * upper):
+                time.sleep(POLL_S)
+
+    def _is_near(self) -> bool:
+        return self.primal.cost is not None and self.primal.cost <= NEAR * self.best
+
+    def _is_below(self, cost: float) -> bool:
+        return self.stop() or (self.primal.cost is not None and self.primal.cost < cost)
+
+    def _raise(self, bound: int) -> None:
+        self.best = max(self.best, bound)
+        self.limits.on_bound(bound)
 
     def _tell(self, bound: Bound) -> None:
-        self._limits.on_bound(bound.value)
-        self._search.set_multipliers(bound.time, bound.multiplier)
+        self._raise(bound.value)
+        self.primal.set_multipliers(bound.time, bound.multiplier)
         if bound.choices is not None:
-            self._search.suggest(bound.choices)
-
-    def _improved_on(self, upper: int | None) -> bool:
-        cost = self._search.cost
-        return cost is not None and (upper is None or cost < WORTH_ANOTHER * upper)
+            self.primal.suggest(bound.choices)
