@@ -55,13 +55,18 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None
         small = len(contracted.pairs.pair_cost) <= MOST_PAIRS
         proving = pool.submit(solve_groups, contracted, pieces, on_groups, start=primal.best) if small else None
         bounding = _Bounding(graph=graph, primal=primal, limits=limits, stop=lambda: limits.stop() or _is_over(proving))
-        bounds = pool.submit(bounding.run)
+        # on two cores HiGHS and the search need both
+        bounds = pool.submit(_nothing if small and limits.threads <= 2 else bounding.run)
         while not (bounding.stop() or _has_failed(bounds)):
             primal.run(stop=bounding.stop, num_rounds=1)
             if primal.best is None:
                 time.sleep(POLL_S)
         bounds.result()
         return proving is None or _may_be_legal(proving.result())
+
+
+def _nothing() -> None:
+    """Leave the bound to the program."""
 
 
 def _is_over(proving: Future[Proven] | None) -> bool:
