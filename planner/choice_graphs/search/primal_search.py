@@ -23,8 +23,8 @@ NUM_STEPS = 20
 TREES_PER_GROUP, MOST_TREES = 4, 1000
 """Trees chosen in a step."""
 SIZES = (30, 200)
-"""Groups of the largest trees, by turns of rounds."""
-HOTTEST = (1e-6, 1e-7, 1e-5, 1e-4, 1e-3, 1e-2)
+"""Groups of the largest trees, in turn once all temperatures had theirs."""
+HOTTEST = (1e-6, 1e-7, 1e-5, 1e-4, 1e-3)
 """Temperatures at which rounds begin, in shares of the cost, by turns."""
 COLDEST = 1e-2
 """The last temperature of a round, in shares of its first."""
@@ -129,7 +129,7 @@ class PrimalSearch:
     def _walk(self, number: int, start: _Start, stop: Callable[[], bool]) -> tuple[Ints, int]:
         walker = walker_of(self.problem, start.choice, hash((self._seed, number)) % 2**63)
         hottest = HOTTEST[number // 2 % len(HOTTEST)] * float(walker.state.total[0])
-        size = SIZES[number // 4 % len(SIZES)]
+        size = SIZES[number // 2 // len(HOTTEST) % len(SIZES)]
         num_trees = min(TREES_PER_GROUP * len(walker.movable), MOST_TREES)
         for step in range(NUM_STEPS):
             if stop():

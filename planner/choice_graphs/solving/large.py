@@ -57,7 +57,7 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None
         bounding = _Bounding(graph=graph, primal=primal, limits=limits, stop=lambda: limits.stop() or _is_over(proving))
         # on two cores HiGHS and the search need both
         bounds = pool.submit(_nothing if small and limits.threads <= 2 else bounding.run)
-        while not (bounding.stop() or _has_failed(bounds)):
+        while not (bounding.stop() or _ends_search(bounds, primal)):
             primal.run(stop=bounding.stop, num_rounds=1)
             if primal.best is None:
                 time.sleep(POLL_S)
@@ -73,8 +73,9 @@ def _is_over(proving: Future[Proven] | None) -> bool:
     return proving is not None and proving.done()
 
 
-def _has_failed(bounds: Future[None]) -> bool:
-    return bounds.done() and bounds.exception() is not None
+def _ends_search(bounds: Future[None], primal: PrimalSearch) -> bool:
+    """Whether the thread of the bound failed, or ended before any choice was legal."""
+    return bounds.done() and (bounds.exception() is not None or primal.best is None)
 
 
 def _may_be_legal(proven: Proven) -> bool:
