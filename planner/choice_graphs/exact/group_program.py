@@ -66,7 +66,7 @@ class _Rounds:
             if answer.outcome is SolveOutcome.INFEASIBLE:
                 return Proven(choices=self._best, cost=self._cost, bound=self._cost, complete=True)
             self._raise(answer.bound, scale=scale)
-            added = answer.columns is not None and self._add_rows(decode(self._graph, answer.columns))
+            added = answer.columns is not None and self._take(decode(self._graph, answer.columns))
             if answer.outcome is SolveOutcome.STOPPED or not added:
                 complete = answer.outcome is not SolveOutcome.STOPPED
                 return Proven(choices=self._best, cost=self._cost, bound=self._bound, complete=complete)
@@ -104,7 +104,9 @@ class _Rounds:
         load = usage_of(self._pieces, self._graph.first_option, weight)
         return (load - self._pieces.room) / np.maximum(self._pieces.room, 1)
 
-    def _add_rows(self, choices: Ints) -> bool:
+    def _take(self, choices: Ints) -> bool:
+        """Keep an answer that is legal; whether it shows rows that are missing."""
+        self._offer(choices)
         return self._add(self._excess(self._weight(choices)), 0.0)
 
     def _add(self, excess: Floats, most: float) -> bool:
@@ -116,7 +118,7 @@ class _Rounds:
         return bool(new)
 
     def _offer(self, choices: Ints) -> None:
-        """Keep a legal choice that is better; note the rows that another one lacks."""
+        """Keep a legal choice that is better."""
         if self._excess(self._weight(choices)).max(initial=0.0) > 0:
             return
         evaluation = evaluate(self._graph, choices)

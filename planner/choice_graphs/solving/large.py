@@ -20,6 +20,8 @@ MOST_PAIRS = 200_000
 """Contracted graphs with no more pairs are handed to HiGHS, beside the search."""
 NEAR = 1.5
 """The bundle method takes over from the first guide when the best choice costs no more times the bound."""
+ROUNDS_BESIDE = 10
+"""Rounds of the search beside HiGHS, which then has the cores for itself."""
 WORTH_ANOTHER, WORTH_AT_ONCE = 0.999, 0.95
 """The bundle method begins again when the best choice costs less than this part of what it knew: after its end, or
 in its midst.
@@ -54,19 +56,19 @@ def solve_large(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None
     with ThreadPoolExecutor(2) as pool:
         small = len(contracted.pairs.pair_cost) <= MOST_PAIRS
         proving = pool.submit(solve_groups, contracted, pieces, on_groups, start=primal.best) if small else None
-        bounding = _Bounding(graph=graph, primal=primal, limits=limits, stop=lambda: limits.stop() or _is_over(proving))
-        # on two cores HiGHS and the search need both
-        bounds = pool.submit(_nothing if small and limits.threads <= 2 else bounding.run)
+        bounding = _Bounding(
+            graph=graph, primal=primal, limits=limits, small=small, stop=lambda: limits.stop() or _is_over(proving)
+        )
+        bounds = pool.submit(bounding.run)
+        rounds = 0
         while not (bounding.stop() or _ends_search(bounds, primal)):
-            primal.run(stop=bounding.stop, num_rounds=1)
-            if primal.best is None:
+            if primal.best is None or (small and rounds > ROUNDS_BESIDE):
                 time.sleep(POLL_S)
+            else:
+                primal.run(stop=bounding.stop, num_rounds=1)
+                rounds += 1
         bounds.result()
         return proving is None or _may_be_legal(proving.result())
-
-
-def _nothing() -> None:
-    """Leave the bound to the program."""
 
 
 def _is_over(proving: Future[Proven] | None) -> bool:
@@ -90,12 +92,14 @@ class _Bounding:
     primal: PrimalSearch
     limits: ProgramLimits
     stop: Callable[[], bool]
+    small: bool
+    """Whether HiGHS raises the bound as well; the guide is enough then."""
     best: int = 0
 
     def run(self) -> None:
         """The guide, quick to begin, until its bound is near the best choice; then the bundle method."""
-        self.primal.guide(stop=lambda: self.stop() or self._is_near(), on_bound=self._raise)
-        while not self.stop() and self.primal.cost is not None:
+        self.primal.guide(stop=lambda: self.stop() or (self._is_near() and not self.small), on_bound=self._raise)
+        while not (self.small or self.stop() or self.primal.cost is None):
             upper = self.primal.cost
             much_less = partial(self._is_below, WORTH_AT_ONCE * upper)
             lower_bound(self.graph, upper=upper, stop=much_less, on_progress=self._tell)
