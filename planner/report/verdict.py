@@ -2,6 +2,7 @@
 
 import math
 
+from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.core.result import Result, Status, StopCause
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
@@ -34,7 +35,7 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     return sentence + compared
 
 
-def quality(result: Result | WaveResult) -> str:
+def quality(result: Result | WaveResult | ChoiceResult) -> str:
     """How close to optimal a plan is known to be; `proven optimal` only where it is."""
     gap = result.gap
     if gap is None:

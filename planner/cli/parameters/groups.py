@@ -41,7 +41,8 @@ def option_group(group: type, *, argument: str, **defaults: object) -> Decorator
     `defaults` replace, by field, those that the class declares.
     """
     names = list(dict.fromkeys(name for owner in group.__mro__ for name in inspect.get_annotations(owner)))
-    declared = {each.name: each.metadata[_DECLARATION] for each in fields(group)}
+    declared = {each.name: each.metadata[_DECLARATION] for each in fields(group) if _DECLARATION in each.metadata}
+    names = [name for name in names if name in declared]
     options = []
     for name in names:
         flags, attributes = declared[name]

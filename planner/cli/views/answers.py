@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import click
 
+from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.cli.parameters.groups import is_verbose
 from stagecut.planner.cli.process.faults import print_internal_fault
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
@@ -35,7 +36,7 @@ def compared_exit_code(results: Iterable[Result | WaveResult]) -> int:
     return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
 
 
-def print_fault(result: Result | WaveResult, *, of: str = "") -> None:
+def print_fault(result: Result | WaveResult | ChoiceResult, *, of: str = "") -> None:
     """Report an internal fault inside a search, named where there are several; its plan and bound still stand."""
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason

@@ -132,6 +132,8 @@ def solve_integer(
     seed: int,
     gap: float,
     max_nodes: int | None = None,
+    start: Floats | None = None,
+    on_bound: Callable[[float], None] | None = None,
 ) -> IntegerAnswer:
     """Solve a mixed-integer program by branch and cut.
 
@@ -143,6 +145,10 @@ def solve_integer(
         Relative gap at which to stop.
     max_nodes
         Stop after that many nodes of the tree; None: no limit.
+    start
+        Columns of a feasible solution to begin with.
+    on_bound
+        Called with the bound from time to time during the solve.
 
     Raises
     ------
@@ -161,6 +167,12 @@ def solve_integer(
     }
     _set_options(highs, options)
     highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
+    if start is not None:
+        known = highspy.HighsSolution()
+        known.col_value = start.tolist()
+        highs.setSolution(known)
+    if on_bound is not None:
+        highs.cbMipInterrupt += lambda event: on_bound(float(event.data_out.mip_dual_bound))
     run_highs(highs, threads=threads)
     outcome, info = _outcome(highs), highs.getInfo()
     # HiGHS rejected its own solution, so its bound cannot be trusted either.

@@ -43,7 +43,10 @@ def interruptible(work: Callable[[], T], patience_s: Callable[[], float | None])
     else:
         return done
     finally:
-        interruption.end()
+        try:
+            interruption.end()
+        except OutOfBudget:  # raised again meanwhile: the next time would be `AGAIN_AFTER_S` from now
+            interruption.end()
         _current.reset(token)
 
 

@@ -1,0 +1,1 @@
+"""Solvers that prove: every choice tried, variables eliminated, a mixed-integer program."""

@@ -1,0 +1,134 @@
+"""`plan shard`: solve a choice graph."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from stagecut.planner.choice_graphs.answers import answer_tree, differences, read_answer
+from stagecut.planner.choice_graphs.result import ChoicePoint, ChoiceResult
+from stagecut.planner.cli.options.shard import AnswerFile, ShardOptions
+from stagecut.planner.cli.parameters.files import InputFile
+from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
+from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
+from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.cli.process.writing import announce, print_json
+from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault
+from stagecut.planner.core.result import Status, relative_gap
+from stagecut.planner.core.visible import visible
+from stagecut.planner.io.documents.canonical import TreeValue, format_json
+from stagecut.planner.report.labels import UNKNOWN, percent_label
+from stagecut.planner.report.progress import progress
+from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.verdict import ENDS, quality
+
+
+@click.command(
+    "shard",
+    epilog=example(
+        "plan shard --choice-graph model.json.gz --time-limit 60 -o answer.json",
+        "plan shard --choice-graph model.json.gz --check answer.json",
+    ),
+)
+@click.option(
+    "--choice-graph",
+    "path",
+    type=InputFile(),
+    required=True,
+    metavar="FILE",
+    help="Graph of options and pair costs in the format of the ASPLOS 2025 contest, plain or gzipped.",
+)
+@click.option(
+    "--check", "answer", type=InputFile(), metavar="ANSWER", help="Recompute an answer's numbers instead of searching."
+)
+@option_group(ShardOptions, argument="options")
+@option_group(AnswerFile, argument="output")
+@quiet_option
+@general_options
+@click.pass_context
+def command(
+    context: click.Context,
+    path: Path,
+    answer: Path | None,
+    options: ShardOptions,
+    output: AnswerFile,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Choose an option for every node of a choice graph, and prove how good the choice is.
+
+    Minimises the cost of options and of pairs of options on edges, within a limit on the usage of the nodes alive at
+    any moment. Progress goes to stderr, the answer to stdout. Ctrl-C stops the search and keeps the best choice so far.
+    """
+    if answer is not None:
+        context.exit(_check(path, answer, as_json=as_json))
+    output.check()
+    with stop_requests() as cancelled:
+        with progress(sys.stderr, quiet=quiet, words=cost_words) as observer:
+
+            def work() -> ChoiceResult:
+                from stagecut.planner.choice_graphs.reading import read_choice_graph
+                from stagecut.planner.choice_graphs.solving.solve import solve
+
+                graph = read_choice_graph(path)
+                return solve(
+                    graph, options, observer=observer, cancelled=cancelled, spent_s=seconds_since_start(context)
+                )
+
+            result = run_cancellable(work, cancelled)
+        print_fault(result)
+        written = []
+        tree: dict[str, TreeValue] = {"schema": SCHEMA, **answer_tree(result)}
+        try:
+            if output.output is not None and result.choices is not None:
+                output.write(output.output, format_json(tree))
+                written.append(output.output)
+        finally:
+            if as_json:
+                print_json(tree)
+            else:
+                click.echo(sentence(result))
+    if not quiet:
+        announce(written)
+    context.exit(EXIT_CODES[result.status])
+
+
+def cost_words(point: ChoicePoint | None) -> str:
+    """Best cost, bound and gap."""
+    best, bound = (None, None) if point is None else (point.objective, point.bound)
+    return f"best {_label(best)}  bound {_label(bound)}  gap {percent_label(relative_gap(best, bound))}"
+
+
+def sentence(result: ChoiceResult) -> str:
+    """What a search found and what it proved."""
+    head = "interrupted: " if result.status is Status.INTERRUPTED else ""
+    end = ENDS[result.stopped_by]
+    if result.objective is not None:
+        return f"{head}cost {_label(result.objective)}, bound {_label(result.bound)}, {quality(result)}{end}"
+    if result.status is Status.INFEASIBLE:
+        return f"infeasible: {result.overflow}"
+    return f"{head}no choice {f'yet{end}' if end or head else 'found'}, and no proof that there is none"
+
+
+def _label(cost: int | None) -> str:
+    return UNKNOWN if cost is None else f"{cost:,}"
+
+
+def _check(path: Path, answer: Path, *, as_json: bool) -> int:
+    from stagecut.planner.choice_graphs.evaluation import evaluate
+    from stagecut.planner.choice_graphs.reading import read_choice_graph
+
+    choices, objective, bound = read_answer(answer)
+    found = evaluate(read_choice_graph(path), choices)
+    wrong = [*found.faults, *([] if found.faults else differences(cost=found.cost, objective=objective, bound=bound))]
+    if as_json:
+        tree = {"objective": found.cost, "peak_usage": found.peak_usage, "moment": found.moment, "differences": wrong}
+        print_json({"schema": SCHEMA, "agrees": not wrong, **tree})
+    else:
+        for line in wrong:
+            click.echo(f"{visible(answer)}: {visible(line)}")
+        if not wrong:
+            at = "" if found.moment is None else f" at moment {found.moment}"
+            click.echo(f"{visible(answer)}: legal, cost {found.cost:,}, largest usage {found.peak_usage:,}{at}")
+    return DIFFERS if wrong else 0
