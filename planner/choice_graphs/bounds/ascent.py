@@ -8,7 +8,8 @@ from stagecut.planner.choice_graphs.bounds.dual import Point
 from stagecut.planner.choice_graphs.bounds.record import Record
 from stagecut.planner.choice_graphs.bounds.volume import Volume
 
-FIRST_SWEEPS, FEWEST_SWEEPS, MOST_SWEEPS = 60, 5, 60
+FEWEST_SWEEPS, MOST_SWEEPS, AT_FIRST = 5, 60, 3
+"""Sweeps per point; so many times as many at the first, where all messages are 0."""
 _PAIRS_PER_POINT = 4_000_000
 """Sweeps over so many pairs of states take some hundredths of a second."""
 _WORTH = 1e-6
@@ -19,7 +20,7 @@ def ascend(record: Record, *, goes_on: Callable[[Point, bool], bool]) -> None:
     """Step until told to stop, or nothing rises any more; the callback hears each point and whether it is the best."""
     core = record.dual.relaxation.core
     usual = min(max(_PAIRS_PER_POINT // (len(core.pair_cost) + 1), FEWEST_SWEEPS), MOST_SWEEPS)
-    sweeps = FIRST_SWEEPS
+    sweeps = AT_FIRST * usual
     before = record.value
     methods: tuple[type[Bundle | Volume], ...] = (Bundle, Volume)
     for method in cycle(methods):

@@ -39,10 +39,13 @@ class _Rounds:
         self, contracted: ContractedGraph, pieces: UsagePieces, limits: ProgramLimits, start: Ints | None
     ) -> None:
         self._graph, self._pieces, self._limits = contracted.pairs, pieces, limits
-        self._best, self._bound = start, 0
-        self._cost = None if start is None else evaluate(self._graph, start).cost
+        self._best: Ints | None = None
+        self._cost: int | None = None
+        self._bound = 0
         self._pairs = all_pairs(self._graph)
         self._moments: set[int] = set()
+        if start is not None:
+            self._offer(start)
 
     def solve(self) -> Proven:
         """Relaxations, then programs, until an answer keeps the limit at every moment."""
