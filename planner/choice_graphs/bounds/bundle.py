@@ -52,7 +52,7 @@ class Bundle:
         else:
             self._waited += 1
             error = point.value - float(slope @ way) - self._value
-            slope = slope + min(error, 0.0) / max(float(way @ way), 1e-300) * way
+            slope = slope + min(error, 0.0) / max(float(way @ way), 1.0) * way
         self._keep(slope, max(error, 0.0))
         self._step = self._step * (_LONGER if is_best else _SHORTER) or self._first_step(slope)
 
