@@ -43,6 +43,9 @@ class Bundle:
 
     def tell(self, multipliers: Ints, point: Point, *, is_best: bool) -> None:
         """Add the tangent at a point, which becomes the center if it is the best; adapt the length of steps."""
+        if not np.isfinite(point.value):  # no tangent there: leave it to the averaged slopes
+            self._waited = _PATIENCE
+            return
         slope = self._record.slope(point)
         way = (multipliers - self._center).astype(np.float64)
         is_best = is_best or len(self._errors) == 0
@@ -53,6 +56,9 @@ class Bundle:
             self._waited += 1
             error = point.value - float(slope @ way) - self._value
             slope = slope + min(error, 0.0) / max(float(way @ way), 1e-300) * way
+        if not (np.isfinite(error) and np.isfinite(slope).all() and np.isfinite(self._step * _LONGER)):
+            self._waited = _PATIENCE
+            return
         self._keep(slope, max(error, 0.0))
         self._step = self._step * (_LONGER if is_best else _SHORTER) or self._first_step(slope)
 
@@ -75,10 +81,15 @@ class Bundle:
 
     def next(self) -> Ints:
         """Mix the tangents; moments where the mixture exceeds the limit most become active."""
+        if self.is_exhausted:
+            return self._center
         for _ in range(3):
             self._activate()
             active = np.ascontiguousarray(self._slopes[:, self._active])
             center = self._center[self._active].astype(np.float64)
+            if not (np.isfinite(active).all() and np.isfinite(self._errors).all() and np.isfinite(self._weights).all()):
+                self._waited = _PATIENCE
+                return self._center
             self._weights = mixture(active, self._errors, center, self._step, self._weights, _INNER_STEPS)
         moved = np.zeros(len(self._center))
         moved[self._active] = center + self._step * (self._weights @ active)

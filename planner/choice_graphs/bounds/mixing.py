@@ -49,5 +49,5 @@ def _onto_simplex(values: Floats) -> Floats:
     """The nearest weights of at least 0 and sum 1."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1.0) / np.arange(1, len(values) + 1)
-    nearest: Floats = np.maximum(values - excess[np.flatnonzero(descending > excess)[-1]], 0.0)
+    nearest: Floats = np.maximum(values - excess[np.append(0, np.flatnonzero(descending > excess))[-1]], 0.0)
     return nearest

@@ -31,6 +31,9 @@ class Volume:
 
     def tell(self, multipliers: Ints, point: Point, *, is_best: bool) -> None:
         """Take the slope at a point into the average."""
+        if not np.isfinite(point.value):
+            self._length = 0.0
+            return
         slope = self._record.slope(point)
         self._slope = slope if self._slope is None else _MEMORY * self._slope + (1 - _MEMORY) * slope
         self._waited = 0 if is_best else self._waited + 1
