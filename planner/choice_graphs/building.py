@@ -40,6 +40,7 @@ def build(
     BadInputError
         With a line for every kind of fault and the first place where it occurs.
     """
+    check("" if len(first_option) > 1 else "nodes: none; a graph needs at least one")
     check(
         row_fault("nodes.intervals", stop < start, lambda v: f"[{start[v]}, {stop[v]}) ends before it begins"),
         row_fault("nodes.costs", np.diff(first_option) == 0, lambda _: "no options; a node needs at least one"),

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from stagecut.planner.report.labels import UNKNOWN, percent_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.verdict import ENDS, quality
+
+if TYPE_CHECKING:
+    from stagecut.planner.choice_graphs.graph import ChoiceGraph
 
 
 @click.command(
@@ -65,13 +69,12 @@ def command(
         context.exit(_check(path, answer, as_json=as_json))
     output.check()
     with stop_requests() as cancelled:
+        graph = run_cancellable(lambda: _read(path), cancelled)
         with progress(sys.stderr, quiet=quiet, words=cost_words) as observer:
 
             def work() -> ChoiceResult:
-                from stagecut.planner.choice_graphs.reading import read_choice_graph
                 from stagecut.planner.choice_graphs.solving.solve import solve
 
-                graph = read_choice_graph(path)
                 return solve(
                     graph, options, observer=observer, cancelled=cancelled, spent_s=seconds_since_start(context)
                 )
@@ -92,6 +95,12 @@ def command(
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
+
+
+def _read(path: Path) -> "ChoiceGraph":
+    from stagecut.planner.choice_graphs.reading import read_choice_graph
+
+    return read_choice_graph(path)
 
 
 def cost_words(point: ChoicePoint | None) -> str:
@@ -117,10 +126,9 @@ def _label(cost: int | None) -> str:
 
 def _check(path: Path, answer: Path, *, as_json: bool) -> int:
     from stagecut.planner.choice_graphs.evaluation import evaluate
-    from stagecut.planner.choice_graphs.reading import read_choice_graph
 
     choices, objective, bound = read_answer(answer)
-    found = evaluate(read_choice_graph(path), choices)
+    found = evaluate(_read(path), choices)
     wrong = [*found.faults, *([] if found.faults else differences(cost=found.cost, objective=objective, bound=bound))]
     if as_json:
         tree = {"objective": found.cost, "peak_usage": found.peak_usage, "moment": found.moment, "differences": wrong}
