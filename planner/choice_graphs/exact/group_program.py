@@ -54,7 +54,7 @@ class _Rounds:
             program, scale, pairs = self._program()
             answer = solve_integer(
                 program,
-                time_limit_s=self._limits.seconds,
+                time_limit_s=self._limits.seconds_left,
                 stop=self._limits.stop,
                 on_solution=lambda columns: self._offer(decode(self._graph, columns)),
                 on_bound=partial(self._raise, scale=scale),
@@ -76,7 +76,7 @@ class _Rounds:
         """Add the rows that linear relaxations exceed."""
         for _ in range(MOST_RELAXATIONS):
             program, _, _ = self._program()
-            answer = solve_linear(program, time_limit_s=self._limits.seconds, stop=self._limits.stop)
+            answer = solve_linear(program, time_limit_s=self._limits.seconds_left, stop=self._limits.stop)
             weight = np.clip(answer.columns[: len(self._graph.cost)], 0.0, 1.0)
             if answer.outcome is not SolveOutcome.OPTIMAL or not self._add(self._excess(weight), EXCEEDED):
                 return

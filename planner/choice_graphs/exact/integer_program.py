@@ -1,8 +1,9 @@
 """The mixed-integer program solved by HiGHS, its answers checked with integers."""
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -37,6 +38,8 @@ class ProgramLimits:
     """How long HiGHS may search, and for what."""
 
     seconds: float = math.inf
+    """From `since_s` on, for all programs together."""
+    since_s: float = field(default_factory=time.monotonic)
     stop: StopCheck = lambda: False
     threads: int = 1
     seed: int = 0
@@ -45,6 +48,11 @@ class ProgramLimits:
     """Called with every legal choice that improves."""
     on_bound: Callable[[int], None] = lambda _bound: None
     """Called with every better bound."""
+
+    @property
+    def seconds_left(self) -> float:
+        """For the next program."""
+        return max(0.0, self.seconds - (time.monotonic() - self.since_s))
 
 
 def solve_program(graph: ChoiceGraph, limits: ProgramLimits, *, start: Ints | None = None) -> Proven:
@@ -96,7 +104,7 @@ class _Rounds:
         best = self._best
         return solve_integer(
             strong_program(self._graph, self._moments, options=options, pairs=pairs, scale=scale, families=refusals),
-            time_limit_s=self._limits.seconds,
+            time_limit_s=self._limits.seconds_left,
             stop=self._limits.stop,
             on_solution=self._offer_columns,
             on_bound=partial(self._raise_bound, scale),

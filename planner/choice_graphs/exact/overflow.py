@@ -41,7 +41,7 @@ def why_illegal(graph: ChoiceGraph, limits: ProgramLimits) -> str:
     program, unit = _with_excess(graph, moments, strong_program(free, moments, options=options, pairs=pairs, scale=1.0))
     answer = solve_integer(
         program,
-        time_limit_s=limits.seconds,
+        time_limit_s=limits.seconds_left,
         stop=limits.stop,
         on_solution=lambda _columns: None,
         threads=limits.threads,
