@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.choice_graphs.instances import LIMIT_S, PUBLISHED, instances
-from benchmarks.choice_graphs.rivals import RIVALS
+from benchmarks.choice_graphs.rivals import rivals_of
 from benchmarks.report.pages import ROOT, markdown, put_tables
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
         if chosen.rivals:
             rival_rows.append([name, "stagecut", _label(answer["objective"]), _label(answer["bound"]), f"{wall_s:.1f}"])
             graph = read_choice_graph(path)
-            for method, solve in RIVALS.items():
+            for method, solve in rivals_of(graph).items():
                 found = solve(graph, limit_s)
                 rival_rows.append([name, method, _label(found.cost), _label(found.bound), f"{found.seconds:.1f}"])
                 print(markdown(RIVAL_HEAD, rival_rows[-1:]), flush=True)
@@ -81,7 +81,7 @@ def row(name: str, path: Path, limit_s: float, answer: dict[str, object], wall_s
     gap = answer["gap"]
     ratio = "-"
     if published is not None and isinstance(objective, int):
-        ratio = f"{objective / published.best:.4f}"
+        ratio = f"{objective / published.best:.6f}"
     return [
         name,
         _label(graph.num_nodes),
@@ -89,7 +89,7 @@ def row(name: str, path: Path, limit_s: float, answer: dict[str, object], wall_s
         f"{limit_s:g}",
         _label(objective),
         _label(answer["bound"]),
-        f"{100 * gap:.2f} %" if isinstance(gap, float) else "-",
+        f"{100 * gap:.4f} %" if isinstance(gap, float) else "-",
         f"{wall_s:.1f}",
         f"{peak_bytes / 1e9:.1f}",
         _label(None if published is None else published.best_team),

@@ -23,6 +23,9 @@ from stagecut.planner.choice_graphs.moments import find_moments
 from stagecut.planner.choice_graphs.solving.coordinate_descent import descend
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_integer
 
+MOST_PAIRS = 400_000
+"""Pairs of options for which the weak program is tried: it has a row for each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -138,8 +141,7 @@ def coordinate_descent(graph: ChoiceGraph, time_limit_s: float) -> Found:
     return Found(cost=cost, bound=None, seconds=time.perf_counter() - started)
 
 
-RIVALS: dict[str, Callable[[ChoiceGraph, float], Found]] = {
-    "weak program, HiGHS": weak_on_highs,
-    "weak program, CBC": weak_on_cbc,
-    "coordinate descent": coordinate_descent,
-}
+def rivals_of(graph: ChoiceGraph) -> dict[str, Callable[[ChoiceGraph, float], Found]]:
+    """The methods by name; the weak program only where it is not too large."""
+    programs = {"weak program, HiGHS": weak_on_highs, "weak program, CBC": weak_on_cbc}
+    return (programs if len(graph.pair_cost) <= MOST_PAIRS else {}) | {"coordinate descent": coordinate_descent}

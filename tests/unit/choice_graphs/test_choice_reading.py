@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from stagecut.planner.choice_graphs.reading import read_choice_graph
 from stagecut.planner.choice_graphs.text import Text
+from stagecut.planner.choice_graphs.writing import write_choice_graph
 from stagecut.planner.core.errors import BadInputError
 from tests.choice_graphs import NO, choice_graph, contest_tree
 
@@ -191,3 +193,15 @@ def test_parallel_edges_that_add_up_to_the_impossible_are_refused():
 
 def choice_graph_of_parallel(nodes):
     return choice_graph(nodes, {(0, 1): [[6 * 10**16]], (1, 0): [[6 * 10**16]]})
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph.json.gz"])
+def test_a_written_graph_is_read_as_the_same(tmp_path, name):
+    """Every array, the name with its quotes, and the limit; the same graph gives the same bytes."""
+    graph = replace(GRAPH, name='a "b"')
+    write_choice_graph(tmp_path / name, graph)
+    found = read_choice_graph(tmp_path / name)
+    for field in fields(graph):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(graph, field.name), err_msg=field.name)
+    write_choice_graph(tmp_path / f"again-{name}", found)
+    assert (tmp_path / f"again-{name}").read_bytes() == (tmp_path / name).read_bytes()
