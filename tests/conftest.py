@@ -6,6 +6,7 @@ import signal
 import sys
 
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
@@ -28,3 +29,13 @@ gc.set_threshold(20_000)
 
 def pytest_collection_finish():
     gc.freeze()
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Tests of a file run in one process and share its fixtures; those of choice graphs all, for what they compile."""
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "choice graphs" if "choice_graphs" in nodeid else super()._split_scope(nodeid)
+
+    return ByFile(config, log)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
@@ -19,14 +20,12 @@ def write_choice_graph(path: Path, graph: ChoiceGraph, *, force: bool = False) -
     nodes = f'"intervals":[{intervals}],"costs":{_rows(graph.first_option, graph.cost)}'
     nodes += f',"usages":{_rows(graph.first_option, graph.usage)}'
     edges = f'"nodes":[{ends}],"costs":{_rows(graph.first_pair, graph.pair_cost)}'
-    name = json.dumps(graph.name)
-    text = f'{{"problem":{{"name":{name},"nodes":{{{nodes}}},"edges":{{{edges}}},"usage_limit":{graph.usage_limit}}}}}\n'
-    content = text.encode()
+    problem = f'"name":{json.dumps(graph.name)},"nodes":{{{nodes}}},"edges":{{{edges}}}'
+    content = f'{{"problem":{{{problem},"usage_limit":{graph.usage_limit}}}}}\n'.encode()
     write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content, force=force)
 
 
 def _rows(first: Ints, values: Ints) -> str:
     """A list of lists."""
-    bounds = first.tolist()
-    rows = (",".join(map(str, values[begin:end].tolist())) for begin, end in zip(bounds, bounds[1:], strict=False))
+    rows = (",".join(map(str, values[begin:end].tolist())) for begin, end in pairwise(first.tolist()))
     return f"[{','.join(f'[{row}]' for row in rows)}]"
