@@ -11,7 +11,7 @@ from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.cost.wave_legality import most_in_flight, wave_faults
 from stagecut.planner.simulator.waves.steady import steady_state
-from stagecut.planner.workers.owners import owners_of
+from stagecut.planner.workers.rows.owners import owners_of
 
 Pipeline = tuple[tuple[str, ...], tuple[int, ...]]
 """Devices in order, and the stop of each stage."""

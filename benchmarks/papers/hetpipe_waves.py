@@ -25,7 +25,7 @@ from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers import registry
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.data_parallel import data_parallel_plan
-from stagecut.planner.workers.owners import owners_of
+from stagecut.planner.workers.rows.owners import owners_of
 from stagecut.planner.workers.solving import solve_waves
 
 PAGE = ROOT / "docs" / "papers" / "hetpipe.md"

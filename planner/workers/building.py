@@ -6,10 +6,10 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.kinds import Counts
-from stagecut.planner.workers.owners import owners_of
-from stagecut.planner.workers.rows import RowTables, Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.owners import owners_of
+from stagecut.planner.workers.rows.row_tables import RowTables, Setting
 
 Seats = tuple[tuple[str, ...], ...]
 """Names of a worker's devices of each kind, host by host."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.tolerances import MIP_BOUND
-from stagecut.planner.workers.chain_program import Chain, SuffixValues
-from stagecut.planner.workers.chains import Chains, Prices, patterns_of
-from stagecut.planner.workers.kinds import Counts, Resource
 from stagecut.planner.workers.packing import LoadRow, pack
-from stagecut.planner.workers.periods import period_of
-from stagecut.planner.workers.rows import Setting
+from stagecut.planner.workers.rows.chain_program import Chain, SuffixValues
+from stagecut.planner.workers.rows.chains import Chains, Prices, patterns_of
+from stagecut.planner.workers.rows.kinds import Counts, Resource
+from stagecut.planner.workers.rows.periods import period_of
+from stagecut.planner.workers.rows.row_tables import Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 
 INTERFACES = ("nic-out", "nic-in")

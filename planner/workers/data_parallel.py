@@ -3,9 +3,9 @@
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.wave_plan import WavePlan
 from stagecut.planner.workers.building import plan_of, seats_of, worker_of
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.kinds import Kinds
-from stagecut.planner.workers.rows import RowTables, Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.kinds import Kinds
+from stagecut.planner.workers.rows.row_tables import RowTables, Setting
 
 
 def data_parallel_plan(problem: Problem) -> WavePlan | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from stagecut.planner.workers.building import Seats, island_devices
 from stagecut.planner.workers.cases import Case
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.depths import all_depths
 from stagecut.planner.workers.fixed_allocation import offer_workers
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.depths import all_depths
+from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
-from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
 MOST_CHAINS, MOST_PLANS = 20_000, 3_000
 """Workers looked at, and plans simulated, in one case: a few seconds each."""

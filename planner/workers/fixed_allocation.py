@@ -7,15 +7,15 @@ from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.depths import depth_choices
-from stagecut.planner.workers.kinds import Counts
 from stagecut.planner.workers.paper_partition import paper_chain
-from stagecut.planner.workers.periods import least_period, period_of
-from stagecut.planner.workers.rows import RowTables, Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.depths import depth_choices
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.periods import least_period, period_of
+from stagecut.planner.workers.rows.row_tables import RowTables, Setting
+from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
-from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
 
 def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) -> float:

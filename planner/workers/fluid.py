@@ -6,7 +6,7 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.row_tables import RowTables
 from stagecut.planner.workers.wave_search import WaveSearch
 
 

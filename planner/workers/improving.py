@@ -9,13 +9,13 @@ from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.depths import monotone
 from stagecut.planner.workers.fixed_allocation import offer_workers
-from stagecut.planner.workers.rows import Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.depths import monotone
+from stagecut.planner.workers.rows.row_tables import Setting
+from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
-from stagecut.planner.workers.worker_rows import Depths, WorkerRows
 
 MOST_PLANS = 600
 """Neighbours simulated at most; on hetpipe-16 nothing gets better after some hundred."""

@@ -19,16 +19,16 @@ from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, seats_of
 from stagecut.planner.workers.cases import Case, Packed, lightest_within, packing_within
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.exhaustion import exhaust
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
 from stagecut.planner.workers.improving import Improvement
 from stagecut.planner.workers.packing import StoppedError
-from stagecut.planner.workers.periods import LONGEST_S
-from stagecut.planner.workers.rows import Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.periods import LONGEST_S
+from stagecut.planner.workers.rows.row_tables import Setting
+from stagecut.planner.workers.rows.worker_rows import WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
-from stagecut.planner.workers.worker_rows import WorkerRows
 
 FINE, COARSE = 1e-3, 1e-2
 """Relative precision of the bounds of cases with one N_m, and with several."""

@@ -9,11 +9,11 @@ import itertools
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.kinds import Counts
-from stagecut.planner.workers.min_max import min_max_stops
-from stagecut.planner.workers.rows import Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.min_max import min_max_stops
+from stagecut.planner.workers.rows.row_tables import Setting
 
 MOST_ORDERS = 24
 """The order of a worker's devices is left open by the paper: devices of a kind stand together."""

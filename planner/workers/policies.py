@@ -5,7 +5,7 @@ import math
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.waves import Allocation
 from stagecut.planner.workers.building import Seats, island_devices
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.row_tables import RowTables
 
 Host = tuple[int, int]
 """Server class, and index of a host in it."""

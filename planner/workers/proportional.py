@@ -10,13 +10,13 @@ import numpy as np
 from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import Seats, seats_of
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains, patterns_of
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings
-from stagecut.planner.workers.kinds import Counts
 from stagecut.planner.workers.packing import StoppedError, fastest_packing
-from stagecut.planner.workers.periods import least_period, period_of
-from stagecut.planner.workers.rows import Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains, patterns_of
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.periods import least_period, period_of
+from stagecut.planner.workers.rows.row_tables import Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 
 LONGEST_WAVE = 4

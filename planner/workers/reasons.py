@@ -8,8 +8,8 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.workers.kinds import Counts
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.row_tables import RowTables
 
 
 def reason(tables: RowTables, patterns: Sequence[Counts] | None) -> str:

@@ -15,15 +15,15 @@ from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.building import Seats
-from stagecut.planner.workers.chains import Chains
 from stagecut.planner.workers.fixed_allocation import plan_allocation
 from stagecut.planner.workers.fluid import fluid_bound
-from stagecut.planner.workers.kinds import Counts, Kinds, Lattice
 from stagecut.planner.workers.optimal import OptimalAllocation
 from stagecut.planner.workers.policies import seats_by_policy
 from stagecut.planner.workers.proportional import best_proportional, plan_proportional
 from stagecut.planner.workers.reasons import reason
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.kinds import Counts, Kinds, Lattice
+from stagecut.planner.workers.rows.row_tables import RowTables
 from stagecut.planner.workers.wave_search import WaveObserver, WaveSearch
 
 MOST_PATTERNS = 2000

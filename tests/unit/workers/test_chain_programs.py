@@ -7,13 +7,13 @@ import pytest
 
 from stagecut.planner.solvers.papers.hetpipe import bracket
 from stagecut.planner.solvers.search.options import SolveOptions
-from stagecut.planner.workers.chain_program import Runs, SuffixValues
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.kinds import Kinds, Lattice
-from stagecut.planner.workers.min_max import min_max_stops
 from stagecut.planner.workers.packing import LoadRow, fastest_packing, pack
-from stagecut.planner.workers.periods import least_period, period_of
-from stagecut.planner.workers.rows import RowTables, Setting
+from stagecut.planner.workers.rows.chain_program import Runs, SuffixValues
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.kinds import Kinds, Lattice
+from stagecut.planner.workers.rows.min_max import min_max_stops
+from stagecut.planner.workers.rows.periods import least_period, period_of
+from stagecut.planner.workers.rows.row_tables import RowTables, Setting
 from stagecut.planner.workers.wave_search import WaveSearch
 from tests.unit.workers.test_wave_policies import hetpipe_16, without
 

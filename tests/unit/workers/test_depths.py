@@ -9,11 +9,11 @@ from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.building import plan_of, seats_of, worker_of
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.depths import all_depths, depth_choices, monotone
-from stagecut.planner.workers.rows import DEEPEST, Setting, most_in_memory
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.depths import all_depths, depth_choices, monotone
+from stagecut.planner.workers.rows.row_tables import DEEPEST, Setting, most_in_memory
+from stagecut.planner.workers.rows.worker_rows import WorkerRows
 from stagecut.planner.workers.solving import solve_waves
-from stagecut.planner.workers.worker_rows import WorkerRows
 from tests.unit.workers.test_chain_programs import chains_of
 from tests.unit.workers.test_wave_policies import hetpipe_16, without
 from tests.unit.workers.test_wave_solving import fast_and_slow

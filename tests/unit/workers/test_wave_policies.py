@@ -13,10 +13,10 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.waves import Allocation, ShardPlacement
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.building import seats_of
-from stagecut.planner.workers.kinds import Kinds
-from stagecut.planner.workers.owners import owners_of, shard_of_layers
 from stagecut.planner.workers.policies import seats_by_policy
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.kinds import Kinds
+from stagecut.planner.workers.rows.owners import owners_of, shard_of_layers
+from stagecut.planner.workers.rows.row_tables import RowTables
 from stagecut.planner.workers.solving import solve_waves
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.kinds import Counts
-from stagecut.planner.workers.rows import Setting
-from stagecut.planner.workers.worker_rows import PERIOD_STEP, WorkerRows
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.kinds import Counts
+from stagecut.planner.workers.rows.row_tables import Setting
+from stagecut.planner.workers.rows.worker_rows import PERIOD_STEP, WorkerRows
 
 LONGEST_S = 1e12
 """Longer than any wave."""

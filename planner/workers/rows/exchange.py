@@ -9,8 +9,8 @@ from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.links import link_between_hosts
-from stagecut.planner.workers.owners import shard_of_layers
-from stagecut.planner.workers.rows import RowTables
+from stagecut.planner.workers.rows.owners import shard_of_layers
+from stagecut.planner.workers.rows.row_tables import RowTables
 
 MOST_TURNS = 3
 """Shards of which the turns of workers are looked at: that of the first layers, and the largest ones."""

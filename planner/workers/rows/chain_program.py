@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.workers.kinds import Counts, Lattice
+from stagecut.planner.workers.rows.kinds import Counts, Lattice
 
 CHUNK = 1_000_000
 """Numbers held at once while the suffixes of a level are extended."""

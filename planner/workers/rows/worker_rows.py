@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from stagecut.planner.core.tolerances import ALMOST_ZERO, PATH_SUM
-from stagecut.planner.workers.chain_program import Chain
-from stagecut.planner.workers.chains import Chains
-from stagecut.planner.workers.rows import DEEPEST, Option, Setting
+from stagecut.planner.workers.rows.chain_program import Chain
+from stagecut.planner.workers.rows.chains import Chains
+from stagecut.planner.workers.rows.row_tables import DEEPEST, Option, Setting
 
 Depths = tuple[int, ...]
 """How many minibatches each stage holds before its first backward."""

@@ -7,7 +7,7 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.wave_plan import VirtualWorker
 from stagecut.planner.core.waves import ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.workers.min_max import min_max_stops
+from stagecut.planner.workers.rows.min_max import min_max_stops
 
 
 def owners_of(model: WaveCostModel, workers: tuple[VirtualWorker, ...], shards: ShardPlacement) -> tuple[str, ...]:

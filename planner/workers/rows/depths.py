@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from stagecut.planner.core.arrays import Ints
-from stagecut.planner.workers.rows import Setting
-from stagecut.planner.workers.worker_rows import Depths, WorkerRows
+from stagecut.planner.workers.rows.row_tables import Setting
+from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 
 FURTHER = (2, 3)
 """More minibatches on each stage than on the one behind it: 2 hide transfers, more are of use where messages queue."""

@@ -10,7 +10,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.workers.kinds import Kinds
+from stagecut.planner.workers.rows.kinds import Kinds
 
 DEEPEST = 1 << 20
 """Stands for any number of minibatches, where they take no memory."""

@@ -7,10 +7,10 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import ALMOST_ZERO, PATH_SUM
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.workers.chain_program import Runs, SuffixValues
-from stagecut.planner.workers.exchange import ExchangeBounds, Turn
-from stagecut.planner.workers.kinds import Counts, Lattice, Resource
-from stagecut.planner.workers.rows import RowTables, Setting, StageRows
+from stagecut.planner.workers.rows.chain_program import Runs, SuffixValues
+from stagecut.planner.workers.rows.exchange import ExchangeBounds, Turn
+from stagecut.planner.workers.rows.kinds import Counts, Lattice, Resource
+from stagecut.planner.workers.rows.row_tables import RowTables, Setting, StageRows
 
 Prices = tuple[tuple[Resource, float], ...]
 """Of resources whose load is added up."""
