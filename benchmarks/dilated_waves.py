@@ -30,7 +30,7 @@ from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.job import WaveChoices
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.files.cluster import read_cluster

@@ -8,7 +8,7 @@ from stagecut.planner.core.job import WaveChoices
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import format_json

@@ -6,7 +6,7 @@ from itertools import combinations, combinations_with_replacement, permutations,
 from stagecut.planner.core.job import AUTO, Recompute
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.cost.wave_legality import most_in_flight, wave_faults

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from stagecut.planner.core.plan import Stage
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_all_reduces import Route, WaveAllReduce
 from stagecut.planner.cost.wave_costs import Exchange, WaveCosts, WorkerCosts

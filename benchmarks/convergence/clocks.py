@@ -18,7 +18,7 @@ from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.solvers.registry import run

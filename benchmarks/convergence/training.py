@@ -18,7 +18,7 @@ from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.team import WaveTeam
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.simulator.waves.timeline import WaveTimeline, simulate_waves
 

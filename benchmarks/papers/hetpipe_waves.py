@@ -17,8 +17,8 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.job import Job, Recompute, WaveChoices, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.steady import steady_state

@@ -6,7 +6,7 @@ from stagecut.executor.dilated.time_scale import OVERHEAD_MARGIN, round_up
 from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.waves.setting.data import WaveData
 from stagecut.executor.waves.team import WaveTeam
-from stagecut.planner.core.wave_plan import VirtualWorker
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker
 from stagecut.planner.simulator.waves.steady import steady_state
 
 PATH_ACTION_S = 0.08

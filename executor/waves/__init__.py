@@ -1,6 +1,6 @@
 """Training through waves: virtual workers of different shape, continuous pipelines, bounded staleness.
 
-What it offers, on top of a :class:`stagecut.planner.core.wave_plan.WavePlan`:
+What it offers, on top of a :class:`stagecut.planner.core.virtual_workers.wave_plan.WavePlan`:
 
 - :func:`stagecut.executor.waves.loading.load_waves`: one rank of several processes, a
   :class:`~stagecut.executor.waves.loading.WaveRank`. All ranks, parameter servers included, call `train(data,

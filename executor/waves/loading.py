@@ -31,7 +31,7 @@ from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 
 @dataclass(frozen=True, kw_only=True)

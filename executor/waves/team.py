@@ -22,7 +22,7 @@ from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 T = TypeVar("T")
 PaceMaker = Callable[[WaveRole], WavePace]

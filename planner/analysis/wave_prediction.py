@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import LocalStep, local_staleness
 from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.io.files.plan_statements import Provenance

@@ -12,8 +12,8 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.wave_plan import WavePlan
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, WhatIf
 

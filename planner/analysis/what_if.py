@@ -7,7 +7,7 @@ from typing import TypeVar
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status, relative_gap
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, WhatIf, plan_in, what_ifs
 

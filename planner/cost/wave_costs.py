@@ -12,7 +12,7 @@ from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.links import link_between, link_between_hosts, route_between
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts

@@ -7,7 +7,7 @@ from dataclasses import replace
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Recompute, WaveChoices
 from stagecut.planner.core.units import format_bytes
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import LocalStep, ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
 

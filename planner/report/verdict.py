@@ -6,7 +6,7 @@ from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.core.result import Result, Status, StopCause
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.labels import run_label
 
 SMALL_GAP = 1e-4

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from stagecut.planner.core.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
+from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
 from stagecut.planner.report.labels import UNKNOWN, counted_label, device_label, seconds_label
 from stagecut.planner.report.text_table import text_table
 

@@ -3,7 +3,7 @@
 import math
 
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.labels import UNKNOWN
 from stagecut.planner.report.verdict import ENDS, quality
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.plan import Stage
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier
 from stagecut.planner.workers.rows.chain_program import Chain
 from stagecut.planner.workers.rows.kinds import Counts

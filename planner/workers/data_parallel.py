@@ -1,7 +1,7 @@
 """Data parallelism on unlike devices: each that can hold the model is a worker of one stage."""
 
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.workers.building import plan_of, seats_of, worker_of
 from stagecut.planner.workers.rows.chain_program import Chain
 from stagecut.planner.workers.rows.kinds import Kinds

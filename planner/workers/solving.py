@@ -9,7 +9,7 @@ import numpy as np
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation, LocalStep
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible

@@ -10,8 +10,8 @@ from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.core.wave_plan import WavePlan
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits

@@ -11,7 +11,7 @@ from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 from stagecut.planner.io.files import job
 from stagecut.planner.io.files.plan_file import provenance_of

@@ -12,8 +12,8 @@ from stagecut.executor.run.waves.record import wave_record
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.waits import WaveSpan
 from stagecut.planner.core.run_record import CheckRecord
-from stagecut.planner.core.wave_plan import WavePlan
-from stagecut.planner.core.wave_run_record import DroppedWorker, WaveRunRecord
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_run_record import DroppedWorker, WaveRunRecord
 from stagecut.planner.io.files.plan_file import installed_versions
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.report.wave_perfetto import MeasuredSpan

@@ -9,8 +9,13 @@ from typing import Any
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.planner.core.run_record import CheckRecord, finite_or_none
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
-from stagecut.planner.core.wave_run_record import DroppedWorker, WaveRunRecord, WaveWaits, WaveWorkerRecord
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_run_record import (
+    DroppedWorker,
+    WaveRunRecord,
+    WaveWaits,
+    WaveWorkerRecord,
+)
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import input_hashes

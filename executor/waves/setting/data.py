@@ -9,7 +9,7 @@ from torch import Tensor
 from stagecut.executor.play.batch import Batch, Tensors
 from stagecut.executor.play.stage import as_state
 from stagecut.planner.core.checks import require
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 WaveData = Callable[[int, int], Batch]
 """Maps a worker and a minibatch, counted from 1, to inputs and targets. First and last stage call it for themselves: it

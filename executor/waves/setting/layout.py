@@ -6,7 +6,7 @@ from functools import cached_property
 
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier
 
 Member = tuple[int, int]

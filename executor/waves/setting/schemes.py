@@ -8,7 +8,7 @@ import torch
 
 from stagecut.executor.play.optimizers import OptimizerFactory
 from stagecut.planner.core.checks import require
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import LocalStep, WaveRule
 
 

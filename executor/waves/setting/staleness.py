@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from stagecut.executor.ranks.failures import RunError
 from stagecut.executor.waves.setting.schemes import Scheme
-from stagecut.planner.core.wave_plan import VirtualWorker
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker
 from stagecut.planner.core.waves import WaveRule
 
 

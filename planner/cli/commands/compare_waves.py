@@ -18,7 +18,7 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import percent_label, seconds_label, status_label

@@ -17,7 +17,7 @@ from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.wave_plan import rate_words, wave_headline, wave_row, wave_summary
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.report.labels import percent_label, seconds_label

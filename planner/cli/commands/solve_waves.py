@@ -25,7 +25,7 @@ from stagecut.planner.cli.views.wave_plan import (
     wave_summary,
 )
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.io.files.plan_statements import Provenance

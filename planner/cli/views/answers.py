@@ -11,7 +11,7 @@ from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.views.problem import num_groups
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.tables import shortage_table
 from stagecut.planner.report.text_table import print_table
 

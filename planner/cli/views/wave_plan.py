@@ -5,7 +5,7 @@ import click
 from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import bytes_label, count_label, percent_label
 from stagecut.planner.report.summary import values_of

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import deep_stages, waits_for_waves
+from stagecut.planner.core.virtual_workers.wave_plan import deep_stages, waits_for_waves
 from stagecut.planner.core.waves import Carrier
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.tree import Document

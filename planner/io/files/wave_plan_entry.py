@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stagecut.planner.core.plan import Stage
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
 from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index, Name, NonNegative, PositiveOrUnlimited
 from stagecut.planner.io.documents.mirrors import mirrors

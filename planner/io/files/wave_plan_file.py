@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, read_document

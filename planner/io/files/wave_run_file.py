@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stagecut.planner.core.wave_run_record import WaveRunRecord
+from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.run_history import OF_WAVES, append_line, check_tree

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from tests.wave_files import LOCAL, SPREAD, tiny_plan, worker, write_wave_file
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stagecut.planner.core.plan import Stage
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 
 WIDTH = 3

@@ -8,8 +8,8 @@ import pytest
 from stagecut.planner.analysis.wave_what_if import WaveWhatIf, _on
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.solvers.diagnosis.extra_units import with_one_more_server
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, WaveRule
 from tests.wave_workers import virtual_worker
 

@@ -17,7 +17,7 @@ from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier
 from stagecut.planner.cost.collectives import gradient_sync_of
 from stagecut.planner.cost.wave_all_reduces import wave_all_reduce

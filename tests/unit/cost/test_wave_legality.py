@@ -13,7 +13,7 @@ from stagecut.planner.core.job import Job, Optimizer, Recompute, WaveChoices
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.wave_plan import VirtualWorker, WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.cost.wave_legality import wave_faults

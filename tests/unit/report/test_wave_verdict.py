@@ -1,7 +1,7 @@
 """The answer about virtual workers in one sentence."""
 
 from stagecut.planner.core.result import Status, StopCause
-from stagecut.planner.core.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.wave_verdict import rate_label, wave_verdict
 
 

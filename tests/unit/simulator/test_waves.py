@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
 from stagecut.planner.simulator.waves.network import WaveKind

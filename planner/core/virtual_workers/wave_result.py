@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stagecut.planner.core.result import InternalFault, Status, StopCause
-from stagecut.planner.core.wave_plan import WavePlan
+from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
