@@ -23,7 +23,8 @@ def main(how):
         pipeline.step({"input_ids": 1, "labels": 2})
     pipeline.step((torch.ones(4, 2), torch.ones(4, 2)))
     world.leave()
-    print(f"rank {rank} of {sys.argv[0]} is done", flush=True)
+    # In one piece: where output is unbuffered, `print` writes the end of the line apart from it.
+    sys.stdout.write(f"rank {rank} of {sys.argv[0]} is done\n")
 
 
 if __name__ == "__main__":
