@@ -7,6 +7,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.operators import Operator
 from stagecut.planner.core.precision import Precision
 
 
@@ -59,6 +60,8 @@ class Layer:
     """Bytes all-reduced per direction and sample when devices share the layer; None: they cannot share it."""
     times: tuple[TimeTable, ...] = ()
     """Measured times; other device types are estimated by the roofline model."""
+    operators: tuple[Operator, ...] = ()
+    """Its operators, each after those whose tensors it takes; none: one operator that only samples can divide."""
 
     def __post_init__(self) -> None:
         owner = f"layer {self.name!r}"

@@ -1,0 +1,31 @@
+"""How an operator, and a layer of them, is divided over the axes of a mesh."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+WHOLE_LOOP = ""
+"""Split of an axis whose devices all compute the same."""
+PARTIAL_SUMS = "+"
+"""Split of an axis whose devices compute with their own partial sums of the inputs."""
+
+
+class WeightStorage(StrEnum):
+    """What is sharded over the axes on which a weight is whole but its gradient is summed (ZeRO, SC 2020)."""
+
+    REPLICATED = "replicated"
+    """Nothing: gradients are all-reduced once per iteration."""
+    OPTIMIZER = "optimizer"
+    """The optimizer state (ZeRO-1): gradients are reduce-scattered, new weights all-gathered, once per iteration."""
+    GRADIENTS = "gradients"
+    """Gradients too (ZeRO-2): they are reduce-scattered in every backward."""
+    WEIGHTS = "weights"
+    """Weights too (ZeRO-3, FSDP): they are all-gathered in every forward and backward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """How one operator is divided."""
+
+    splits: tuple[str, ...]
+    """For each axis of the mesh: the dimension whose loop is divided, `WHOLE_LOOP` or `PARTIAL_SUMS`."""
+    storage: WeightStorage = WeightStorage.REPLICATED
