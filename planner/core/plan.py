@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from stagecut.planner.core.checks import require, require_count, require_distinct
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, can_slice, num_halved
 from stagecut.planner.core.share import WHOLE, Share
+from stagecut.planner.core.strategy import StageSharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class Stage:
     """Copies of the stage, over which each micro-batch is split evenly."""
     tensor_parallel: int = 1
     """Devices that share each copy of the stage."""
+    sharding: StageSharding | None = None
+    """How they divide its layers; None: by heads, width or vocabulary, and everything between along the tokens."""
     recompute: bool = False
     """Whether activations are dropped and recomputed in the backward."""
     warmup_depth: int
@@ -45,6 +49,17 @@ class Stage:
             if getattr(self, field) is not None:
                 require_count(owner, field, getattr(self, field))
         expected = self.replicas * self.tensor_parallel
+        if self.sharding is not None:
+            rule = f"a grid of the {self.tensor_parallel} devices that share a replica"
+            require(prod(self.sharding.mesh) == self.tensor_parallel, owner, "mesh", rule, self.sharding.mesh)
+            rule = f"as many as the stage has: {self.stop - self.start}"
+            require(
+                len(self.sharding.layers) == self.stop - self.start,
+                owner,
+                "sharded layers",
+                rule,
+                len(self.sharding.layers),
+            )
         require(
             len(self.devices) == expected, owner, "devices", f"replicas x tensor_parallel = {expected}", self.devices
         )

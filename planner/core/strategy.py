@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stagecut.planner.core.checks import require, require_count
+
 WHOLE_LOOP = ""
 """Split of an axis whose devices all compute the same."""
 PARTIAL_SUMS = "+"
@@ -29,3 +31,28 @@ class Strategy:
     splits: tuple[str, ...]
     """For each axis of the mesh: the dimension whose loop is divided, `WHOLE_LOOP` or `PARTIAL_SUMS`."""
     storage: WeightStorage = WeightStorage.REPLICATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerStrategy:
+    """How the operators of a layer are divided, in their order."""
+
+    operators: tuple[Strategy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSharding:
+    """How the devices of one replica of a stage divide its layers."""
+
+    mesh: tuple[int, ...]
+    """Devices along each axis; the last axis is the fastest in the order of the devices."""
+    layers: tuple[LayerStrategy, ...]
+    """One for each layer of the stage."""
+
+    def __post_init__(self) -> None:
+        for size in self.mesh:
+            require_count("sharding", "mesh", size)
+        for layer in self.layers:
+            for strategy in layer.operators:
+                rule = f"one per axis of the mesh {self.mesh}"
+                require(len(strategy.splits) == len(self.mesh), "sharding", "splits", rule, strategy.splits)
