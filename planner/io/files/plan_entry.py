@@ -37,7 +37,7 @@ class InputsEntry(Entry):
     """The job, as in a job file."""
 
 
-@mirrors(Stage)
+@mirrors(Stage, without=("sharding",))
 class StageEntry(Entry):
     start: Index
     stop: Count

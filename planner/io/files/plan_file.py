@@ -146,6 +146,9 @@ def _plan_tree(plan: Plan, problem: Problem) -> Tree:
 
 
 def _stage_tree(stage: Stage, names: list[str]) -> Tree:
-    tree = tree_of(stage) | {"first_layer": names[stage.start], "last_layer": names[stage.stop - 1]}
+    tree = tree_of(stage, without=("sharding",)) | {
+        "first_layer": names[stage.start],
+        "last_layer": names[stage.stop - 1],
+    }
     unsized = {key for key in ("forward_message", "backward_message") if tree[key] is None}
     return {key: value for key, value in tree.items() if key not in unsized}

@@ -34,7 +34,7 @@ class SharedTimesEntry(Entry):
     """Measured seconds of a backward, for the same device types and micro-batch sizes as forward_s."""
 
 
-@mirrors(Layer, without=("times",))
+@mirrors(Layer, without=("times", "operators"))
 class LayerEntry(Entry):
     """One layer: the smallest unit of the partition."""
 
@@ -212,7 +212,7 @@ def _skip_edge(entry: SkipEdgeEntry, index: Callable[[int | str], int]) -> SkipE
 
 
 def _layer_tree(layer: Layer) -> Tree:
-    tree = tree_of(layer, without=("times",), omit_empty=True)
+    tree = tree_of(layer, without=("times", "operators"), omit_empty=True)
     by_degree: dict[int, dict[str, dict[str, Tree]]] = {}
     for table in layer.times:
         times = by_degree.setdefault(table.tensor_parallel, {"forward_s": {}, "backward_s": {}})

@@ -21,7 +21,7 @@ Rate = NonNegative | Literal["unlimited"]
 """Unlimited where nothing takes any time."""
 FROM_THE_WORKER = ("forward_micro_batch", "backward_micro_batch")
 """Fields of a stage that are the minibatch of its worker."""
-UNUSED = ("devices", "replicas", "tensor_parallel", "forward_message", "backward_message")
+UNUSED = ("sharding", "devices", "replicas", "tensor_parallel", "forward_message", "backward_message")
 """Fields of a stage that say nothing where each one is on a single device, with whole minibatches as messages."""
 
 
