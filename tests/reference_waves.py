@@ -1,7 +1,8 @@
 """A plain simulator of virtual workers that train through waves, against which the planner's is checked.
 
 It knows no events: it finds, over and over, whatever has all it waits for, and computes when that starts and ends. Only
-messages on shared links and replies of servers are granted one by one, the earliest first. Written from docs/waves.md.
+messages on shared links and replies of servers are granted one by one: the one that can start first, then the one that
+became ready first. Written from docs/waves.md.
 """
 
 from collections import Counter, defaultdict
@@ -107,9 +108,12 @@ class Reference:
                 pass
             if not self.requests:
                 break
-            request = min(self.requests)
-            self.requests.remove(request)
-            self.grant(request)
+            request = min(self.requests, key=self.turn)
+            if request.key[0] == "pull" and request.key not in self.clocks:
+                self.clocks[request.key] = self.server_clock(request.key[4], request.ready)
+            else:
+                self.requests.remove(request)
+                self.grant(request)
         assert not any(self.left.values()), "workers wait for each other"
 
     # Stages.
@@ -230,24 +234,39 @@ class Reference:
         else:
             self.serve(key, ready)
 
+    def turn(self, request: Request) -> tuple[float, float, tuple]:
+        """When its links are free, or when a reply takes its server's clock; then when it became ready."""
+        has_clock = request.key[0] != "pull" or request.key in self.clocks
+        return (self.start(request.key, request.ready) if has_clock else request.ready), request.ready, request.rank
+
     def grant(self, request: Request) -> None:
         kind, w, s, _, *owner = request.key
         times = 1
         if kind == "pull":
-            before, clock = self.copies[w, s, owner[0]], self.server_clock(owner[0], request.ready)
-            self.copies[w, s, owner[0]] = self.clocks[request.key] = clock
+            before, clock = self.copies[w, s, owner[0]], self.clocks[request.key]
+            self.copies[w, s, owner[0]] = clock
             times = clock - before if self.by_wave else 1
         self.serve(request.key, request.ready, times)
 
     def serve(self, key: Key, ready: float, times: int = 1) -> None:
-        kind, w, s, _, *owner = key
-        flow = (kind, w, s, *owner)
-        links = [name for name in self.route(flow) if name in self.shared]
-        start = max([ready, self.flow_free[flow], *(self.link_free[name] for name in links)])
+        flow = self.flow(key)
+        start = self.start(key, ready)
         end = start + times * self.seconds(flow)
         self.flow_free[flow] = end
-        self.link_free |= dict.fromkeys(links, end)
+        self.link_free |= dict.fromkeys(self.links(flow), end)
         self.spans[key] = (start, end)
+
+    def start(self, key: Key, ready: float) -> float:
+        """When all links of a message are free, from when it is ready on."""
+        flow = self.flow(key)
+        return max([ready, self.flow_free[flow], *(self.link_free[name] for name in self.links(flow))])
+
+    def flow(self, key: Key) -> Key:
+        kind, w, s, _, *owner = key
+        return (kind, w, s, *owner)
+
+    def links(self, flow: Key) -> list[str]:
+        return [name for name in self.route(flow) if name in self.shared]
 
     def server_clock(self, owner: str, now: float) -> int:
         """First waves that all stages of the server have pushed by now."""

@@ -1,6 +1,7 @@
 """Virtual workers for tests: costs by hand and at random."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -168,3 +169,15 @@ def _random_worker_costs(
             for stage in worker.stages
         ),
     )
+
+
+def pushing(*pushes: tuple[float, str] | tuple[float, str, str]) -> WaveCosts:
+    """Workers of one stage: when the update of their first minibatch is ready, and the links over which they push it
+    for 4 s.
+    """
+    workers = tuple(virtual_worker(f"w{number}", [0, 1], in_flight=1) for number in range(len(pushes)))
+    costs = []
+    for own, (ready_s, *links) in zip(workers, pushes, strict=True):
+        exchange = replace(served(own, ("h0",), push_s=4.0, pull_s=0.0)[0][0], push_links=tuple(links))
+        costs.append(worker_costs(own, forward_s=[0.0], backward_s=[ready_s], exchanges=((exchange,),)))
+    return WaveCosts(plan=WavePlan(workers=workers, owners=("h0",)), workers=tuple(costs))

@@ -1,13 +1,16 @@
 """Dilated mode of virtual workers: stages, messages, pushes, pulls and all-reduces as slow as planned.
 
 The work is real but small. An action ends its planned seconds after it actually began. Messages, pushes, pulls and
-all-reduces queue for the links of their routes as in the simulator, from when they were actually ready: the server gets
-a push, and the stage what it pulls, when it would have arrived. All stages are threads of one process.
+all-reduces get the links of their routes by the simulator's rule, from when they were actually ready: the server gets a
+push, and the stage what it pulls, when it would have arrived. All stages are threads of one process, and a thread of
+its own grants links.
 """
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 from torch import Tensor
 
@@ -36,9 +39,10 @@ class WaveDilation:
         """Multiplies all planned times; 0: full speed."""
         self._tables = tables_of(self.network)
         self._free_s = [0.0] * self._tables.num_lines
+        """When links are free again; the thread of events has it alone."""
         self._nodes = {(node.worker, node.stage): index for index, node in enumerate(self.network.nodes)}
         self._flows = {(flow.kind, flow.node, flow.owner): index for index, flow in enumerate(self.network.flows)}
-        self._arrivals: dict[tuple[int, int, int], float] = {}
+        self._arrivals: dict[tuple[int, int, int], Future[float]] = {}
         """When messages arrive, by source, target and number."""
         self._reduces = {flow.layers: index for index, flow in enumerate(self.network.flows) if flow.layers is not None}
         self._ready: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -58,28 +62,41 @@ class WaveDilation:
         flow = self._reduces.get((part.layers[0], part.layers[-1] + 1))
         return channel if flow is None else _ReduceChannel(self, channel, flow)
 
-    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "", times: int = 1) -> float:
-        """Let a message, so many times as long as planned, have its links as soon as they are free; when it arrives."""
-        return self._serve(self._flows[kind, node, owner], ready_s, times)
+    def serve(self, kind: WaveKind, node: int, ready_s: float, *, owner: str = "", times: int = 1) -> "Future[float]":
+        """When a message arrives that is ready at a time, and takes so many times as long as planned."""
+        arrival: Future[float] = Future()
+        self._serve(self._flows[kind, node, owner], ready_s, arrival, times=times)
+        return arrival
 
-    def _serve(self, flow: int, ready_s: float, times: int = 1) -> float:
-        lines = self._tables.lines[flow]
-        with self._lock:
-            start_s = max(ready_s, *(self._free_s[line] for line in lines))
-            end_s = start_s + self.time_scale * times * self.network.flows[flow].seconds
+    def _serve(self, flow: int, ready_s: float, arrival: "Future[float]", *, times: int = 1) -> None:
+        """Grant a message its links at the first moment when all are free, and of several the first ready one."""
+        lines, seconds = self._tables.lines[flow], times * self.network.flows[flow].seconds
+
+        def grant(now_s: float) -> None:
+            start_s = max(now_s, *(self._free_s[line] for line in lines))
+            if start_s > now_s:
+                self.events.at(start_s, partial(grant, start_s), order=ready_s)
+                return
+            end_s = start_s + self.time_scale * seconds
             for line in lines:
                 self._free_s[line] = end_s
-        return end_s
+            arrival.set_result(end_s)
+
+        self.events.at(ready_s, partial(grant, ready_s), order=ready_s)
+
+    def deliver(self, arrival: "Future[float]", receive: Callable[[], object]) -> None:
+        """Call a function when a message has arrived."""
+        arrival.add_done_callback(lambda end_s: self.events.at(end_s.result(), receive))
 
     def send(self, message: Message, node: int) -> None:
         """A message leaves a stage."""
         kind = WaveKind.ACTIVATIONS if message.op is Op.FORWARD else WaveKind.GRADIENTS
-        arrival_s = self.serve(kind, node, self.timer.now())
-        self._arrivals[message.source, message.target, message.number] = arrival_s
+        arrival = self.serve(kind, node, self.timer.now())
+        self._arrivals[message.source, message.target, message.number] = arrival
 
     def arrival_s(self, message: Message) -> float:
         """When a message arrives that has been sent."""
-        return self._arrivals.pop((message.source, message.target, message.number))
+        return self._arrivals.pop((message.source, message.target, message.number)).result(timeout=self.timeout_s)
 
     def hand_over(self, flow: int, wave: int) -> None:
         """A member has what it gives to the all-reduce of a wave, which begins once all have."""
@@ -89,7 +106,7 @@ class WaveDilation:
             complete = len(ready_s) == len(self.network.flows[flow].members)
         if complete:
             del self._ready[flow, wave]
-            self.reduced(flow, wave).set_result(self._serve(flow, max(ready_s)))
+            self._serve(flow, max(ready_s), self.reduced(flow, wave))
 
     def reduced(self, flow: int, wave: int) -> "Future[float]":
         """When an all-reduce ends."""
@@ -129,20 +146,22 @@ class _ServerChannel(Channel):
 
     def __init__(self, dilation: WaveDilation, channel: DirectChannel, node: int, owner: str) -> None:
         self._dilation, self._channel, self._node, self._owner = dilation, channel, node, owner
-        self._pushed_s = 0.0
+        self._pushed: Future[float] = Future()
+        """When the last push arrives."""
+        self._pushed.set_result(0.0)
         self._asked: Future[Pulled] = Future()
 
     def push(self, wave: int, vector: Tensor) -> Ended:
         """See :class:`Channel`."""
         ready_s = self._dilation.timer.now()
-        self._pushed_s = self._dilation.serve(WaveKind.PUSH, self._node, ready_s, owner=self._owner)
+        self._pushed = self._dilation.serve(WaveKind.PUSH, self._node, ready_s, owner=self._owner)
         ended: Future[object] = Future()
 
         def arrive() -> None:
             self._channel.push(wave, vector)
             ended.set_result(None)
 
-        self._dilation.events.at(self._pushed_s, arrive)
+        self._dilation.deliver(self._pushed, arrive)
         return ended
 
     def ask(self, *, have: int, least: int) -> Ended:
@@ -154,7 +173,7 @@ class _ServerChannel(Channel):
             self._channel.ask(have=have, least=least)
             self._channel.asked.add_done_callback(lambda reply: self._reply(reply, asked, have))
 
-        self._dilation.events.at(self._pushed_s, request)
+        self._dilation.deliver(self._pushed, request)
         return asked
 
     def answer(self) -> Pulled:
@@ -165,10 +184,10 @@ class _ServerChannel(Channel):
         if (fault := reply.exception()) is not None:
             asked.set_exception(fault)
             return
-        events = self._dilation.events
-        times = reply.result().clock - have if self._dilation.network.flushes else 1  # gradients wave by wave
-        end_s = self._dilation.serve(WaveKind.PULL, self._node, events.now(), owner=self._owner, times=times)
-        events.at(end_s, lambda: asked.set_result(reply.result()))
+        dilation = self._dilation
+        times = reply.result().clock - have if dilation.network.flushes else 1  # gradients wave by wave
+        arrival = dilation.serve(WaveKind.PULL, self._node, dilation.events.now(), owner=self._owner, times=times)
+        dilation.deliver(arrival, lambda: asked.set_result(reply.result()))
 
 
 class _ReduceChannel(Channel):
@@ -183,11 +202,7 @@ class _ReduceChannel(Channel):
         self._channel.push(wave, vector)
         self._dilation.hand_over(self._flow, wave)
         ended: Future[object] = Future()
-
-        def at_end(end: "Future[float]") -> None:
-            self._dilation.events.at(end.result(), lambda: ended.set_result(None))
-
-        self._dilation.reduced(self._flow, wave).add_done_callback(at_end)
+        self._dilation.deliver(self._dilation.reduced(self._flow, wave), lambda: ended.set_result(None))
         return ended
 
     def ask(self, *, have: int, least: int) -> Ended:

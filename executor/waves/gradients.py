@@ -113,3 +113,8 @@ class StageGradients:
         for each in {id(each): each for each in gradients.values() if each is not None}.values():
             if factor < 1.0:  # copies of a tied weight on one stage share their gradient
                 each.mul_(factor)
+
+
+def gradient_of(tensor: Tensor) -> Tensor:
+    """The gradient of an input of a stage; zero if nothing depends on it."""
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad

@@ -12,7 +12,7 @@ from stagecut.executor.play.optimizers import build_optimizer
 from stagecut.executor.play.stage import LayerState, precision
 from stagecut.executor.transport.interface import Transport
 from stagecut.executor.waves.exchange import ChannelMaker, StageExchange, parts_of
-from stagecut.executor.waves.gradients import Gradients, StageGradients
+from stagecut.executor.waves.gradients import Gradients, StageGradients, gradient_of
 from stagecut.executor.waves.messages.neighbours import Neighbours
 from stagecut.executor.waves.minibatches import Minibatches
 from stagecut.executor.waves.setting.data import WaveData
@@ -22,7 +22,7 @@ from stagecut.executor.waves.setting.order import continuous, in_waves
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.schemes import Gate, Merge
 from stagecut.executor.waves.setting.staleness import StalenessCheck
-from stagecut.executor.waves.setting.waits import Waits, WaveSpan
+from stagecut.executor.waves.setting.waits import GATE, UPDATE, Waits, WaveSpan
 from stagecut.executor.waves.setting.wave_pace import WavePace
 from stagecut.executor.waves.weights import StageWeights
 from stagecut.planner.simulator.action_lists import Op
@@ -197,7 +197,7 @@ class StageWorker:
             return self._minibatches.inputs(batch)
         state = self._neighbours.take(Op.FORWARD, minibatch, self.waits)
         for tensor in state:
-            tensor.requires_grad_(_is_float(tensor))
+            tensor.requires_grad_(tensor.is_floating_point())
         return state
 
     def _pass_gate(self, minibatch: int, ready_s: float) -> None:
@@ -235,7 +235,7 @@ class StageWorker:
 
     def _backward(self, minibatch: int) -> None:
         ready_s = time.monotonic()
-        outputs = [tensor for tensor in self._outputs.pop(minibatch) if _is_float(tensor)]
+        outputs = [tensor for tensor in self._outputs.pop(minibatch) if tensor.is_floating_point()]
         incoming: LayerState | list[None] = [None]
         if not self._neighbours.is_last:
             incoming = self._neighbours.take(Op.BACKWARD, minibatch, self.waits)
@@ -248,7 +248,9 @@ class StageWorker:
         self.pace.finish(Op.BACKWARD)
         gradients = self.weights.take_gradients(minibatch)
         state = self._inputs.pop(minibatch)
-        to_send = [] if self._neighbours.is_first else [_gradient(tensor) for tensor in state if _is_float(tensor)]
+        to_send = (
+            [] if self._neighbours.is_first else [gradient_of(tensor) for tensor in state if tensor.is_floating_point()]
+        )
         self._neighbours.send(Op.BACKWARD, minibatch, to_send, self.waits)
         self._span(Op.BACKWARD, minibatch, ready_s, start_s)
         if self.rule.is_last(minibatch) or not self.execution.scheme.merge.is_step:
@@ -294,15 +296,3 @@ class StageWorker:
     def _span(self, kind: str, minibatch: int, ready_s: float, start_s: float) -> None:
         wave = self.rule.wave_of(minibatch)
         self._spans.append(WaveSpan(str(kind), wave, minibatch, ready_s, start_s, time.monotonic()))
-
-
-UPDATE, GATE = "update", "gate"
-"""Kinds of span: of a local step, and of the wait at a gate."""
-
-
-def _is_float(tensor: Tensor) -> bool:
-    return tensor.is_floating_point()
-
-
-def _gradient(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad

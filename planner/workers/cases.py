@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.workers.columns import Column, with_stages
+from stagecut.planner.workers.link_rows import LinkRows
 from stagecut.planner.workers.packing import LoadRow, pack
 from stagecut.planner.workers.rows.chain_program import Chain, SuffixValues
-from stagecut.planner.workers.rows.chains import Chains, Prices, patterns_of
-from stagecut.planner.workers.rows.kinds import Counts, Resource
+from stagecut.planner.workers.rows.chains import Chains, patterns_of
+from stagecut.planner.workers.rows.kinds import Counts
 from stagecut.planner.workers.rows.periods import period_of
 from stagecut.planner.workers.rows.row_tables import Setting
 from stagecut.planner.workers.wave_search import WaveSearch
@@ -49,48 +51,37 @@ class Packed:
 def packing_within(search: WaveSearch, chains: Chains, case: Case, period_s: float) -> Packed | None:
     """Workers whose rows keep a period, together with the links they share; None: there are none.
 
-    Rows of links are added while the packing found breaks one: for the priced sum of all links that its workers use for
-    too long, and for the worst of them. Raises a StoppedError if the budget ends first.
+    While the packing found occupies links for too long, rows of these are added, for the worst of them and the sum of
+    all; where that does not exclude it, its patterns are replaced by all their stages. Raises a StoppedError if the
+    budget ends first.
     """
-    with search.step("partition"):
-        values = chains.fastest(case.setting, period_s)
-        found = [own for own in patterns_of(values.whole(), chains.lattice) if sum(own[0]) <= chains.tables.num_layers]
-    patterns = [pattern for pattern, _ in found]
-    cost = np.array([value for _, value in found])
-    rows: list[LoadRow] = []
     if chains.exchange.least_period_s(case.num_workers) > period_s * (1 + MIP_BOUND):
         return None
-    covers = [np.array([sum(own) >= case.longest for own in patterns])]
-    for turn in chains.exchange.turns(case.num_workers, period_s):
-        with search.step("partition"):
-            whole = chains.fastest(case.setting, period_s, turn).whole()
-        covers.append(np.array([bool(np.isfinite(whole[sum(own)][chains.lattice.row(own)])) for own in patterns]))
+    with search.step("partition"):
+        links = LinkRows(chains, case.setting, period_s)
+        columns = _columns(chains, case, period_s, links.values)
     for _ in range(MOST_ROUNDS):
         with search.step("packing"):
-            chosen = pack(
-                search,
-                patterns,
-                chains.kinds.counts,
-                num_workers=case.num_workers,
-                covers=covers,
-                cost=cost,
-                rows=rows,
-            )
-        if chosen is None:
+            found = _packed(search, chains, case, columns, links.rows(columns))
+        if found is None:
             return None
+        chosen = found
         with search.step("partition"):
-            fastest = {own: values.chain(own) for own in set(chosen)}
-            lightest, broken = _broken_rows(chains, case.setting, period_s, patterns, chosen, fastest)
-        rows += broken
-        packed = Packed(
-            patterns=chosen,
-            fastest=[fastest[own] for own in chosen],
-            lightest=[lightest[own] for own in chosen],
-            period_s=max(period_of(chains, case.setting, own) for own in fastest.values()),
-        )
-        if not broken:
-            break
-    return packed
+            fastest = lightest = [own.chain or links.values.chain(own.pattern) for own in chosen]
+            busy = links.busy(fastest)
+            if not busy:
+                break
+            lightest, is_broken = links.add_rows(chosen, busy)
+            if not is_broken:
+                before, columns = columns, _finer(chains, case, links, columns, chosen)
+                if columns == before:
+                    break
+    return Packed(
+        patterns=[own.pattern for own in chosen],
+        fastest=fastest,
+        lightest=lightest,
+        period_s=max(period_of(chains, case.setting, own) for own in set(fastest)),
+    )
 
 
 def lightest_within(
@@ -103,58 +94,52 @@ def lightest_within(
     interfaces = tuple((own, 1.0) for own in chains.kinds.resources if own.name in INTERFACES)
     with search.step("partition"):
         values = chains.least_load(case.setting, period_s, interfaces)
-        found = [own for own in patterns_of(values.whole(), chains.lattice) if sum(own[0]) <= chains.tables.num_layers]
+        columns = [
+            Column(pattern=pattern, cost=load_s, covers=(sum(pattern) >= case.longest,))
+            for pattern, load_s in patterns_of(values.whole(), chains.lattice)
+        ]
     with search.step("packing"):
-        chosen = pack(
-            search,
-            [pattern for pattern, _ in found],
-            chains.kinds.counts,
-            num_workers=case.num_workers,
-            covers=[np.array([sum(own) >= case.longest for own, _ in found])],
-            cost=np.array([load_s for _, load_s in found]),
-            rows=(),
-        )
-    return None if chosen is None else (chosen, [values.chain(own) for own in chosen])
+        chosen = _packed(search, chains, case, columns, ())
+    if chosen is None:
+        return None
+    return [own.pattern for own in chosen], [values.chain(own.pattern) for own in chosen]
 
 
-def _broken_rows(
-    chains: Chains,
-    setting: Setting,
-    period_s: float,
-    patterns: Sequence[Counts],
-    chosen: Sequence[Counts],
-    by_pattern: dict[Counts, Chain],
-) -> tuple[dict[Counts, Chain], list[LoadRow]]:
-    """The rows of links that no stages of the chosen patterns keep, and the stages that come nearest to it."""
-    excess = {
-        resource: sum(chain_load_s(chains, setting, by_pattern[own], resource) for own in chosen)
-        / (period_s * resource.num_links)
-        for resource in chains.kinds.resources
-    }
-    busy = [resource for resource, share in excess.items() if share > 1 + MIP_BOUND]
-    if not busy:
-        return by_pattern, []
-    worst = max(busy, key=excess.__getitem__)
-    lightest, broken = by_pattern, []
-    for prices in dict.fromkeys((((worst, 1.0),), tuple((resource, 1.0) for resource in busy))):
-        values = chains.least_load(setting, period_s, prices)
-        row = _row(values, chains, patterns, prices, period_s)
-        index = {own: number for number, own in enumerate(patterns)}
-        if sum(row.load_s[index[own]] for own in chosen) > row.room_s * (1 + 2 * MIP_BOUND):
-            broken.append(row)
-        lightest = {own: values.chain(own) for own in by_pattern}
-    return lightest, broken
+def _columns(chains: Chains, case: Case, period_s: float, values: SuffixValues) -> list[Column]:
+    """The patterns whose rows keep a period."""
+    turns = chains.exchange.turns(case.num_workers, period_s)
+    covering = [chains.fastest(case.setting, period_s, turn).whole() for turn in turns]
+    found = []
+    for pattern, cost in patterns_of(values.whole(), chains.lattice):
+        size, row = sum(pattern), chains.lattice.row(pattern)
+        covers = (size >= case.longest, *(bool(np.isfinite(whole[size][row])) for whole in covering))
+        found.append(Column(pattern=pattern, cost=cost, covers=covers))
+    return found
 
 
-def _row(values: SuffixValues, chains: Chains, patterns: Sequence[Counts], prices: Prices, period_s: float) -> LoadRow:
-    whole = values.whole()
-    load_s = np.array([whole[sum(own)][chains.lattice.row(own)] for own in patterns])
-    return LoadRow(load_s=load_s, room_s=period_s * sum(price * resource.num_links for resource, price in prices))
+def _packed(
+    search: WaveSearch, chains: Chains, case: Case, columns: Sequence[Column], rows: Sequence[LoadRow]
+) -> list[Column] | None:
+    chosen = pack(
+        search,
+        [own.pattern for own in columns],
+        chains.kinds.counts,
+        num_workers=case.num_workers,
+        covers=[np.array(own) for own in zip(*(own.covers for own in columns), strict=True)],
+        cost=np.array([own.cost for own in columns]),
+        rows=rows,
+    )
+    return None if chosen is None else [columns[index] for index in chosen]
 
 
-def chain_load_s(chains: Chains, setting: Setting, chain: Chain, resource: Resource) -> float:
-    """Seconds for which the boundaries of a worker occupy a resource in a wave."""
-    boundary, total_s = chains.boundary_load_s(resource), 0.0
-    for kind, following, stop in zip(chain.kinds, chain.kinds[1:], chain.stops, strict=False):
-        total_s += setting.wave * float(boundary[kind, following, stop])
-    return total_s
+def _finer(
+    chains: Chains, case: Case, links: LinkRows, columns: Sequence[Column], chosen: Sequence[Column]
+) -> list[Column]:
+    """The columns with all stages of the chosen patterns in place of these, where they are not too many."""
+    finer: list[Column] = []
+    for own in columns:
+        stages = None
+        if own in chosen and own.chain is None and case.setting.is_single:
+            stages = with_stages(chains, case.setting, links.period_s, links.values, own)
+        finer += [own] if stages is None else stages
+    return finer

@@ -52,7 +52,7 @@ class Improvement:
         for in_flight in (own,) if stated else (own, min(own + 1, most), max(own - 1, 1)):
             setting = Setting.of(in_flight, num_workers=num_workers)
             for changed in _neighbours([self._member(worker) for worker in plan.workers], same=in_flight != own):
-                if self._search.out_of_budget or len(self._tried) >= MOST_PLANS:
+                if self._search.closed or self._search.out_of_budget or len(self._tried) >= MOST_PLANS:
                     return False
                 if (in_flight, changed) in self._tried or not self._may_be_better(setting, changed, tau):
                     continue
@@ -89,9 +89,16 @@ def _neighbours(team: list[Member], *, same: bool) -> Iterator[tuple[Member, ...
         return
     for member in dict.fromkeys(team):
         like = [index for index, own in enumerate(team) if own == member]
-        for changed in _changes(*member):
+        for changed in (*_of_others(team, member), *_changes(*member)):
             for some in {len(like): like, 1: like[:1]}.values():
                 yield tuple(changed if index in some else own for index, own in enumerate(team))
+
+
+def _of_others(team: list[Member], member: Member) -> Iterator[Member]:
+    """Members with as many devices of each kind."""
+    for other in dict.fromkeys(team):
+        if other != member and sorted(other[0].kinds) == sorted(member[0].kinds):
+            yield other
 
 
 def _changes(chain: Chain, depths: Depths) -> Iterator[Member]:

@@ -155,7 +155,8 @@ class OptimalAllocation:
             self._offer(case, seats, own, packed.period_s)
 
     def _offer(self, case: Case, seats: Sequence[Seats], workers: Sequence[Chain], period_s: float) -> None:
-        tau, least, most = period_s / case.setting.wave, case.setting.in_flight, case.setting.deepest
+        tau, least = period_s / case.setting.wave, case.setting.in_flight
+        most = min(case.setting.deepest, max(least, most_in_flight(max(len(own.kinds) for own in workers))))
         for number in dict.fromkeys((most, (least + most) // 2, least)):
             setting = replace(case.setting, in_flight=number, wave=number, deepest=number)
             rows = [WorkerRows(self._chains, setting, own) for own in dict.fromkeys(workers)]

@@ -41,7 +41,7 @@ class LoadRow:
     """One r."""
 
     load_s: Floats
-    """By pattern."""
+    """By pattern, or by column if a pattern has several."""
     room_s: float
 
 
@@ -62,8 +62,8 @@ def pack(
     covers: Sequence[Bools],
     cost: Floats,
     rows: Sequence[LoadRow],
-) -> list[Counts] | None:
-    """The patterns of all workers, a pattern as often as it is used; None if there is no packing.
+) -> list[int] | None:
+    """The indices of all workers' patterns, each as often as it is used; None if there is no packing.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def pack(
     numbers = num_workers, num_workers
     program = _program(np.array(patterns), counts, numbers=numbers, covers=covers, cost=cost, rows=rows)
     answer = _solved(search, program, gap=ROUGH)
-    return None if answer is None else _chosen(patterns, answer)
+    return None if answer is None else _chosen(answer)
 
 
 def fastest_packing(
@@ -98,7 +98,7 @@ def fastest_packing(
     answer = _solved(search, program, gap=search.options.gap / 10)
     if answer is None:
         return 0.0, []
-    return -answer.bound * float(rates.max()) * (1 + MIP_BOUND), _chosen(patterns, answer)
+    return -answer.bound * float(rates.max()) * (1 + MIP_BOUND), [patterns[index] for index in _chosen(answer)]
 
 
 def _solved(search: WaveSearch, program: LinearProgram, *, gap: float) -> IntegerAnswer | None:
@@ -120,10 +120,9 @@ def _solved(search: WaveSearch, program: LinearProgram, *, gap: float) -> Intege
     return answer
 
 
-def _chosen(patterns: Sequence[Counts], answer: IntegerAnswer) -> list[Counts]:
+def _chosen(answer: IntegerAnswer) -> list[int]:
     assert answer.columns is not None
-    numbers = np.rint(answer.columns).astype(int).tolist()
-    return [own for own, number in zip(patterns, numbers, strict=True) for _ in range(number)]
+    return np.repeat(np.arange(len(answer.columns)), np.rint(answer.columns).astype(int)).tolist()
 
 
 def _program(

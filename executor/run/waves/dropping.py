@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from stagecut.executor.ranks.environment import attempt_number, launcher_folder
 from stagecut.executor.ranks.reporting import read_reports
 from stagecut.executor.ranks.root_cause import root_cause
+from stagecut.executor.run.options import RunOptions
 from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.planner.core.errors import BadInputError
@@ -35,6 +36,11 @@ def check_droppable(plan: WavePlan) -> None:
                 "with one step a wave every step is made with a batch of all workers, which a worker less changes"
             )
         )
+
+
+def drops_workers(options: RunOptions) -> bool:
+    """Whether ranks can die one by one, as was asked for: torchrun ends all of them when one does."""
+    return options.drop_workers and launcher_folder() is not None
 
 
 def crews_of(layout: WaveLayout) -> list[list[int]]:

@@ -6,13 +6,15 @@ import torch
 
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.run.options import RunOptions
+from stagecut.executor.waves.carriers.server import WaveServer
 from stagecut.executor.waves.setting.data import WaveData, sharded
 from stagecut.executor.waves.setting.layout import WaveRole
+from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
 WaveObserver = Callable[[int], None]
-"""Called with the number of each wave, from 0, when the first worker begins it."""
+"""Called with the number of each wave, from 0, when the first worker begins it, or when all have ended those before."""
 
 
 def wave_data(plan_file: WavePlanFile, chain: ModuleChain, options: RunOptions) -> WaveData:
@@ -37,3 +39,15 @@ def observed(data: WaveData, role: WaveRole, observer: WaveObserver, *, wave: in
         return data(worker, minibatch)
 
     return batch
+
+
+def observed_server(server: StageWorker | WaveServer, observer: WaveObserver, *, num_waves: int) -> None:
+    """Let a parameter server count waves: it is there to the end, while any worker may be dropped."""
+    assert isinstance(server, WaveServer)
+
+    def count(clock: int) -> None:
+        if clock < num_waves:
+            observer(clock)
+
+    count(server.shard.clock)
+    server.shard.observer = count

@@ -13,8 +13,8 @@ from stagecut.executor.ranks.world import World, exit_code_in, join_world
 from stagecut.executor.run.one_rank import be_rank
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.comparison import check_wave
-from stagecut.executor.run.waves.dropping import dropped_workers
-from stagecut.executor.run.waves.loop import WaveObserver, observed, wave_data
+from stagecut.executor.run.waves.dropping import dropped_workers, drops_workers
+from stagecut.executor.run.waves.loop import WaveObserver, observed, observed_server, wave_data
 from stagecut.executor.run.waves.outcome import WaveOutcome, shown, shown_waves, wave_outcome
 from stagecut.executor.run.waves.record import num_waves_of
 from stagecut.executor.transport.objects import decoded, encoded
@@ -52,7 +52,7 @@ def _train(
     started, chain = datetime.now(UTC), options.chain(plan_file)
     device, training = stage_device(layout, options), options.training(plan_file)
     check = check_wave(plan_file, options, world=world, device=device) if options.check else None
-    drops = options.drop_workers and environment.launcher_folder() is not None  # torchrun ends all ranks with one
+    drops = drops_workers(options)
     rank = load_waves(
         plan_file.plan,
         chain,
@@ -66,12 +66,16 @@ def _train(
         world=world,
         timeout_s=options.timeout_s,
     )
-    data = observed(wave_data(plan_file, chain, options), rank.role, observer, wave=plan_file.plan.workers[0].wave)
-    report = shown(rank.train(data, num_waves=num_waves_of(options)), plan_file.plan, shown_waves(options))
+    data, num_waves = wave_data(plan_file, chain, options), num_waves_of(options)
+    if not drops:
+        data = observed(data, rank.role, observer, wave=plan_file.plan.workers[0].wave)
+    elif world.rank == layout.servers[0].rank:
+        observed_server(rank.engine, observer, num_waves=num_waves)
+    report = shown(rank.train(data, num_waves=num_waves), plan_file.plan, shown_waves(options))
     reports, exit_codes = _survivors(world, report) if drops else (_everyone(world, report), {})
     if reports is None or world.rank != (layout.servers[0].rank if drops else 0):
         return None
-    dropped = dropped_workers(layout, reports, exit_codes, num_waves=num_waves_of(options), timeout_s=options.timeout_s)
+    dropped = dropped_workers(layout, reports, exit_codes, num_waves=num_waves, timeout_s=options.timeout_s)
     return wave_outcome(
         plan_file,
         reports,

@@ -1,7 +1,7 @@
 """What one parameter server holds: the weights of its layers, and the waves that are not complete or not fetched."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import reduce
@@ -71,6 +71,8 @@ class Shard:
         """
         self.outer = OuterWeights(weights, scheme.outer) if scheme.outer else None
         self.clock = 0
+        self.observer: Callable[[int], object] = lambda _: None
+        """Called with the clock whenever it rises."""
         self.arrived = dict.fromkeys(members, 0)
         """Waves that each member has pushed."""
         self.fetched = dict.fromkeys(members, 0)
@@ -137,6 +139,7 @@ class Shard:
         while self.clock < min(self.arrived.values()):
             self._complete(self.clock)
             self.clock += 1
+            self.observer(self.clock)
         self._reply()
 
     def _complete(self, wave: int) -> None:

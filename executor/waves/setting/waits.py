@@ -6,12 +6,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+UPDATE, GATE = "update", "gate"
+"""Kinds of span: of a local step, and of the wait at a gate."""
+
 
 class WaveSpan(NamedTuple):
     """One forward, backward or update of a stage, or the wait at a gate; seconds of `time.monotonic`."""
 
     kind: str
-    """An :class:`stagecut.planner.simulator.action_lists.Op`, "update" or "gate"."""
+    """An :class:`stagecut.planner.simulator.action_lists.Op`, `UPDATE` or `GATE`."""
     wave: int
     number: int
     """The minibatch; the wave for gates, and for updates once a wave."""

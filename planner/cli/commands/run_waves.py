@@ -1,5 +1,6 @@
 """`plan run` of a plan of virtual workers that train through waves."""
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,11 @@ class WaveRun(RunProcess[WavePlanFile, "WaveOutcome"]):
         return check_wave_run(self._plan_file, options, one_process=self._choices.one_process)
 
     def _train_rank(self, options: "RunOptions", finish: Callable[["WaveOutcome"], None]) -> None:
+        from stagecut.executor.run.waves.dropping import drops_workers
         from stagecut.executor.run.waves.rank import run_wave_rank
 
+        if options.drop_workers and not drops_workers(options) and os.environ["RANK"] == "0":
+            click.echo("note: --drop-workers has no effect under torchrun, which ends all ranks with one", err=True)
         run_wave_rank(self._plan_file, options, observer=self._progress(), finish=finish)
 
     def _train_together(self, options: "RunOptions") -> "WaveOutcome":

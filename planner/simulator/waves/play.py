@@ -1,14 +1,13 @@
 """The event loop: stages, links and parameter servers of all workers, in order of time.
 
 The rules are those of one iteration (docs/simulator.md). A stage runs its minibatches in a fixed order: a forward
-while fewer than its warm-up depth are in flight, else a backward. A message is *ready* once what it carries is there,
-queues on all shared links of its route at once, and is served first come, first served:
+while fewer than its warm-up depth are in flight, else a backward. A message is *ready* once what it carries is there.
+Here alone it holds none of its links while it waits for others: it is granted at the first moment when all shared links
+of its route are free, and of those that could be granted at one moment the one that became ready first.
 
-    start = max(ready, end of the latest message granted on each of its links).
-
-At any instant everything that ends is dealt with first, then messages are granted by (class, stage, number, server):
-see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is ready. With one step a
-wave it holds the gradients of each further wave, and takes so many times as long.
+At any instant everything that ends is dealt with first, then messages are granted by (time ready, class, stage, number,
+server): see `tables.CLASSES`. The reply to a pull carries the clock that its server has when the reply is ready. With
+one step a wave it holds the gradients of each further wave, and takes so many times as long.
 """
 
 from heapq import heappop, heappush
@@ -20,8 +19,8 @@ from stagecut.planner.simulator.waves.tables import SLOT_BITS, tables_of
 
 GATE = -2
 """What a stage waits for at a gate, where others wait for a flow."""
-ENDS = -1
-"""Rank of events that grant nothing."""
+ENDS = -1.0
+"""Stands for the time ready of events that grant nothing, so that they come first."""
 MESSAGES = frozenset({WaveKind.ACTIVATIONS, WaveKind.GRADIENTS})
 """What a stage gets from its neighbours."""
 NEVER = 1 << 30
@@ -59,8 +58,9 @@ class Play:
         self.total = [NEVER if num_waves is None else node.wave * num_waves for node in nodes]
         last_gate = NEVER if num_waves is None else num_waves - (not self.flushes)
         self.servers = Servers(self.tables, clock_distance=network.clock_distance, last_gate=last_gate)
-        self.heap: list[tuple[float, int, int, float]] = []
-        """Events: (time, `ENDS` or rank of a request, stage or flow, what is known of it)."""
+        self.heap: list[tuple[float, float, int, int, float]] = []
+        """Events: (time, `ENDS`, 0, stage, 0) or (time, `ENDS`, 0, stages + flow, how long its message queued), and
+        messages that may be granted: (time, time ready, rank, flow, number)."""
         self.forwards, self.backwards = [0] * len(nodes), [0] * len(nodes)
         self.limit = [node.wave if self.flushes else total for node, total in zip(nodes, self.total, strict=True)]
         """Forwards that a stage may begin before the next flush."""
@@ -94,10 +94,10 @@ class Play:
         """Go on until all workers have ended so many waves, or to the end of the run."""
         heap, num_nodes = self.heap, len(self.nodes)
         while heap and self.done_by_all < num_waves:
-            self.now, rank, code, value = heappop(heap)
+            self.now, ready, rank, code, value = heappop(heap)
             self.num_events += 1
-            if rank != ENDS:
-                self._serve(code, self.now, int(value))
+            if ready != ENDS:
+                self._grant(code, ready, int(value), rank)
             elif code < num_nodes:
                 self._step(code, self.now)
             else:
@@ -133,7 +133,7 @@ class Play:
             self._pass_gate(node)
         self.forwards[node] = minibatch
         end = now + own.forward_s
-        heappush(self.heap, (end, ENDS, node, 0.0))
+        heappush(self.heap, (end, ENDS, 0, node, 0.0))
         if own.activations != NONE:
             self._send(own.activations, end, minibatch, position=minibatch + self.backwards[node])
         if self.spans is not None:
@@ -145,7 +145,7 @@ class Play:
         self.backwards[node] = minibatch
         end = now + own.backward_s
         free = end if self.flushes else end + own.update_s
-        heappush(self.heap, (free, ENDS, node, 0.0))
+        heappush(self.heap, (free, ENDS, 0, node, 0.0))
         if own.gradients != NONE:
             self._send(own.gradients, end, minibatch, position=minibatch + self.forwards[node])
         if self.spans is not None:
@@ -168,7 +168,7 @@ class Play:
         self._end_wave(node, free, wave)
         if self.limit[node] < self.total[node]:
             self.limit[node] += own.wave
-            heappush(self.heap, (free, ENDS, node, 0.0))
+            heappush(self.heap, (free, ENDS, 0, node, 0.0))
 
     def _pass_gate(self, node: int) -> int:
         """Merge what has come by a gate: further waves. A delayed all-reduce brings those up to the gate's, no more."""
@@ -204,32 +204,45 @@ class Play:
     def _send(self, flow: int, ready: float, number: int, *, position: int) -> None:
         """Queue a message, or serve it if nothing else uses its links."""
         if self.tables.queues[flow]:
-            heappush(self.heap, (ready, self.tables.rank[flow] + (position << SLOT_BITS), flow, number))
+            heappush(self.heap, (ready, ready, self.tables.rank[flow] + (position << SLOT_BITS), flow, number))
         else:
-            self._serve(flow, ready, number)
+            self._serve(flow, ready, number, self._free_at(flow, ready))
 
-    def _serve(self, flow: int, ready: float, number: int) -> None:
-        """Grant a message its links."""
-        own, lines, free = self.flows[flow], self.tables.lines[flow], self.free
-        start = ready
-        for line in lines:
-            if free[line] > start:  # noqa: PLR1730 - a call of max costs more
-                start = free[line]
-        known, clock, times = start - ready, 0, 1
+    def _free_at(self, flow: int, now: float) -> float:
+        """When all links of a message are free that wants them now."""
+        free = self.free
+        for line in self.tables.lines[flow]:
+            if free[line] > now:  # noqa: PLR1730 - a call of max costs more
+                now = free[line]
+        return now
+
+    def _grant(self, flow: int, ready: float, number: int, rank: int) -> None:
+        """Serve a message now, or let it wait until all its links are free, whoever takes them by then."""
+        own, start = self.flows[flow], self._free_at(flow, self.now)
+        if own.kind is WaveKind.PULL and self.now == ready:
+            self.servers.reply(own.pair)
+        if start > self.now:
+            heappush(self.heap, (start, ready, rank, flow, number))
+        else:
+            self._serve(flow, ready, number, start)
+
+    def _serve(self, flow: int, ready: float, number: int, start: float) -> None:
+        """Let a message occupy its links."""
+        own, clock, times = self.flows[flow], 0, 1
         if own.kind is WaveKind.PULL:
-            known = clock = self.servers.clock[self.tables.owner[own.pair]]
+            clock = self.servers.replies[own.pair]
             times = clock - self.servers.copy[own.pair] if self.flushes else 1
         end = start + times * own.seconds
-        for line in lines:
-            free[line] = end
-        heappush(self.heap, (end, ENDS, len(self.nodes) + flow, known))
+        for line in self.tables.lines[flow]:
+            self.free[line] = end
+        heappush(self.heap, (end, ENDS, 0, len(self.nodes) + flow, start - ready))
         self.crossing_bytes += times * own.crossing_bytes
         if self.spans is not None:
             node = self.nodes[own.node]
             self.spans.append(WaveSpan(own.kind, node.worker, node.stage, number, start, end, clock, flow))
 
-    def _arrive(self, flow: int, now: float, known: float) -> None:
-        """A message has arrived; `known` is how long it has queued, or the clock of the reply to a pull."""
+    def _arrive(self, flow: int, now: float, queued: float) -> None:
+        """A message has arrived that had to wait so long for its links."""
         own, node = self.flows[flow], self.tables.receiver[flow]
         self.arrived[flow] += 1
         if own.kind is WaveKind.PUSH:
@@ -237,7 +250,7 @@ class Play:
                 self._send(self.tables.pulls[pair], now, wave, position=wave)
             return
         if own.kind is WaveKind.PULL:
-            self.servers.copy[own.pair] = int(known)
+            self.servers.copy[own.pair] = self.servers.replies[own.pair]
             pairs = (self.flows[push].pair for push in self.nodes[node].pushes)
             self.clock[node] = min(self.servers.copy[pair] for pair in pairs)
         for member in own.members:
@@ -245,7 +258,7 @@ class Play:
         awaited = flow if own.kind in MESSAGES else GATE
         for waiting in own.members or (node,):
             if self.waiting[waiting] == awaited:
-                self._wake(waiting, now, known)
+                self._wake(waiting, now, queued)
 
     def _wake(self, node: int, now: float, queued: float) -> None:
         """What a stage waits for is there: account for its wait, and try again."""

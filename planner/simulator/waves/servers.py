@@ -17,6 +17,8 @@ class Servers:
         """Waves that a pair has pushed."""
         self.copy = [0] * len(self.owner)
         """Clock of a stage's copy from that server."""
+        self.replies = [0] * len(self.owner)
+        """Clock in the latest reply to a stage, which has not arrived if it is not the copy's."""
         self.clock = [0] * tables.num_owners
         """First waves that all pairs of a server have pushed."""
         self.requests: list[list[tuple[int, int]]] = [[] for _ in self.clock]
@@ -34,6 +36,10 @@ class Servers:
         if self.copy[pair] < need and wave <= self.last_gate:
             (replies if need <= self.clock[owner] else self.requests[owner]).append((pair, wave))
         return replies
+
+    def reply(self, pair: int) -> None:
+        """A reply is ready: it has the clock of now, however long it waits for its links."""
+        self.replies[pair] = self.clock[self.owner[pair]]
 
     def _tick(self, owner: int) -> list[tuple[int, int]]:
         clock = min(self.pushed[pair] for pair in self.pairs[owner])

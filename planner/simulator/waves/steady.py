@@ -8,7 +8,7 @@ from stagecut.planner.core.tolerances import EQUAL_STATES
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts
-from stagecut.planner.simulator.waves.network import NONE, WaveKind, network_of
+from stagecut.planner.simulator.waves.network import NONE, network_of
 from stagecut.planner.simulator.waves.play import ENDS, Play
 
 MOST_WAVES, MOST_EVENTS = 1000, 400_000
@@ -65,7 +65,7 @@ class _Moment:
     wave: int
     now: float
     seconds: tuple[float, ...]
-    """What is left until each event, and until each link is free; how long stages have waited."""
+    """What is left until each event, and until each link is free; how long stages and messages have waited."""
     waits: tuple[tuple[float, ...], ...]
     crossing_bytes: float
 
@@ -131,12 +131,13 @@ def _moment(play: Play, wave: int) -> tuple[tuple[int, ...], _Moment]:
     counts += [copy - wave for copy in servers.copy]
     for requests in servers.requests:
         counts += [part for pair, gate in sorted(requests) for part in (pair, gate - wave)]
+    counts += [reply - wave for reply in servers.replies]
     # By what they are about, not by time: the order of simultaneous events may change with rounding.
-    for code, rank, time, known in sorted((code, min(rank, 0), time, known) for time, rank, code, known in play.heap):
-        flow = code - len(play.nodes)
-        is_reply = rank == ENDS and flow >= 0 and play.flows[flow].kind is WaveKind.PULL
-        counts += (code, rank, int(known) - wave if is_reply else 0)
-        seconds.append(time - play.now)
+    for code, is_message, time, ready in sorted(
+        (code, ready != ENDS, time, ready) for time, ready, _, code, _ in play.heap
+    ):
+        counts += (code, is_message)
+        seconds += (time - play.now, play.now - ready if is_message else 0.0)
     seconds += [free - play.now for free in play.free]
     moment = _Moment(
         wave=wave,

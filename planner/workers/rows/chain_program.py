@@ -6,7 +6,7 @@ value is kept, so that with a single value nothing is lost; with several the lea
 suffixes, which is a relaxation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,23 @@ class SuffixValues:
             if num_stages == 1:
                 return Chain(kinds=tuple(kinds), stops=tuple(stops))
             kind, first = int(behind[-1, :, stop, 0].argmin()), stop
+
+    def chains(self, pattern: Counts) -> Iterator[Chain]:
+        """All stages of a pattern with finite values; also some without, as what a stage has behind it counts least."""
+        for kinds, stops in self._suffixes(pattern, 0):
+            yield Chain(kinds=kinds, stops=stops)
+
+    def _suffixes(self, pattern: Counts, first: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Kinds and stops of the stages from a layer on."""
+        num_stages, row = sum(pattern), self._lattice.row(pattern)
+        for kind in np.flatnonzero(np.isfinite(self._levels[num_stages][-1, :, first, row])).tolist():
+            left = tuple(count - (own == kind) for own, count in enumerate(pattern))
+            behind = self._behind(num_stages, kind, np.array([self._lattice.row(left)])).min(axis=1)
+            runs = self._runs[kind]
+            may_be = np.isfinite(runs.grown(behind[:, runs.stop])[-1, :, 0]) & (runs.start == first)
+            for stop in np.unique(runs.stop[may_be]).tolist():
+                suffixes = self._suffixes(left, stop) if num_stages > 1 else iter([((), ())])
+                yield from (((kind, *kinds), (stop, *stops)) for kinds, stops in suffixes)
 
     def _behind(self, num_stages: int, kind: int, rows: Ints) -> Floats:
         """Values behind a stage of a kind, boundary included, by the next kind, shape (values, K, L + 1, patterns)."""

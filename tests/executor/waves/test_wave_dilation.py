@@ -15,8 +15,10 @@ from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.network import WaveKind
+from stagecut.planner.simulator.waves.timeline import simulate_waves
 from tests.executor.waves.wave_plans import MSE, check_close, layers, samples
 from tests.wave_files import SPREAD, tiny_plan, tiny_problem
+from tests.wave_workers import pushing
 
 PLANS = {
     "servers": tiny_plan(clock_distance=0, owners=SPREAD),
@@ -45,12 +47,32 @@ def test_dilated_training_has_the_weights_of_full_speed(plan):
     check_close(trained(plan, dilation), trained(plan), tolerance=1e-12)
 
 
-def test_messages_queue_for_the_links_of_their_route():
-    """Of two pushes of a stage over one link the second begins when the first ends, or later if it is ready later."""
-    dilation = WaveDilation(WaveCostModel(tiny_problem()).plan(PLANS["servers"]))
-    flow = next(flow for flow in dilation.network.flows if flow.kind is WaveKind.PUSH)
-    ends = [dilation.serve(flow.kind, flow.node, ready_s, owner=flow.owner) for ready_s in (1.0, 1.0, 100.0)]
-    assert ends == pytest.approx([1 + flow.seconds, 1 + 2 * flow.seconds, 100 + flow.seconds])
+@pytest.mark.parametrize(
+    ("pushes", "starts"),
+    [
+        (((2.0, "a"), (3.0, "a", "b"), (4.0, "b")), [2.0, 8.0, 4.0]),
+        (((2.0, "a", "b"), (4.0, "a"), (3.0, "a", "b")), [2.0, 10.0, 6.0]),
+        (((2.0, "a"), (3.0, "a"), (9.0, "a")), [2.0, 6.0, 10.0]),
+    ],
+)
+def test_messages_get_their_links_by_the_simulators_rule(pushes, starts):
+    """Derived in the simulator's tests; a hundredth of the times, and all requests are made before the first moment."""
+    costs = pushing(*pushes)
+    dilation = WaveDilation(costs)
+    dilation.time_scale = 0.01
+    begin_s = dilation.timer.now() + 0.5
+    arrivals = [
+        dilation.serve(WaveKind.PUSH, node, begin_s + 0.01 * ready_s, owner="h0")
+        for node, (ready_s, *_) in enumerate(pushes)
+    ]
+    ends_s = [arrival.result(timeout=60) - begin_s for arrival in arrivals]
+    assert ends_s == pytest.approx([0.01 * (start_s + 4.0) for start_s in starts])
+    assert [span.start_s for number in range(3) for span in _pushed(costs, number)] == starts
+
+
+def _pushed(costs, number):
+    spans = simulate_waves(costs, num_waves=1).spans
+    return [span for span in spans if span.kind is WaveKind.PUSH and span.worker == number]
 
 
 def test_events_come_in_order_of_time_and_then_of_arrival():

@@ -7,8 +7,8 @@ import torch
 
 from stagecut.executor.waves.carriers.channels import Channel
 from stagecut.executor.waves.setting.execution import WaveTraining
+from stagecut.executor.waves.setting.waits import UPDATE
 from stagecut.executor.waves.setting.wave_pace import WavePace
-from stagecut.executor.waves.stage_worker import UPDATE
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
 from tests.executor.waves.wave_plans import MSE, check_close, layers, plan_of, samples, worker_of

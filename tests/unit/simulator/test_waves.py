@@ -20,7 +20,7 @@ from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.steady import Waits, steady_state, worker_rate
 from stagecut.planner.simulator.waves.timeline import simulate_waves
-from tests.wave_workers import all_reduces, served, virtual_worker, worker_costs
+from tests.wave_workers import all_reduces, pushing, served, virtual_worker, worker_costs
 
 
 def two(*, distance=0, local_step=LocalStep.MINIBATCH, update_s=0.0):
@@ -128,6 +128,23 @@ def test_a_push_takes_its_turn_on_a_shared_link():
     )
     timeline = simulate_waves(replace(costs, workers=over_one), num_waves=1)
     assert [_spans(timeline, WaveKind.PUSH, worker) for worker in (0, 1)] == [[(0, 2.0, 2.5)], [(0, 2.5, 3.0)]]
+
+
+def _push_starts(*pushes):
+    timeline = simulate_waves(pushing(*pushes), num_waves=1)
+    return [_spans(timeline, WaveKind.PUSH, number)[0][1] for number in range(len(pushes))]
+
+
+def test_a_message_that_waits_for_a_link_does_not_reserve_its_other_one():
+    """The first push has link a from 2 to 6 s. The second one, ready at 3 s, waits for it, and the third one, ready at
+    4 s, has b until 8 s, when the second one begins.
+    """
+    assert _push_starts((2.0, "a"), (3.0, "a", "b"), (4.0, "b")) == [2.0, 8.0, 4.0]
+
+
+def test_of_messages_that_could_be_granted_at_once_the_one_that_became_ready_first_goes():
+    """Both others wait until the first one leaves links a and b at 6 s: the last one since 3 s, the other since 4 s."""
+    assert _push_starts((2.0, "a", "b"), (4.0, "a"), (3.0, "a", "b")) == [2.0, 10.0, 6.0]
 
 
 def test_of_messages_ready_at_once_that_of_the_earlier_action_goes_first():

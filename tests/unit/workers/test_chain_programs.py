@@ -7,13 +7,15 @@ import pytest
 
 from stagecut.planner.solvers.papers.hetpipe import bracket
 from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.workers.columns import Column, chain_load_s, with_stages
 from stagecut.planner.workers.packing import LoadRow, fastest_packing, pack
-from stagecut.planner.workers.rows.chain_program import Runs, SuffixValues
+from stagecut.planner.workers.rows.chain_program import Chain, Runs, SuffixValues
 from stagecut.planner.workers.rows.chains import Chains
 from stagecut.planner.workers.rows.kinds import Kinds, Lattice
 from stagecut.planner.workers.rows.min_max import min_max_stops
 from stagecut.planner.workers.rows.periods import least_period, period_of
 from stagecut.planner.workers.rows.row_tables import RowTables, Setting
+from stagecut.planner.workers.rows.worker_rows import WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
 from tests.unit.workers.test_wave_policies import hetpipe_16, without
 
@@ -61,6 +63,50 @@ def test_values_of_all_patterns_are_those_of_the_best_order_and_cut(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_no_stages_with_finite_values_are_missed(seed):
+    rng, most = np.random.default_rng(seed), 12.0
+    add = squares(rng, 2)
+    start, stop = np.triu_indices(LAYERS + 1, k=1)
+
+    def runs(kind):
+        own = add[kind][start, stop][:, None]
+
+        def grown(behind):
+            return np.where(behind + own <= most, behind + own, np.inf)
+
+        return Runs(start=start, stop=stop, grown=grown)
+
+    values = SuffixValues(Lattice(COUNTS, 3), [runs(0), runs(1)], np.zeros((1, 2, 2, LAYERS + 1)))
+    for pattern in ((1, 0), (1, 1), (2, 1)):
+        kinds = [kind for kind, count in enumerate(pattern) for _ in range(count)]
+        found = {(own.kinds, own.stops) for own in values.chains(pattern)}
+        assert len(found) == len(list(values.chains(pattern)))
+        assert found >= {
+            (order, (*inner, LAYERS))
+            for order in set(permutations(kinds))
+            for inner in combinations(range(1, LAYERS), len(kinds) - 1)
+            if sum(add[own, i, j] for own, i, j in zip(order, (0, *inner), (*inner, LAYERS), strict=True)) <= most
+        }
+
+
+def test_a_column_for_each_way_to_occupy_links_least():
+    """V and R workers of VGG-19: no stages that keep the period occupy all links less than some of the columns."""
+    chains, setting = chains_of(without(hetpipe_16(), 2, 3)), Setting.of(3, num_workers=2)
+    period_s = 1.5 * least_period(chains, setting, [(1, 1)])[0]
+    values = chains.fastest(setting, period_s)
+    columns = with_stages(chains, setting, period_s, values, Column(pattern=(1, 1), cost=1.0, covers=()))
+
+    def loads(chain):
+        return np.array([chain_load_s(chains, setting, chain, own) for own in chains.kinds.resources])
+
+    every = [Chain(kinds=order, stops=(cut, 19)) for order in ((0, 1), (1, 0)) for cut in range(1, 19)]
+    keeping = [own for own in every if WorkerRows(chains, setting, own).least_depths(period_s) is not None]
+    assert len(keeping) > len(columns) > 0
+    assert all(any(np.all(loads(own.chain) <= loads(chain)) for own in columns) for chain in keeping)
+    assert not any(np.all(loads(a.chain) <= loads(b.chain)) for a in columns for b in columns if a is not b)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_the_smallest_largest_part_is_that_of_hetpipes_program(seed):
     sizes = squares(np.random.default_rng(seed), 3)
     largest, stops = min_max_stops(sizes)
@@ -86,7 +132,7 @@ def test_the_least_period_is_kept_by_its_stages_and_by_none_below():
 
 
 def packed(rows=(), **choices):
-    """Patterns of two devices packed into two of one kind and two of another."""
+    """Indices of patterns of two devices, packed into two of one kind and two of another."""
     search = WaveSearch(hetpipe_16(), SolveOptions())
     patterns = [(2, 0), (1, 1), (0, 2)]
     common = {"num_workers": 2, "covers": [], "cost": np.array([1.0, 5.0, 1.0]), "rows": rows}
@@ -94,13 +140,13 @@ def packed(rows=(), **choices):
 
 
 def test_the_cheapest_packing_is_found():
-    assert packed() == [(2, 0), (0, 2)]
+    assert packed() == [0, 2]
 
 
 def test_a_packing_keeps_rows_of_links():
     # Two workers of a kind each would take 6 s of 5 s.
     row = LoadRow(load_s=np.array([3.0, 2.0, 3.0]), room_s=5.0)
-    assert packed([row]) == [(1, 1), (1, 1)]
+    assert packed([row]) == [1, 1]
 
 
 def test_too_many_workers_or_none_that_is_needed_are_not_packed():

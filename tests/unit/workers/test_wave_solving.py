@@ -10,6 +10,8 @@ from stagecut.planner.core.job import AUTO, Job, WaveChoices
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.waves import Allocation, LocalStep
+from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.wave_legality import wave_faults
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.solving import solve_waves
 from tests.catalogue import NOTHING_KEPT, WEIGHTS_ONLY, chain, one_device_per_server
@@ -34,6 +36,15 @@ def test_one_worker_of_both_devices_is_the_best():
     assert result.status is Status.OPTIMAL
     assert result.samples_per_s == pytest.approx(1 / 3)
     assert [worker.num_stages for worker in result.plan.workers] == [2]
+
+
+def test_short_workers_of_a_case_with_several_numbers_in_flight_have_no_more_than_they_can_use():
+    # One stage can use one minibatch in flight, two stages five. Only messages take time, so that one stage is best.
+    cluster = one_device_per_server("fast", "fast")
+    cluster = replace(cluster, network=replace(cluster.network, latency_s=0.5))
+    problem = small(cluster, chain(2, {"fast": 0.0}))
+    plan = solve_waves(problem, SolveOptions()).plan
+    assert wave_faults(WaveCostModel(problem), plan, problem.job.waves) == ()
 
 
 def test_waves_in_proportion_to_speed_make_rates_add_up():
