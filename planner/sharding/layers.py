@@ -12,7 +12,7 @@ def operators_of(layer: Layer) -> tuple[Operator, ...]:
 
 def _whole(layer: Layer) -> Operator:
     return Operator(
-        name=layer.name,
+        name="layer",
         kind=layer.kind,
         inputs=(Port(tensor=INPUT, dims=(SAMPLE,)),),
         outputs=(
@@ -23,6 +23,12 @@ def _whole(layer: Layer) -> Operator:
         forward_flops=layer.forward_flops,
         working_bytes=layer.working_bytes,
     )
+
+
+def saved_input_bytes(layer: Layer) -> float:
+    """Of what the layer saves, what none of its operators makes: its input, which is held as it comes."""
+    made = sum(tensor.num_bytes for own in operators_of(layer) for tensor in own.outputs if tensor.saved)
+    return layer.saved_bytes - made
 
 
 def returned(made: Placements) -> Placements:
