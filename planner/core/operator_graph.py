@@ -41,8 +41,8 @@ def _port_faults(index: int, operator: Operator, made: dict[str, int]) -> Iterat
 
 
 def _split_faults(index: int, operator: Operator) -> Iterator[GraphFault]:
-    tensors = (*operator.inputs, *operator.outputs, *operator.weights)
-    loop = dict.fromkeys(dim for tensor in tensors for dim in tensor.dims)
+    named = [part.dims for parts in (operator.inputs, operator.outputs, operator.weights) for part in parts]
+    loop = dict.fromkeys(dim for dims in named for dim in dims)
     for slot, split in enumerate(operator.splits):
         place = (index, "splits", slot)
         if split.dim not in loop:
@@ -60,6 +60,10 @@ def sum_faults(layer: Layer) -> Iterator[str]:
             layer.params_bytes + layer.shared_params_bytes,
         ),
         "forward_flops": (sum(each.forward_flops for each in layer.operators), layer.forward_flops),
+        "output_bytes": (
+            sum(tensor.num_bytes for each in layer.operators for tensor in each.outputs if tensor.name == OUTPUT),
+            layer.output_bytes,
+        ),
         "working_bytes": (sum(each.working_bytes for each in layer.operators), layer.working_bytes),
     }
     for name, (total, stated) in sums.items():

@@ -97,9 +97,7 @@ class CostModel:
             group.placement, micro_batch=samples, recompute=stage.recompute, start=stage.start, stop=stage.stop
         )
 
-    def _divided(
-        self, stage: Stage, sharding: StageSharding, placement: Placement, samples: int
-    ) -> StageCosts:
+    def _divided(self, stage: Stage, sharding: StageSharding, placement: Placement, samples: int) -> StageCosts:
         key = (placement, samples, stage.recompute, stage.start, stage.stop, sharding)
         if key not in self._stage_cache:
             self._stage_cache[key] = self.stages.divided(

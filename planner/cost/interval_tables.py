@@ -7,7 +7,8 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.strategy import LayerStrategy
-from stagecut.planner.sharding.layer_tables import LARGEST, Cost, LayerTable
+from stagecut.planner.sharding.layer_costs import LARGEST, Cost
+from stagecut.planner.sharding.layer_tables import LayerTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ def interval_table(layers: Sequence[LayerTable], firsts: Sequence[LayerTable]) -
     for stop, (layer, first) in enumerate(zip(layers, firsts, strict=True), start=1):
         extended, _ = _extended(reached, layer)
         begun, _ = _extended(_anywhere(first), first)
-        reached = tuple(np.concatenate(parts) for parts in zip(extended, begun, strict=True))
+        reached = np.concatenate((extended[0], begun[0])), np.concatenate((extended[1], begun[1]))
         best, rows = reached[0].argmin(axis=1), np.arange(stop)
         value_s[:stop, stop] = reached[0][rows, best]
         costs[:, :stop, stop] = reached[1][rows, best].T

@@ -9,7 +9,7 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import INPUT, Operator
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.cost.layer_times import layer_times
-from stagecut.planner.sharding.layer_tables import LayerWork
+from stagecut.planner.sharding.layer_costs import LayerWork
 from stagecut.planner.sharding.layers import saved_input_bytes
 
 

@@ -14,7 +14,8 @@ from stagecut.planner.cost.interval_tables import IntervalTable, cheapest_strate
 from stagecut.planner.cost.meshes import meshes_of
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.weight_updates import WeightUpdates
-from stagecut.planner.sharding.layer_tables import LayerTable, LayerWork, Prices, layer_table
+from stagecut.planner.sharding.layer_costs import LayerWork, Prices
+from stagecut.planner.sharding.layer_tables import LayerTable, layer_table
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.options import options_of
 from stagecut.planner.sharding.placements import Placements
@@ -138,9 +139,7 @@ class ShardedStages:
             layers.append(table(number, layers[-1].states))
         return layers, firsts
 
-    def _layer(
-        self, work: LayerWork, mesh: Mesh, before: tuple[Placements, ...] | None, prices: Prices
-    ) -> LayerTable:
+    def _layer(self, work: LayerWork, mesh: Mesh, before: tuple[Placements, ...] | None, prices: Prices) -> LayerTable:
         job = self._problem.job
         options = [
             options_of(

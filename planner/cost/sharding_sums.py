@@ -11,7 +11,7 @@ from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
 from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
-from stagecut.planner.sharding.layer_tables import LARGEST, Cost, LayerWork
+from stagecut.planner.sharding.layer_costs import LARGEST, Cost, LayerWork
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs

@@ -19,7 +19,7 @@ from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.sharded_stages import ShardedStages
 from stagecut.planner.cost.sharding_sums import sharding_sums
 from stagecut.planner.cost.weight_updates import WeightUpdates
-from stagecut.planner.sharding.layer_tables import Cost
+from stagecut.planner.sharding.layer_costs import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

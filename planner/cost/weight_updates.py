@@ -34,7 +34,9 @@ class WeightUpdates:
 
     def update_s(self, num_params: Floats) -> Floats:
         """Seconds of the optimizer step."""
-        touched_bytes = 2 * (self._optimizer.weight_bytes + self._optimizer.state_bytes) + self._optimizer.gradient_bytes
+        touched_bytes = (
+            2 * (self._optimizer.weight_bytes + self._optimizer.state_bytes) + self._optimizer.gradient_bytes
+        )
         seconds: Floats = np.asarray(num_params * touched_bytes / self.num_holders / self._bytes_per_s)
         return seconds
 

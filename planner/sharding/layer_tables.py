@@ -7,79 +7,22 @@ splits of these (the frontier) is all that is kept: a dynamic program over the g
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
+from stagecut.planner.core.operators import INPUT, OUTPUT
 from stagecut.planner.core.strategy import LayerStrategy
 from stagecut.planner.sharding.conversion_tables import all_placements, conversion_seconds, number_of
+from stagecut.planner.sharding.layer_costs import Cost, LayerWork, Prices, best_storage, priced, strategy_costs
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh
-from stagecut.planner.sharding.options import NUM_DIMS, Column, Options
+from stagecut.planner.sharding.options import NUM_DIMS, Options
 from stagecut.planner.sharding.placements import PARTIAL, Placements
 
 _INPUT = -1
 """Stands for the layer before among the makers of tensors."""
-
-
-class Cost(IntEnum):
-    """Costs of a layer on each device of the mesh; those of a stage are sums, from `LARGEST` on maxima."""
-
-    FORWARD_S = 0
-    BACKWARD_S = 1
-    SYNC_S = 2
-    """Collectives inside the mesh, once per iteration."""
-    NUM_SUMMED = 3
-    """Parameters whose gradients are still to be summed over replicas and pipelines."""
-    NUM_UPDATED = 4
-    WEIGHT_BYTES = 5
-    GRADIENT_BYTES = 6
-    STATE_BYTES = 7
-    """Optimizer state, before replicas and pipelines divide it."""
-    SAVED_BYTES = 8
-    """Per micro-batch."""
-    INPUT_BYTES = 9
-    """Input of the layer, per micro-batch: all that is saved under recomputation."""
-    WORKING_BYTES = 10
-    LARGEST_SAVED_BYTES = 11
-
-
-LARGEST = Cost.WORKING_BYTES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """What the cheapest strategies are the cheapest for: F + B + (sync + update) / M + price x bytes held."""
-
-    num_microbatches: int
-    """M."""
-    sync_s_per_param: float
-    """All-reduce over replicas and pipelines."""
-    update_s_per_param: float
-    num_holders: int
-    """Replicas and pipelines that divide the optimizer state."""
-    held_s_per_byte: float
-    """Price of weights, gradients, state and the saved bytes of one micro-batch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerWork:
-    """A layer on one micro-batch of the mesh."""
-
-    operators: tuple[Operator, ...]
-    samples: int
-    input_bytes: float
-    """Of one sample; 0 for the first layer, whose input is loaded where it is needed."""
-    saved_input_bytes: float
-    """Of one sample: what of its input the layer keeps for the backward, as it crosses the boundary."""
-    forward_s: tuple[float, ...]
-    """Seconds of each operator on a single device."""
-    backward_s: tuple[float, ...]
-    launch_s: float
-    """Overhead per direction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +78,20 @@ class _Program:
         prices: Prices,
     ) -> None:
         self._mesh, self._work, self._starts = mesh, work, before is None
-        costs = [_costs(work, number, own) for number, own in enumerate(options)]
-        priced = [_priced(rows, prices) for rows in costs]
-        kept = [_best_storage(own, values) for own, values in zip(options, priced, strict=True)]
+        costs = [strategy_costs(work, number, own) for number, own in enumerate(options)]
+        values = [priced(rows, prices) for rows in costs]
+        kept = [best_storage(own, own_s) for own, own_s in zip(options, values, strict=True)]
         self._kept, self._options = kept, tuple(options)
         self._costs = [rows[chosen] for rows, chosen in zip(costs, kept, strict=True)]
-        self._values = [values[chosen] for values, chosen in zip(priced, kept, strict=True)]
+        self._values = [own[chosen] for own, chosen in zip(values, kept, strict=True)]
         self._makers = {
             tensor.name: (number, index)
             for number, operator in enumerate(work.operators)
             for index, tensor in enumerate(operator.outputs)
         }
-        self._before = self._first_states() if before is None else np.array([number_of(own, NUM_DIMS) for own in before])
+        self._before = (
+            self._first_states() if before is None else np.array([number_of(own, NUM_DIMS) for own in before])
+        )
         self._parts = np.array([mesh.parts(own) for own in self._named(self._before)])
         held_bytes = prices.held_s_per_byte * work.samples * work.saved_input_bytes
         self._before_s = held_bytes / self._parts
@@ -261,7 +206,7 @@ class _Program:
         own, chosen = self._options[last], self._kept[last]
         ends = own.makes[index]
         left = self._named(ends.placements[chosen])
-        states = np.array([number_of(returned(placements), NUM_DIMS) for placements in left])
+        states = _numbers(tuple(returned(placements) for placements in left))
         seconds = self._seconds(self._work.operators[last].outputs[index].num_bytes)
         return np.stack((seconds[ends.placements[chosen], states], seconds[states, ends.gradients[chosen]]))
 
@@ -286,46 +231,5 @@ class _Program:
         return total
 
 
-def _costs(work: LayerWork, number: int, options: Options) -> Floats:
-    """Costs of an operator by strategy, shape (n, costs)."""
-    columns = options.costs
-    rows = np.zeros((len(columns), len(Cost)))
-    part = columns[:, Column.PART]
-    rows[:, Cost.FORWARD_S] = work.forward_s[number] * part + columns[:, Column.FORWARD_S]
-    rows[:, Cost.BACKWARD_S] = work.backward_s[number] * part + columns[:, Column.BACKWARD_S]
-    for name in ("SYNC_S", "NUM_SUMMED", "NUM_UPDATED", "WEIGHT_BYTES", "GRADIENT_BYTES", "STATE_BYTES"):
-        rows[:, Cost[name]] = columns[:, Column[name]]
-    rows[:, Cost.SAVED_BYTES] = work.samples * columns[:, Column.SAVED_BYTES]
-    rows[:, Cost.WORKING_BYTES] = (
-        work.samples * columns[:, Column.WORKING_BYTES] + columns[:, Column.GATHERED_BYTES]
-    )
-    return rows
-
-
-def _priced(rows: Floats, prices: Prices) -> Floats:
-    """What is minimised, shape (n,)."""
-    once_s = (
-        rows[:, Cost.SYNC_S]
-        + rows[:, Cost.NUM_SUMMED] * prices.sync_s_per_param
-        + rows[:, Cost.NUM_UPDATED] * prices.update_s_per_param
-    )
-    held_bytes = (
-        rows[:, Cost.WEIGHT_BYTES]
-        + rows[:, Cost.GRADIENT_BYTES]
-        + rows[:, Cost.STATE_BYTES] / prices.num_holders
-        + rows[:, Cost.SAVED_BYTES]
-    )
-    values: Floats = (
-        rows[:, Cost.FORWARD_S]
-        + rows[:, Cost.BACKWARD_S]
-        + once_s / prices.num_microbatches
-        + prices.held_s_per_byte * held_bytes
-    )
-    return values
-
-
-def _best_storage(options: Options, values: Floats) -> Ints:
-    """The cheapest way to store the weights for each way to divide the loop: it concerns no other operator."""
-    order = np.lexsort((values, options.groups))
-    first = np.flatnonzero(np.diff(options.groups[order], prepend=-1))
-    return order[first]
+def _numbers(states: tuple[Placements, ...]) -> Ints:
+    return np.array([number_of(state, NUM_DIMS) for state in states])

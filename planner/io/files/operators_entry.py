@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operator_graph import graph_faults
-from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators import SAMPLE, Operator, Port, Split, Tensor, Weight
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import Entry, Index, Name
@@ -47,7 +47,9 @@ class OperatorEntry(Entry):
     """The tensors that it makes."""
     weights: list[WeightEntry] = Field(default_factory=list)
     """Its weights."""
-    splits: list[SplitEntry] = Field(default_factory=list)
+    splits: Annotated[list[SplitEntry], Field(min_length=1)] = Field(
+        default_factory=lambda: [SplitEntry.model_validate({"dim": SAMPLE})]
+    )
 
 
 class GraphEntry(Entry):
