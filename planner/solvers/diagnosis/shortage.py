@@ -108,7 +108,7 @@ def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
         yield "shard the optimizer state (--zero1)", replace(job, zero1=True)
     if job.tensor_parallel is not None:
         yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
-    if job.sharding != tuple(Parallelism) and not job.unequal and not problem.model.skip_edges:
+    if job.sharding != tuple(Parallelism) and job.can_shard and not problem.model.skip_edges:
         yield "divide operators in any way (--sharding auto)", replace(job, sharding=tuple(Parallelism))
     if job.pipelines is not None and job.pipelines != (1,):
         yield "a single pipeline (--pipelines 1)", replace(job, pipelines=(1,))

@@ -38,6 +38,8 @@ def test_sharding_is_refused_where_it_does_not_go(plan, tiny, options, complaint
     [
         ("unequal: true", "job.yaml:3: sharding: must be none with unequal"),
         ("waves: {}", "job.yaml:3: sharding: must be none with waves"),
+        ("slice: 1", "job.yaml:3: sharding: must be none with slice"),
+        ("schedules: [interleaved]", "job.yaml:3: sharding: must be none with the interleaved schedule"),
     ],
 )
 def test_a_job_file_is_refused_at_its_line(plan, tiny, tmp_path, line, complaint):
