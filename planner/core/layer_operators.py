@@ -3,19 +3,16 @@
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor, Weight
 
-OPAQUE = "layer"
-"""Name of the only operator of a layer of unknown make."""
-
 
 def operators_of(layer: Layer) -> tuple[Operator, ...]:
-    """The operators of a layer; of one that has none, a single operator that only samples can divide."""
+    """The operators of a layer; of one that says nothing of them, a single one that only samples can divide."""
     if layer.operators:
         return layer.operators
     parameters = layer.params_bytes + layer.shared_params_bytes
     return (
         Operator(
-            name=OPAQUE,
-            kind="opaque",
+            name="layer",
+            kind=layer.kind,
             inputs=(Port(tensor=INPUT, dims=(SAMPLE,)),),
             outputs=(
                 Tensor(name=OUTPUT, dims=(SAMPLE,), num_bytes=layer.output_bytes),

@@ -1,6 +1,6 @@
 """Why an operator cannot be divided as a strategy says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from math import prod
 
@@ -24,6 +24,22 @@ def strategy_faults(operator: Operator, strategy: Strategy, mesh: tuple[int, ...
     if strategy.storage is not WeightStorage.REPLICATED and not _sums_gradients(operator, strategy):
         reason = "no devices have the same weights and gradients to be summed"
         yield f"cannot store parts of its {strategy.storage}: {reason}"
+
+
+def partial_faults(operators: Sequence[Operator], strategies: Sequence[Strategy]) -> Iterator[tuple[str, str]]:
+    """Operators of a layer that take partial sums where there are none, each with its name.
+
+    Nothing becomes a partial sum on its way from one operator to the next; all else can be converted.
+    """
+    partial: dict[str, set[int]] = {}
+    for operator, strategy in zip(operators, strategies, strict=True):
+        for axis in (axis for axis, split in enumerate(strategy.splits) if split == PARTIAL_SUMS):
+            for port in operator.inputs:
+                if axis not in partial.get(port.tensor, ()):
+                    yield operator.name, f"cannot compute with partial sums along axis {axis}: {port.tensor!r} is none"
+        for tensor in operator.outputs:
+            summed = (axis for axis, split in enumerate(strategy.splits) if split not in (WHOLE_LOOP, *tensor.dims))
+            partial[tensor.name] = set(summed)
 
 
 def _split_fault(operator: Operator, split: str, size: int) -> str:

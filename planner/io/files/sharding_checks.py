@@ -5,7 +5,7 @@ from math import prod
 
 from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.sharding_faults import strategy_faults
+from stagecut.planner.core.sharding_faults import partial_faults, strategy_faults
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.files.chain_checks import LocatedFault
 from stagecut.planner.io.files.plan_entry import StageEntry
@@ -51,21 +51,24 @@ def _operator_faults(
     alike: AlikeLayersEntry, layer: Layer, mesh: Sequence[int], *, samples: int
 ) -> Iterator[LocatedFault]:
     """The operators are those of a layer, and can be divided like this; places begin at the alike layers."""
-    known = {operator.name: operator for operator in operators_of(layer)}
+    operators = operators_of(layer)
+    known = {operator.name: operator for operator in operators}
     for key, names in (("operators", alike.operators), ("storage", alike.storage)):
         for name in names:
             if name not in known:
                 accepted = nearest(name, known) or f", accepted: {', '.join(known)}"
                 yield (key, name), f"there is no operator {shorten(name)}{accepted}"
-    for name, operator in known.items():
-        if name not in alike.operators:
-            yield ("operators",), f"operator {shorten(name)} is missing"
-            continue
-        if (num := len(alike.operators[name])) != len(mesh):
-            yield (
-                ("operators", name),
-                f"operator {shorten(name)}: must be one per axis of the mesh, {len(mesh)}, got {num}",
-            )
-            continue
-        for fault in strategy_faults(operator, strategy_of(alike, name), tuple(mesh), samples=samples):
-            yield ("operators", name), f"operator {shorten(name)} {fault}"
+    if missing := [name for name in known if name not in alike.operators]:
+        yield ("operators",), f"operator {shorten(missing[0])} is missing"
+        return
+    if uneven := [name for name in known if len(alike.operators[name]) != len(mesh)]:
+        got = len(alike.operators[uneven[0]])
+        rule = f"must be one per axis of the mesh, {len(mesh)}, got {got}"
+        yield ("operators", uneven[0]), f"operator {shorten(uneven[0])}: {rule}"
+        return
+    strategies = [strategy_of(alike, name) for name in known]
+    for operator, strategy in zip(operators, strategies, strict=True):
+        for fault in strategy_faults(operator, strategy, tuple(mesh), samples=samples):
+            yield ("operators", operator.name), f"operator {shorten(operator.name)} {fault}"
+    for name, fault in partial_faults(operators, strategies):
+        yield ("operators", name), f"operator {shorten(name)} {fault}"

@@ -1,13 +1,24 @@
 """Why an operator cannot be divided as a strategy says."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagecut.models import build_model
+from stagecut.planner.core.cluster import UNLIMITED
 from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.sharding_faults import strategy_faults
+from stagecut.planner.core.sharding_faults import partial_faults, strategy_faults
 from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
-from stagecut.planner.sharding.strategies import strategies
+from stagecut.planner.sharding.conversions import conversion
+from stagecut.planner.sharding.mesh import Mesh, MeshAxis
+from stagecut.planner.sharding.placements import REPLICATE
+from stagecut.planner.sharding.strategies import (
+    input_gradient_placements,
+    input_placements,
+    output_gradient_placements,
+    output_placements,
+    strategies,
+)
 
 DIMS = ("sample", "token", "head")
 
@@ -70,3 +81,31 @@ def test_the_strategies_of_an_operator_are_those_without_a_fault(sizes, heads, s
     )
     legal = strategy in strategies(operator, sizes, samples=samples)
     assert legal == (not list(strategy_faults(operator, strategy, sizes, samples=samples)))
+
+
+(_, ATTENTION, FEED_FORWARD, *_) = build_model("llama-mini").layers
+MESH = Mesh(axes=(MeshAxis(size=2, link=UNLIMITED), MeshAxis(size=2, link=UNLIMITED)))
+
+
+def is_connected(operators, chosen):
+    """Whether every tensor and every gradient can be brought to where it is needed."""
+    whole = (REPLICATE,) * 2
+    made = {"input": (whole, whole)}
+    for operator, strategy in zip(operators, chosen, strict=True):
+        for port in operator.inputs:
+            there, back = made[port.tensor]
+            taken, left = (each(port, strategy.splits) for each in (input_placements, input_gradient_placements))
+            ways = [conversion(MESH, *ends, num_bytes=8.0) for ends in ((there, taken), (left, back))]
+            if None in ways:
+                return False
+        for tensor in operator.outputs:
+            ends = (each(tensor, strategy.splits) for each in (output_placements, output_gradient_placements))
+            made[tensor.name] = tuple(ends)
+    return True
+
+
+@settings(max_examples=50)
+@given(layer=st.sampled_from((ATTENTION, FEED_FORWARD)), data=st.data())
+def test_only_partial_sums_cannot_be_made_on_the_way(layer, data):
+    chosen = [data.draw(st.sampled_from(strategies(own, (2, 2), samples=4))) for own in layer.operators]
+    assert is_connected(layer.operators, chosen) == (not list(partial_faults(layer.operators, chosen)))
