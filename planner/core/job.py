@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule, can_slice
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
@@ -115,6 +116,8 @@ class Job:
     """Allowed numbers of replicas of a stage; None: any that divides the micro-batch."""
     tensor_parallel: tuple[int, ...] | None = None
     """Allowed tensor-parallel degrees, powers of two; None: any that fit in an island."""
+    sharding: tuple[Parallelism, ...] | None = None
+    """How the devices of a replica may divide each operator; None: by tensor parallelism alike in the whole stage."""
     pipelines: tuple[int, ...] | None = None
     """Allowed numbers of identical pipelines; None: any that divide the cluster into equal shares."""
     zero1: bool = False
@@ -151,6 +154,11 @@ class Job:
             require(
                 len(self.micro_batches) == 1, "job", "micro_batches", "a single size, the minibatch", self.micro_batches
             )
+        if self.sharding is not None:
+            require(len(self.sharding) > 0, "job", "sharding", "not empty", ())
+            require_distinct("job", "sharding", self.sharding)
+            rule = "none with unequal micro-batches and with waves"
+            require(not self.unequal and self.waves is None, "job", "sharding", rule, ", ".join(self.sharding))
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step, conversion
 from stagecut.planner.sharding.mesh import Mesh
-from stagecut.planner.sharding.operator_costs import Traffic
+from stagecut.planner.sharding.operator_costs import NO_TRAFFIC, Traffic
 from stagecut.planner.sharding.placements import Placements
 
 
@@ -34,11 +34,16 @@ class EdgeCosts:
 
 
 def edge_costs(mesh: Mesh, ends: TensorEnds, *, num_bytes: float, saved: bool) -> EdgeCosts | None:
-    """Costs of a tensor of so many bytes per micro-batch; None if there is no way between its ends."""
+    """Costs of a tensor of so many bytes per micro-batch; None if there is no way between its ends.
+
+    One of no bytes costs nothing: the input of the first layer is loaded where it is needed and has no gradient.
+    """
     there = conversion(mesh, ends.made, ends.taken, num_bytes=num_bytes)
     back = conversion(mesh, ends.taken_gradient, ends.made_gradient, num_bytes=num_bytes)
     if there is None or back is None:
         return None
+    if num_bytes == 0:
+        return EdgeCosts(forward=NO_TRAFFIC, backward=NO_TRAFFIC, again=NO_TRAFFIC)
     gathers = (step for step in there if step.collective is Collective.ALL_GATHER)
     return EdgeCosts(
         forward=_traffic(mesh, there), backward=_traffic(mesh, back), again=_traffic(mesh, gathers if saved else ())

@@ -1,5 +1,6 @@
 """What an operator costs under a strategy, on each device of the mesh."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class WeightCosts:
     optimizer_bytes: float = 0.0
     """Optimizer state."""
     gathered_bytes: float = 0.0
-    """Weights that are whole only while they are used."""
+    """Weights and gradients that are whole only while they are used."""
     num_updated: float = 0.0
     """Parameters that the device updates."""
     num_summed: float = 0.0
@@ -117,46 +118,62 @@ def weight_costs(
 
     | storage | weights, gradients, state held | forward | backward | once per iteration |
     |---|---|---|---|---|
-    | replicated | P, P, P | | | all-reduce of gradients |
+    | replicated | P, P, P | | | reduce-scatter and all-gather of gradients: an all-reduce |
     | optimizer | P, P, P / s | | | reduce-scatter of gradients, all-gather of weights |
     | gradients | P, P / s, P / s | | reduce-scatter of gradients | all-gather of weights |
-    | weights | P / s, P / s, P / s; P while used | all-gather of weights | the same, reduce-scatter of gradients | |
+    | weights | P / s, P / s, P / s | all-gather of weights | the same, reduce-scatter of gradients | |
 
-    A collective over several axes is one after another, innermost axis first, each on what the one before left.
+    What is held in parts but used whole needs room for P more while the operator runs. Reduce-scatters over several
+    axes are one after another, innermost axis first, each on what the one before left; all-gathers are the way back:
+    what crosses the outermost links is smallest. Replicas and pipelines of the stage sum P / s gradients in between.
     """
     splits, storage = strategy.splits, strategy.storage
     num = weight.num_bytes / element_bytes / mesh.parts(weight_placements(weight, splits))
     summed = [axis for axis, own in enumerate(weight_gradient_placements(weight, splits)) if own is PARTIAL]
-    shards = 1
-    for axis in summed:
-        shards *= mesh.sizes[axis]
-    traffic = _traffic_over(mesh, summed)
-    gather = traffic(Collective.ALL_GATHER, num * optimizer.weight_bytes)
-    scatter = traffic(Collective.REDUCE_SCATTER, num * optimizer.gradient_bytes)
-    whole_weights = storage is not WeightStorage.WEIGHTS
-    whole_gradients = storage in (WeightStorage.REPLICATED, WeightStorage.OPTIMIZER)
-    updated = num if storage is WeightStorage.REPLICATED else num / shards
-    sync = {
-        WeightStorage.REPLICATED: traffic(Collective.ALL_REDUCE, num * optimizer.gradient_bytes),
-        WeightStorage.OPTIMIZER: scatter + gather,
-        WeightStorage.GRADIENTS: gather,
-        WeightStorage.WEIGHTS: NO_TRAFFIC,
-    }
+    part = num / math.prod(mesh.sizes[axis] for axis in summed)
+    num_weights, num_gradients, num_states = _held(storage, num, part)
+    forward, backward, sync = _traffic(storage, num, _traffic_over(mesh, summed), optimizer)
     return WeightCosts(
-        weight_bytes=(num if whole_weights else num / shards) * optimizer.weight_bytes,
-        gradient_bytes=(num if whole_gradients else num / shards) * optimizer.gradient_bytes,
-        optimizer_bytes=updated * optimizer.state_bytes,
-        gathered_bytes=0.0 if whole_weights or shards == 1 else num * optimizer.weight_bytes,
-        num_updated=updated,
-        num_summed=num if whole_gradients else num / shards,
-        forward=NO_TRAFFIC if whole_weights else gather,
-        backward=(NO_TRAFFIC if whole_weights else gather) + (NO_TRAFFIC if whole_gradients else scatter),
-        sync=sync[storage],
+        weight_bytes=num_weights * optimizer.weight_bytes,
+        gradient_bytes=num_gradients * optimizer.gradient_bytes,
+        optimizer_bytes=num_states * optimizer.state_bytes,
+        gathered_bytes=(num if num_weights < num else 0.0) * optimizer.weight_bytes
+        + (num if num_gradients < num else 0.0) * optimizer.gradient_bytes,
+        num_updated=num_states,
+        num_summed=part,
+        forward=forward,
+        backward=backward,
+        sync=sync,
     )
 
 
+def _held(storage: WeightStorage, num: float, part: float) -> tuple[float, float, float]:
+    """Parameters of which a device holds the weights, the gradients and the optimizer state."""
+    return {
+        WeightStorage.REPLICATED: (num, num, num),
+        WeightStorage.OPTIMIZER: (num, num, part),
+        WeightStorage.GRADIENTS: (num, part, part),
+        WeightStorage.WEIGHTS: (part, part, part),
+    }[storage]
+
+
+def _traffic(
+    storage: WeightStorage, num: float, over: Callable[[Collective, float], Traffic], optimizer: Optimizer
+) -> tuple[Traffic, Traffic, Traffic]:
+    """Collectives of the forward, of the backward, and once per iteration."""
+    gather = over(Collective.ALL_GATHER, num * optimizer.weight_bytes)
+    scatter = over(Collective.REDUCE_SCATTER, num * optimizer.gradient_bytes)
+    gather_gradients = over(Collective.ALL_GATHER, num * optimizer.gradient_bytes)
+    return {
+        WeightStorage.REPLICATED: (NO_TRAFFIC, NO_TRAFFIC, scatter + gather_gradients),
+        WeightStorage.OPTIMIZER: (NO_TRAFFIC, NO_TRAFFIC, scatter + gather),
+        WeightStorage.GRADIENTS: (NO_TRAFFIC, scatter, gather),
+        WeightStorage.WEIGHTS: (gather, gather + scatter, NO_TRAFFIC),
+    }[storage]
+
+
 def _traffic_over(mesh: Mesh, axes: list[int]) -> Callable[[Collective, float], Traffic]:
-    """A collective over several axes, on a tensor that every device has whole before or after it."""
+    """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after."""
 
     def traffic(collective: Collective, num_bytes: float) -> Traffic:
         total = NO_TRAFFIC
@@ -165,8 +182,7 @@ def _traffic_over(mesh: Mesh, axes: list[int]) -> Callable[[Collective, float], 
                 seconds=mesh.axes[axis].seconds(collective, num_bytes),
                 sent_bytes=sent_bytes(collective, mesh.sizes[axis], num_bytes),
             )
-            if collective is not Collective.ALL_REDUCE:
-                num_bytes /= mesh.sizes[axis]
+            num_bytes /= mesh.sizes[axis]
         return total
 
     return traffic

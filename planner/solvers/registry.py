@@ -15,7 +15,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import Observer, RowChoice, SolveOptions
-from stagecut.planner.solvers.search.refusals import require_equal_sizes
+from stagecut.planner.solvers.search.refusals import require_equal_sizes, require_whole_stages
 from stagecut.planner.solvers.search.search import Search
 
 Solver = Callable[[Problem, Search], Result]
@@ -46,6 +46,8 @@ PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-mil
 """Solvers that give a bound; the others only give plans."""
 EXPLAINING = frozenset({"milp", "dp"})
 """Solvers whose proof that nothing fits is followed by a search for what is short; the rest are references."""
+SHARDING = ("milp", "dp", "greedy")
+"""Solvers that divide the operators of a stage as the job allows; the others refuse jobs that allow it."""
 AUTO = "auto"
 """Stands for the solver that :func:`solver_for` picks."""
 MOST_STATES = 100
@@ -113,6 +115,8 @@ def run(
     solve = load(solver_name)
     if solver_name in PROVING and (solver_name != "milp" or options.rows is RowChoice.SHARED):
         require_equal_sizes(problem, solver_name)
+    if solver_name not in SHARDING:
+        require_whole_stages(problem, solver_name, SHARDING)
     search = Search(problem, options, observer=observer, **limits)
 
     def work() -> Result:

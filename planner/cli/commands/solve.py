@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from dataclasses import replace
 
 import click
 
@@ -130,7 +131,8 @@ def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelle
     seconds = budget.even_split_s(result.plan)
     if seconds <= 0:
         return None
-    even = run(problem, EVEN, SolveOptions(time_limit_s=seconds), cancelled=cancelled)
+    plain = replace(problem, job=replace(problem.job, sharding=None))
+    even = run(plain, EVEN, SolveOptions(time_limit_s=seconds), cancelled=cancelled)
     if even.stopped_by is not None:
         return None
     return math.inf if even.objective_s is None else even.objective_s

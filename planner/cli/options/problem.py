@@ -24,10 +24,12 @@ from stagecut.planner.cli.parameters.types import (
     counts,
     counts_or_auto,
     micro_batches,
+    shardings,
     slices,
     words_of,
 )
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
@@ -85,6 +87,14 @@ class ProblemChoices(WaveOptions):
         type=counts_or_auto,
         metavar="1,2,4|auto",
         help="Allowed tensor-parallel degrees; auto: powers of two up to the size of an island.  [default: auto]",
+    )
+    sharding: tuple[Parallelism, ...] | None = option(
+        "--sharding",
+        type=shardings,
+        metavar="none|auto|LIST",
+        help="How the devices of a replica may divide each operator: by the kinds of LIST (data, tensor, sequence, "
+        "context, experts, zero1, zero2, fsdp), by all of them (auto), or by tensor parallelism alike in a stage.  "
+        "[default: none]",
     )
     pipelines: tuple[int, ...] | None = option(
         "--pipelines",

@@ -16,7 +16,7 @@ from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPla
 from stagecut.planner.io.documents.fields import MAX_COUNT
 
 SYNCHRONOUS = (
-    *("schedules", "replicas", "tensor_parallel", "pipelines"),
+    *("schedules", "replicas", "tensor_parallel", "sharding", "pipelines"),
     *("zero1", "chunks", "slice", "action_overhead_s"),
 )
 """Options that are fields of a job, and say nothing about virtual workers that train through waves."""

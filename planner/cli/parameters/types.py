@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from stagecut.planner.core.job import AUTO, Number, SliceChoice
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.sublot_sizes import divisors, powers_of_two
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_COUNT, MAX_NUMBER, is_name
@@ -104,6 +105,12 @@ def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
         return tuple(dict.fromkeys(known[word] for word in found))
 
     return words
+
+
+def shardings(text: str) -> tuple[Parallelism, ...]:
+    """Kinds of parallelism separated by commas, or `auto` for all; empty for the word `none`."""
+    word = text.strip()
+    return () if word == "none" else words_of(Parallelism)("all" if word == AUTO else text)
 
 
 def fraction(text: str) -> float:

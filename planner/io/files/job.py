@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeGuard
 from pydantic import Field
 
 from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, WaveChoices, standard_optimizer
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
@@ -18,11 +19,14 @@ from stagecut.planner.io.documents.validate import validate
 StandardOptimizer = Literal["adamw", "sgd"]
 SliceWord = Literal["auto", "never"]
 AutoWord = Literal["auto"]
+Kind = Annotated[Parallelism, Field(strict=False)]
+ShardingWord = Literal["none", "auto"]
 _DISTINCT = {
     "micro_batches": "micro-batch size",
     "schedules": "schedule",
     "replicas": "number of replicas",
     "tensor_parallel": "tensor-parallel degree",
+    "sharding": "kind of parallelism",
     "pipelines": "number of pipelines",
     "chunks": "number of chunks",
 }
@@ -52,6 +56,9 @@ class JobFile(FileEntry):
     """adamw, sgd (with momentum), or a mapping with bytes per parameter."""
     slice: SliceWord | Index = "never"
     """Warm-up micro-batches whose forwards are halved: never, a number, or auto (as many as pay off)."""
+    sharding: ShardingWord | Annotated[list[Kind], Field(min_length=1)] = "none"
+    """How the devices of a replica may divide each operator: by the listed kinds of parallelism, by all of them (auto),
+    or by tensor parallelism alike in the whole stage (none)."""
 
 
 def read_job(path: str | Path, *, default_precision: Precision = Precision.FP16) -> Job:
@@ -76,6 +83,7 @@ def check_job(root: Node, complaints: Complaints) -> None:
     for node in root.items("tensor_parallel"):
         if _is_count(node.value) and node.value.bit_count() > 1:
             complaints.add(node.line, node.where, f"must be a power of two, got {node.text}")
+    _check_sharding(root, complaints)
     batch, listed = root.at("global_batch"), root.at("micro_batches")
     waves = root.at("waves")
     if waves is not None and waves.value is not None and len(root.items("micro_batches")) != 1:
@@ -95,6 +103,16 @@ def check_job(root: Node, complaints: Complaints) -> None:
         )
 
 
+def _check_sharding(root: Node, complaints: Complaints) -> None:
+    """Operators are divided in synchronous training with equal micro-batches only."""
+    sharding = root.at("sharding")
+    if sharding is None or sharding.value in ("none", None):
+        return
+    for key in ("unequal", "waves"):
+        if (other := root.at(key)) is not None and other.value not in (False, None):
+            complaints.add(sharding.line, sharding.where, f"must be none with {key}")
+
+
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -107,8 +125,14 @@ def build_job(entry: JobFile, *, default_precision: Precision) -> Job:
         if isinstance(entry.optimizer, str)
         else from_entry(Optimizer, entry.optimizer)
     )
+    words = {"none": None, "auto": tuple(Parallelism)}
     return from_entry(
-        Job, entry, optimizer=optimizer, precision=precision, slice=0 if entry.slice == "never" else entry.slice
+        Job,
+        entry,
+        optimizer=optimizer,
+        precision=precision,
+        slice=0 if entry.slice == "never" else entry.slice,
+        sharding=words[entry.sharding] if isinstance(entry.sharding, str) else tuple(entry.sharding),
     )
 
 

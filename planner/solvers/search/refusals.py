@@ -25,6 +25,15 @@ def require_equal_sizes(problem: Problem, solver: str) -> None:
         )
 
 
+def require_whole_stages(problem: Problem, solver: str, supporting: Sequence[str]) -> None:
+    """Raise UnsupportedError if the job allows operators to be divided each in its own way."""
+    if problem.job.sharding is not None:
+        raise UnsupportedError(
+            f"solver {solver!r}: does not divide operators, but the job allows sharding "
+            f"{','.join(problem.job.sharding)}; use {' or '.join(map(repr, supporting))}, or sharding none"
+        )
+
+
 def require_single_devices(problem: Problem, solver: str) -> None:
     """Raise UnsupportedError unless the job allows stages without tensor parallelism."""
     if 1 not in problem.tensor_parallel_degrees:
