@@ -12,10 +12,17 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import Operator
 from stagecut.planner.core.strategy import Strategy
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs
-from stagecut.planner.sharding.placements import REPLICATE, Placements, Shard
+from stagecut.planner.sharding.placements import REPLICATE, AxisPlacement, Placements, Shard
 from stagecut.planner.sharding.strategies import strategies
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, StateNode, Wire, operators_of
+from stagecut.planner.sharding_search.wiring import (
+    Node,
+    OperatorNode,
+    StateNode,
+    Wire,
+    operators_of,
+    saved_input_bytes,
+)
 
 Allowed = Callable[[int, Operator], Sequence[Strategy]]
 """The strategies of an operator of the layer with that number among which the search may choose."""
@@ -52,11 +59,11 @@ class OptionCosts:
         )
 
 
-def no_costs(num_options: int) -> OptionCosts:
-    """Those of states."""
-    return OptionCosts(
-        seconds=np.zeros(num_options), held_bytes=np.zeros(num_options), working_bytes=np.zeros(num_options)
-    )
+def state_costs(case: ShardingCase, boundary: int, options: Sequence[Placements]) -> OptionCosts:
+    """Costs of a state: what the layer behind it keeps of its input is held as it crosses the boundary."""
+    num_bytes = case.micro_batch * saved_input_bytes(case.model.layers[boundary])
+    held = np.array([num_bytes / case.mesh.parts(own) for own in options])
+    return OptionCosts(seconds=np.zeros(len(options)), held_bytes=held, working_bytes=np.zeros(len(options)))
 
 
 def own_costs(
@@ -134,8 +141,8 @@ def states(case: ShardingCase, wires: Sequence[Wire]) -> tuple[Placements, ...]:
     """
     sizes = _sizes(case, wires)
     rank = max(len(wire.tensor.dims) for wire in wires)
-    each = [REPLICATE, *(Shard(dim) for dim in range(rank) if dim in sizes)]
-    axes = [each if size > 1 else [REPLICATE] for size in case.mesh.sizes]
+    each: list[AxisPlacement] = [REPLICATE, *(Shard(dim) for dim in range(rank) if dim in sizes)]
+    axes = [each if size > 1 else each[:1] for size in case.mesh.sizes]
     return tuple(own for own in itertools.product(*axes) if _even(case, own, sizes))
 
 

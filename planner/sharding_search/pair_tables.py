@@ -57,20 +57,22 @@ class PairTables:
         return self._one(start[0], end[0], num_bytes) + self._one(end[1], start[1], num_bytes)
 
     def _one(self, source: Placements, target: Placements, num_bytes: float) -> float:
-        """What a conversion costs does not depend on which dimensions are sharded, but on which of them are equal."""
+        """What a conversion costs does not depend on which dimensions are sharded, but on which of them are equal.
+
+        Nothing costs nothing.
+        """
         names: dict[int, int] = {}
         key = (num_bytes, _renamed(source, names), _renamed(target, names))
         if key not in self._seconds:
             steps = conversion(self._mesh, key[1], key[2], num_bytes=num_bytes)
-            self._seconds[key] = np.inf if steps is None else sum(step.seconds(self._mesh) for step in steps)
+            seconds = sum(step.seconds(self._mesh) for step in steps or ()) if num_bytes > 0 else 0.0
+            self._seconds[key] = np.inf if steps is None else seconds
         return self._seconds[key]
 
 
 def _renamed(placements: Placements, names: dict[int, int]) -> Placements:
     """Dimensions numbered in the order in which they appear."""
-    return tuple(
-        Shard(names.setdefault(own.dim, len(names))) if isinstance(own, Shard) else own for own in placements
-    )
+    return tuple(Shard(names.setdefault(own.dim, len(names))) if isinstance(own, Shard) else own for own in placements)
 
 
 def _distinct(ends: Sequence[End]) -> tuple[list[End], list[int]]:

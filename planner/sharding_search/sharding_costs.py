@@ -10,7 +10,7 @@ from stagecut.planner.sharding_search.operator_times import operator_times
 from stagecut.planner.sharding_search.options import costs_of, update_s
 from stagecut.planner.sharding_search.pair_tables import Option, made, taken
 from stagecut.planner.sharding_search.sharding_graph import Sharding
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, operators_of, wires
+from stagecut.planner.sharding_search.wiring import Node, OperatorNode, operators_of, saved_input_bytes, wires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ def sharding_costs(case: ShardingCase, sharding: Sharding) -> ShardingCosts:
             saved_bytes += costs.saved_bytes
             working_bytes = max(working_bytes, costs.working_bytes)
             weights = weights + costs.weights
+    for layer, state in zip(case.model.layers[1:], sharding.states, strict=True):
+        saved_bytes += case.micro_batch * saved_input_bytes(layer) / case.mesh.parts(state)
     each = weights.forward + weights.backward
     again_bytes = 0.0
     for edge in _edges(case, sharding):

@@ -21,9 +21,9 @@ from stagecut.planner.sharding_search.options import (
     Allowed,
     OptionCosts,
     all_strategies,
-    no_costs,
     operator_of,
     own_costs,
+    state_costs,
     states,
     undominated,
 )
@@ -63,6 +63,11 @@ class ShardingGraph:
     def least_s(self, bound: int) -> float:
         """Seconds below which no choice is, given a bound on the costs."""
         return max(0.0, bound * self.unit_s * (1 - 1e-12) - self.rounding_s)
+
+    @property
+    def least_bytes(self) -> int:
+        """No choice uses less: the least of every node."""
+        return sum(np.minimum.reduceat(self.graph.usage, self.graph.first_option[:-1]).tolist())
 
     def decode(self, choices: Sequence[int]) -> Sharding:
         """The strategies of a choice."""
@@ -123,14 +128,14 @@ class _Builder:
 
     def add_states(self, all_wires: Sequence[Wire]) -> None:
         """Add the states between layers."""
-        ends: dict[Node, list[Wire]] = {}
+        ends: dict[StateNode, list[Wire]] = {}
         for wire in all_wires:
             for node in (wire.source, wire.target):
                 if isinstance(node, StateNode) and wire.tensor.name != "skip":
                     ends.setdefault(node, []).append(wire)
         for node, own in ends.items():
             placements = states(self.case, own)
-            self.add(node, placements, no_costs(len(placements)))
+            self.add(node, placements, state_costs(self.case, node.boundary, placements))
 
     def add_wires(self, all_wires: Sequence[Wire]) -> None:
         """Add conversions, per iteration."""

@@ -57,6 +57,12 @@ def _opaque(layer: Layer) -> Operator:
     )
 
 
+def saved_input_bytes(layer: Layer) -> float:
+    """Bytes per sample of its input that a layer keeps for the backward, as it crosses the boundary."""
+    made = (tensor for operator in operators_of(layer) for tensor in operator.outputs)
+    return max(0.0, layer.saved_bytes - sum(tensor.num_bytes for tensor in made if tensor.saved))
+
+
 def output_of(layer: Layer) -> tuple[int, Tensor]:
     """The operator that makes what a layer returns, and that tensor."""
     return next(
@@ -88,7 +94,8 @@ def wires(model: ModelProfile) -> Iterator[Wire]:
 def _inside(number: int, layer: Layer, before: Layer | None) -> Iterator[Wire]:
     made: dict[str, tuple[Node, Tensor]] = {}
     if before is not None:
-        made[INPUT] = (StateNode(number), output_of(before)[1])
+        tensor = output_of(before)[1]
+        made[INPUT] = (StateNode(number), replace(tensor, saved=tensor.saved or saved_input_bytes(layer) > 0))
     for index, operator in enumerate(operators_of(layer)):
         node = OperatorNode(number, index)
         for port in operator.inputs:
