@@ -1,6 +1,6 @@
 """How people divide models by hand: every axis of the mesh has a role, the same for all layers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,10 +29,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    """A scheme for meshes with one axis per role."""
+    """A scheme on a mesh."""
 
     name: str
     roles: tuple[Role, ...]
+    """Of every axis."""
     storage: WeightStorage = WeightStorage.REPLICATED
     """Where gradients are summed over some axis."""
 
@@ -47,29 +48,34 @@ class Expert:
         return one
 
 
-EXPERTS = (
-    Expert(name="data parallel", roles=(Role.DATA,)),
-    Expert(name="data parallel, two levels", roles=(Role.DATA, Role.DATA)),
-    Expert(name="ZeRO-1", roles=(Role.DATA,), storage=WeightStorage.OPTIMIZER),
-    Expert(name="FSDP", roles=(Role.DATA,), storage=WeightStorage.WEIGHTS),
-    Expert(name="FSDP, two levels", roles=(Role.DATA, Role.DATA), storage=WeightStorage.WEIGHTS),
-    Expert(name="tensor parallel", roles=(Role.TENSOR,)),
-    Expert(name="Megatron", roles=(Role.DATA, Role.TENSOR)),
-    Expert(name="Megatron, ZeRO-1", roles=(Role.DATA, Role.TENSOR), storage=WeightStorage.OPTIMIZER),
-    Expert(name="2-D tensor parallel", roles=(Role.INNER, Role.TENSOR)),
-    Expert(name="one weird trick", roles=(Role.WEIRD,)),
-    Expert(name="one weird trick, two levels", roles=(Role.DATA, Role.WEIRD)),
-)
 _OUTPUTS = ("width", "class")
 """Of fully connected layers."""
 _PARALLEL = ("head", *_OUTPUTS, "vocabulary", "channel", "feature")
 
 
-def experts_on(case: ShardingCase) -> tuple[Expert, ...]:
-    """The schemes for a mesh of so many axes; the one weird trick is for models with convolutions."""
-    kinds = {operator.kind for layer in case.model.layers for operator in layer.operators}
-    fitting = (expert for expert in EXPERTS if len(expert.roles) == len(case.mesh.sizes))
-    return tuple(each for each in fitting if Role.WEIRD not in each.roles or "convolution" in kinds)
+def experts_on(case: ShardingCase) -> Iterator[Expert]:
+    """The schemes for a mesh, outer axes dividing samples; the one weird trick is for models with convolutions."""
+    num_axes = len(case.mesh.sizes)
+    data = (Role.DATA,) * num_axes
+    yield Expert(name="data parallel", roles=data)
+    yield Expert(name="ZeRO-1", roles=data, storage=WeightStorage.OPTIMIZER)
+    yield Expert(name="FSDP", roles=data, storage=WeightStorage.WEIGHTS)
+    for outer in range(num_axes):
+        roles = data[:outer] + (Role.TENSOR,) * (num_axes - outer)
+        name = "Megatron" if outer else "tensor parallel"
+        yield Expert(name=name, roles=roles)
+        if outer:
+            yield Expert(name=f"{name}, ZeRO-1", roles=roles, storage=WeightStorage.OPTIMIZER)
+    if num_axes >= 2:
+        yield Expert(name="2-D tensor parallel", roles=(*data[2:], Role.INNER, Role.TENSOR))
+    if any(_has_convolution(layer) for layer in case.model.layers):
+        for outer in range(num_axes):
+            roles = data[:outer] + (Role.WEIRD,) * (num_axes - outer)
+            yield Expert(name="one weird trick", roles=roles)
+
+
+def _has_convolution(layer: Layer) -> bool:
+    return any(operator.kind == "convolution" for operator in layer.operators)
 
 
 def _wishes(role: Role, layer: Layer, operator: Operator) -> tuple[str, ...]:
@@ -80,7 +86,7 @@ def _wishes(role: Role, layer: Layer, operator: Operator) -> tuple[str, ...]:
         return (*_PARALLEL, TOKEN)
     if role is Role.INNER:
         return (HIDDEN, TOKEN) if operator.weights else (TOKEN,)
-    return (SAMPLE,) if any(each.kind == "convolution" for each in layer.operators) else _OUTPUTS
+    return (SAMPLE,) if _has_convolution(layer) else _OUTPUTS
 
 
 def _nearest(wishes: Sequence[tuple[str, ...]], storage: WeightStorage, legal: Sequence[Strategy]) -> Strategy:

@@ -2,82 +2,25 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Unpack
 
 from stagecut.planner.choice_graphs.solving.solve import solve
-from stagecut.planner.core.result import InternalFault, Status, StopCause, relative_gap
+from stagecut.planner.core.result import Status
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent
 from stagecut.planner.sharding_search.experts import experts_on
-from stagecut.planner.sharding_search.sharding_costs import ShardingCosts, sharding_costs
-from stagecut.planner.sharding_search.sharding_graph import Sharding, ShardingGraph, sharding_graph
+from stagecut.planner.sharding_search.method import Method
+from stagecut.planner.sharding_search.scheme_result import Scheme, SchemeObserver, SchemeResult
+from stagecut.planner.sharding_search.sharding_costs import sharding_costs
+from stagecut.planner.sharding_search.sharding_graph import ShardingGraph, sharding_graph
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.options import SolveOptions
 
 LEAST_S = 0.05
 """Of a search on one mesh."""
-
-
-class Method(StrEnum):
-    """How shardings are looked for."""
-
-    EXACT = "exact"
-    """The choice graph solved to proof, beside the expert schemes."""
-    COORDINATE_DESCENT = "coordinate-descent"
-    """The search of AutoDDL, beside the expert schemes."""
-    EXPERTS = "experts"
-    """The schemes people use, no more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheme:
-    """A sharding that was found, with every number computed anew."""
-
-    name: str
-    """Of the expert scheme, or of the method."""
-    case: ShardingCase
-    sharding: Sharding
-    costs: ShardingCosts
-
-    @property
-    def fits(self) -> bool:
-        """Whether a device has the memory."""
-        return self.costs.memory_bytes <= self.case.device.memory_bytes
-
-
-SchemeObserver = Callable[[Scheme], None]
-"""Called with every improvement under a name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemeResult:
-    """What a search over meshes found and proved."""
-
-    status: Status
-    seconds: float
-    schemes: tuple[Scheme, ...]
-    """The best of every name, fastest first, those that do not fit last."""
-    bound_s: float | None = None
-    """No sharding of the space on any of the meshes takes less; None if the method proves nothing. An expert scheme can
-    be outside the space, if it fits only with its working memory as it is and not as the next level."""
-    overflow: str | None = None
-    """Why nothing fits."""
-    stopped_by: StopCause | None = None
-    fault: InternalFault | None = None
-
-    @property
-    def best(self) -> Scheme | None:
-        """The fastest scheme that fits."""
-        return next((scheme for scheme in self.schemes if scheme.fits), None)
-
-    @property
-    def gap(self) -> float | None:
-        """(time - bound) / time."""
-        return relative_gap(None if self.best is None else self.best.costs.iteration_s, self.bound_s)
 
 
 def scheme_of(graph: ShardingGraph, choices: Sequence[int], *, name: str) -> Scheme:
@@ -187,6 +130,27 @@ class SchemeSearch(Budget):
         if result.gap is not None and result.gap <= self.options.gap + RECOMPUTED:
             return Status.OPTIMAL
         return Status.INTERRUPTED if self.cancelled else result.status
+
+
+def search_sizes(
+    cases_of: Callable[[int], Sequence[ShardingCase]],
+    sizes: Iterable[int],
+    method: Method,
+    options: SolveOptions,
+    *,
+    tied: bool = True,
+    observer: SchemeObserver = lambda _: None,
+    **limits: Unpack[RunLimits],
+) -> SchemeResult:
+    """Search the cases of one micro-batch size after another until something fits, or the budget is spent."""
+    spent_s, seconds = limits.get("spent_s", 0.0), 0.0
+    for size in sizes:
+        own: RunLimits = {**limits, "spent_s": spent_s + seconds}
+        result = SchemeSearch(cases_of(size), method, options, tied=tied, observer=observer, **own).run()
+        seconds += result.seconds
+        if result.best is not None or result.stopped_by is not None or result.fault is not None:
+            break
+    return replace(result, seconds=seconds)
 
 
 def _rank(scheme: Scheme) -> tuple[bool, float]:

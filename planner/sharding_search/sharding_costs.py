@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
+from stagecut.planner.sharding.lower_bounds import least_iteration_bytes
 from stagecut.planner.sharding.operator_costs import NO_TRAFFIC, Traffic, WeightCosts
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.operator_times import operator_times
@@ -74,6 +75,16 @@ def sharding_costs(case: ShardingCase, sharding: Sharding) -> ShardingCosts:
         optimizer_bytes=weights.optimizer_bytes,
         saved_bytes=saved_bytes,
         working_bytes=working_bytes,
+    )
+
+
+def least_sent_bytes(case: ShardingCase) -> float:
+    """Communication lower bound: bytes that some device sends per iteration if each computes an equal part."""
+    return least_iteration_bytes(
+        (operator for layer in case.model.layers for operator in operators_of(layer)),
+        global_batch=case.micro_batch * case.num_microbatches,
+        num_devices=case.mesh.num_devices,
+        element_bytes=case.model.precision.num_bytes,
     )
 
 
