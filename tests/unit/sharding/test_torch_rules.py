@@ -8,13 +8,13 @@ import functools
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.distributed.tensor import Shard as TorchShard
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import loss_parallel
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stagecut.models.families.gpt import GptShape, gpt
@@ -54,33 +54,33 @@ def attention(queries, keys, values):
     """By heads of the last dimension; torch's kernel for processors has no rule for heads, its plain formula has."""
     parts = (tensor.unflatten(2, (NUM_HEADS, -1)).transpose(1, 2) for tensor in (queries, keys, values))
     with sdpa_kernel(SDPBackend.MATH):
-        return F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
+        return functional.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
 
 
 def rms_norm(taken, weight):
-    return F.rms_norm(taken, (SIZES["hidden"],), weight)
+    return functional.rms_norm(taken, (SIZES["hidden"],), weight)
 
 
 def layer_norm(taken, weight, bias):
-    return F.layer_norm(taken, (SIZES["hidden"],), weight, bias)
+    return functional.layer_norm(taken, (SIZES["hidden"],), weight, bias)
 
 
 CASES = {
     "gpt: norm": (GPT, "block0.attention", "norm", layer_norm),
-    "gpt: qkv": (GPT, "block0.attention", "qkv", F.linear),
+    "gpt: qkv": (GPT, "block0.attention", "qkv", functional.linear),
     "gpt: attention": (GPT, "block0.attention", "attention", attention),
-    "gpt: project": (GPT, "block0.attention", "project", F.linear),
+    "gpt: project": (GPT, "block0.attention", "project", functional.linear),
     "gpt: residual": (GPT, "block0.attention", "residual", torch.add),
-    "gpt: activation": (GPT, "block0.feed-forward", "activation", F.gelu),
-    "gpt: down": (GPT, "block0.feed-forward", "down", F.linear),
-    "gpt: tokens": (GPT, "embedding", "tokens", F.embedding),
+    "gpt: activation": (GPT, "block0.feed-forward", "activation", functional.gelu),
+    "gpt: down": (GPT, "block0.feed-forward", "down", functional.linear),
+    "gpt: tokens": (GPT, "embedding", "tokens", functional.embedding),
     "llama: norm": (LLAMA, "block0.attention", "norm", rms_norm),
-    "llama: qkv": (LLAMA, "block0.attention", "qkv", F.linear),
-    "llama: project": (LLAMA, "block0.attention", "project", F.linear),
-    "llama: logits": (LLAMA, "head", "project", F.linear),
-    "vgg: convolution": (VGG, "conv1-2", "convolution", functools.partial(F.conv2d, padding=1)),
-    "vgg: relu": (VGG, "conv1-2", "relu", F.relu),
-    "vgg: pool": (VGG, "conv1-2", "pool", functools.partial(F.max_pool2d, kernel_size=2)),
+    "llama: qkv": (LLAMA, "block0.attention", "qkv", functional.linear),
+    "llama: project": (LLAMA, "block0.attention", "project", functional.linear),
+    "llama: logits": (LLAMA, "head", "project", functional.linear),
+    "vgg: convolution": (VGG, "conv1-2", "convolution", functools.partial(functional.conv2d, padding=1)),
+    "vgg: relu": (VGG, "conv1-2", "relu", functional.relu),
+    "vgg: pool": (VGG, "conv1-2", "pool", functools.partial(functional.max_pool2d, kernel_size=2)),
 }
 
 
@@ -161,5 +161,5 @@ def test_torch_computes_a_loss_on_a_divided_vocabulary_from_sums(group):
     logits = DTensor.from_local(torch.zeros(8, 32), mesh, [TorchShard(1)], run_check=False)
     labels = DTensor.from_local(torch.zeros(8, dtype=torch.long), mesh, [Replicate()], run_check=False)
     with CommDebugMode() as counts, loss_parallel():
-        F.cross_entropy(logits, labels)
+        functional.cross_entropy(logits, labels)
     assert {str(kind): number for kind, number in counts.get_comm_counts().items()} == {"c10d_functional.all_reduce": 3}
