@@ -7,6 +7,12 @@ from torch.nn import functional
 
 from stagecut.models.families.llama import LlamaShape
 from stagecut.models.modules.batches import next_token_batch
+from stagecut.models.modules.divided import (
+    embedding_operators,
+    head_operators,
+    residual_operators,
+    swiglu_operators,
+)
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
@@ -40,6 +46,7 @@ def llama_modules(name: str, shape: LlamaShape, *, tokens: int) -> ModuleChain:
         build=partial(_feed_forward, shape, block),
         tensor_parallel=partial(feed_forward_styles, "gate", "up"),
         divisible=shape.width,
+        operators=residual_operators(block, swiglu_operators()),
     )
     return decoder_modules(name, shape, block, feed_forward=feed_forward, tokens=tokens)
 
@@ -78,6 +85,7 @@ def _embedding(shape: LlamaShape) -> LayerModule:
         name="embedding",
         build=lambda: init_normal(TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden)),
         tensor_parallel=embedding_styles,
+        operators=embedding_operators(positions=False, draws=False),
     )
 
 
@@ -86,6 +94,7 @@ def _head(shape: LlamaShape, block: BlockShape) -> LayerModule:
         name="head",
         build=lambda: init_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=block.norm())),
         tensor_parallel=partial(head_styles, "project"),
+        operators=head_operators(normed=True, norm_biased=False),
     )
 
 

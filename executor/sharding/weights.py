@@ -1,0 +1,155 @@
+"""Weights of a sharded layer: where a rank holds its part, and how gradients of it come together."""
+
+import math
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Placement, distribute_tensor
+from torch.distributed.tensor import Replicate as Replicated
+from torch.distributed.tensor import Shard as Sharded
+
+from stagecut.executor.sharding import moving
+from stagecut.executor.sharding.place import MeshPlace
+from stagecut.planner.core.operators import Weight
+from stagecut.planner.core.strategy import Strategy, WeightStorage
+from stagecut.planner.sharding.placements import PARTIAL, Placements, Shard
+from stagecut.planner.sharding.strategies import weight_gradient_placements, weight_placements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """How a weight is divided for use, over which axes its gradients are summed, and what is held in parts."""
+
+    placements: Placements
+    summed: tuple[int, ...]
+    """Axes, in the order in which gradients are scattered: innermost first."""
+    storage: WeightStorage
+
+    @classmethod
+    def of(cls, dims: tuple[str, ...], strategy: Strategy) -> "Division":
+        """That of a weight with these dimensions."""
+        weight = Weight(name="", dims=dims, num_bytes=0.0)
+        gradients = weight_gradient_placements(weight, strategy.splits)
+        summed = tuple(axis for axis, own in reversed(list(enumerate(gradients))) if own is PARTIAL)
+        return cls(
+            placements=weight_placements(weight, strategy.splits),
+            summed=summed,
+            storage=strategy.storage if summed else WeightStorage.REPLICATED,
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class HeldWeight:
+    """A weight on one rank.
+
+    What is held in parts is the parameter itself: optimizer state and checkpoints follow from it. Under ZeRO-1 and
+    ZeRO-2 a whole copy for use is gathered at the start of every step.
+    """
+
+    parameter: nn.Parameter
+    """A DTensor."""
+    division: Division
+    place: MeshPlace
+    stored_dim: int | None
+    """Dimension along which the parameter is divided over the summed axes too; None: it is not."""
+    whole: Tensor | None = None
+    """The copy for use."""
+    gradient: Tensor | None = field(default=None, repr=False)
+    """Sum over the micro-batches so far, still to be finished."""
+
+    @classmethod
+    def of(cls, parameter: nn.Parameter, division: Division, place: MeshPlace) -> "HeldWeight":
+        """Divide a parameter that every rank has whole."""
+        stored_dim = _stored_dim(parameter, division, place)
+        axes = range(len(place.sizes))
+        # in a DTensor axes divide a dimension from left to right: those over which parts are gathered come last
+        order = (*(axis for axis in axes if axis not in division.summed), *division.summed)
+        placements = [_torch_placement(division, axis, stored_dim) for axis in order]
+        tensor = distribute_tensor(parameter.detach(), place.device_mesh(order), placements, src_data_rank=None)
+        own = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
+        return cls(parameter=own, division=division, place=place, stored_dim=stored_dim)
+
+    @property
+    def is_gathered_on_use(self) -> bool:
+        """Whether it is whole only while it is used."""
+        return self.stored_dim is not None and self.division.storage is WeightStorage.WEIGHTS
+
+    def refresh(self) -> None:
+        """Before a step: gather what the optimizer has updated in parts, unless that is done on every use."""
+        self.gradient = None
+        if self.stored_dim is not None and not self.is_gathered_on_use:
+            self.whole = self._gathered()
+
+    def for_use(self) -> Tensor:
+        """This rank's part of the weight as the operator needs it."""
+        if self.is_gathered_on_use:
+            return self._gathered()
+        return self._held() if self.whole is None else self.whole
+
+    def add(self, gradient: Tensor) -> None:
+        """Take the gradient of one backward; it is scattered if gradients are held in parts."""
+        if self.stored_dim is not None and self.division.storage is not WeightStorage.OPTIMIZER:
+            gradient = self._scattered(gradient)
+        self.gradient = gradient.clone() if self.gradient is None else self.gradient.add_(gradient)
+
+    def finish(self) -> None:
+        """After the last backward: sum over the ranks, and hand the gradient to the parameter."""
+        gradient = self.gradient
+        if not self.parameter.requires_grad:
+            return
+        if gradient is None:  # no sample has reached it
+            in_parts = self.division.storage is not WeightStorage.OPTIMIZER
+            gradient = torch.zeros_like(self._held() if self.whole is None or in_parts else self.whole)
+        if self.stored_dim is None:
+            for axis in self.division.summed:
+                gradient = moving.all_reduce(gradient, self.place.groups[axis])
+        elif self.division.storage is WeightStorage.OPTIMIZER:
+            gradient = self._scattered(gradient)
+        self.parameter.grad = self._like_parameter(gradient)
+        self.gradient = None
+
+    def _held(self) -> Tensor:
+        return cast(DTensor, self.parameter.detach()).to_local()
+
+    def _gathered(self) -> Tensor:
+        whole = self._held()
+        assert self.stored_dim is not None
+        for axis in reversed(self.division.summed):
+            whole = moving.all_gather(whole, self.stored_dim, self.place.groups[axis])
+        return whole
+
+    def _scattered(self, gradient: Tensor) -> Tensor:
+        assert self.stored_dim is not None
+        for axis in self.division.summed:
+            gradient = moving.reduce_scatter(gradient, self.stored_dim, self.place.groups[axis])
+        return gradient
+
+    def _like_parameter(self, gradient: Tensor) -> DTensor:
+        like = cast(DTensor, self.parameter.detach())
+        return DTensor.from_local(
+            gradient, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+        )
+
+
+def _stored_dim(parameter: Tensor, division: Division, place: MeshPlace) -> int | None:
+    """The first dimension that can be divided evenly; a weight without one is held whole."""
+    if division.storage is WeightStorage.REPLICATED:
+        return None
+    shards = math.prod(place.sizes[axis] for axis in division.summed)
+    for dim, size in enumerate(parameter.shape):
+        if size % (shards * _num_parts(division.placements, dim, place)) == 0:
+            return dim
+    return None
+
+
+def _num_parts(placements: Placements, dim: int, place: MeshPlace) -> int:
+    return math.prod(size for size, own in zip(place.sizes, placements, strict=True) if own == Shard(dim))
+
+
+def _torch_placement(division: Division, axis: int, stored_dim: int | None) -> Placement:
+    own = division.placements[axis]
+    if isinstance(own, Shard):
+        return Sharded(own.dim)
+    return Sharded(stored_dim) if axis in division.summed and stored_dim is not None else Replicated()
