@@ -19,8 +19,10 @@ from stagecut.models.families import (
     image_head,
     llama,
     mixtral,
+    operators,
     resnet,
     synthetic,
+    token_ends,
     transformer,
     unet,
     vgg,
@@ -34,7 +36,9 @@ from stagecut.planner.core.units import GB, GIB, US
 
 FORMULAS = (
     chain,
+    operators,
     transformer,
+    token_ends,
     gpt,
     bert,
     llama,

@@ -13,12 +13,36 @@ ids, `8 s` bytes, in addition. The head is that of pre-training:
 `bert-mini` has no dropout and trains on a CPU.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from stagecut.models.families.chain import INDEX_BYTES, Chain, LayerCounts
+from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.transformer import dense_blocks, token_embedding, token_head
+from stagecut.models.families.image_head import CLASS
+from stagecut.models.families.operators import (
+    STATE,
+    Dim,
+    OperatorCounts,
+    TensorCounts,
+    WeightCounts,
+    elementwise,
+    linear,
+    splits,
+)
+from stagecut.models.families.token_ends import (
+    POSITION,
+    embedding_layer,
+    final_norm,
+    head_layer,
+    logits,
+    lookup,
+    token_loss,
+)
+from stagecut.models.families.transformer import WIDTH, Residual, activation, dense_blocks, first_token, mask, norm
+from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, Port
+
+NUM_ORDERS = 2
+"""Classes of next-sentence prediction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,38 +61,68 @@ class BertShape:
 
 def bert(shape: BertShape, tokens: int) -> Chain:
     """The layer chain of a BERT in pre-training."""
-    blocks = dense_blocks(
-        shape.blocks,
-        tokens=tokens,
-        hidden=shape.hidden,
-        heads=shape.heads,
-        width=4 * shape.hidden,
-        dropout=shape.dropout > 0,
+    residual = Residual(tokens=tokens, hidden=shape.hidden, dropout=shape.dropout > 0, norm_first=False)
+    blocks = dense_blocks(shape.blocks, residual, heads=shape.heads, width=4 * shape.hidden)
+    return Chain(layers=(_embedding(shape, residual), *blocks, _head(shape, residual)))
+
+
+def _embedding(shape: BertShape, residual: Residual) -> LayerCounts:
+    token, wide = residual.token, residual.wide
+    elements, rows = residual.tokens * residual.hidden, shape.positions + shape.segments
+    operators = (
+        lookup(residual, shape.vocabulary, made="embedded"),
+        elementwise(
+            "positions and segments",
+            ("embedded",),
+            TensorCounts(name="summed", dims=STATE, elements=elements, saved=True),
+            over=(token,),
+            whole=(HIDDEN,),
+            weights=(WeightCounts(name="weight", dims=(POSITION, HIDDEN), elements=rows * residual.hidden),),
+        ),
+        norm(
+            "summed",
+            TensorCounts(name=OUTPUT, dims=STATE, elements=elements),
+            *((mask(token, wide),) if residual.dropout else ()),
+            wide=wide,
+            over=(token,),
+            working=elements,
+        ),
     )
-    return Chain(layers=(_embedding(shape, tokens), *blocks, _head(shape, tokens)))
+    return embedding_layer(residual, operators, ids=2)
 
 
-def _embedding(shape: BertShape, tokens: int) -> LayerCounts:
-    rows = shape.vocabulary + shape.positions + shape.segments
-    params = (rows + 2) * shape.hidden
-    plain = token_embedding(tokens=tokens, hidden=shape.hidden, params=params, dropout=shape.dropout > 0)
-    return replace(
-        plain,
-        saved=tokens * shape.hidden,
-        saved_fixed_bytes=plain.saved_fixed_bytes + INDEX_BYTES * tokens,
+def _head(shape: BertShape, residual: Residual) -> LayerCounts:
+    token, wide, feature = residual.token, residual.wide, Dim(name=WIDTH, size=shape.hidden)
+    made, vocabulary = {"raised": shape.hidden}, shape.vocabulary
+    next_sentence = Port(tensor="next sentence", dims=(SAMPLE, CLASS))
+    operators = (
+        linear("dense", INPUT, made=made, over=(token,), given=wide, out=feature, saved=True, working=0),
+        activation(("raised",), "activated", over=(token, feature), working=0),
+        final_norm(residual, "activated"),
+        logits(residual, "normed", vocabulary=vocabulary, tied=True, biased=True),
+        first_token(residual),
+        _next_sentence(residual),
+        token_loss(residual, vocabulary=vocabulary, others=(next_sentence,)),
     )
+    return head_layer(residual, operators)
 
 
-def _head(shape: BertShape, tokens: int) -> LayerCounts:
-    hidden = shape.hidden
-    masked_tokens = hidden * hidden + 3 * hidden + shape.vocabulary
-    next_sentence = hidden * hidden + hidden + 2 * hidden + 2
-    owned = masked_tokens + next_sentence
-    plain = token_head(tokens=tokens, hidden=hidden, vocabulary=shape.vocabulary, params=owned, tied=True)
-    return replace(
-        plain,
-        forward_flops=plain.forward_flops + 2 * (tokens + 1) * hidden * hidden + 4 * hidden,
-        saved=4 * tokens * hidden,
+def _next_sentence(residual: Residual) -> OperatorCounts:
+    """Dense layer, tanh and two classes, divided along the width between."""
+    hidden = residual.hidden
+    return OperatorCounts(
+        name="next sentence",
+        kind="linear",
+        inputs=(Port(tensor="first token", dims=(SAMPLE, HIDDEN)),),
+        outputs=(TensorCounts(name="next sentence", dims=(SAMPLE, CLASS), elements=NUM_ORDERS),),
+        weights=(
+            WeightCounts(name="pooler.weight", dims=(WIDTH, HIDDEN), elements=hidden * hidden),
+            WeightCounts(name="pooler.bias", dims=(WIDTH,), elements=hidden),
+            WeightCounts(name="weight", dims=(CLASS, WIDTH), elements=NUM_ORDERS * hidden),
+            WeightCounts(name="bias", dims=(CLASS,), elements=NUM_ORDERS),
+        ),
+        splits=splits(Dim(name=WIDTH, size=hidden)),
+        forward_flops=2 * hidden * hidden + 2 * NUM_ORDERS * hidden,
     )
 
 

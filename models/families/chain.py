@@ -16,7 +16,9 @@
 
 from dataclasses import dataclass
 
+from stagecut.models.families.operators import OperatorCounts
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
+from stagecut.planner.core.operators import OUTPUT
 from stagecut.planner.core.precision import Precision
 
 MASK_BYTES = 1
@@ -46,6 +48,7 @@ class LayerCounts:
     working_fixed_bytes: int = 0
     all_reduced: float | None = None
     """Elements in the training precision, in each direction; None: no support for tensor parallelism."""
+    operators: tuple[OperatorCounts, ...] = ()
 
     def in_precision(self, precision: Precision) -> Layer:
         """The same layer in bytes."""
@@ -60,7 +63,36 @@ class LayerCounts:
             output_bytes=float(size * self.output),
             working_bytes=float(size * self.working + self.working_fixed_bytes),
             tensor_parallel_bytes=None if self.all_reduced is None else float(size * self.all_reduced),
+            operators=tuple(operator.in_precision(precision) for operator in self.operators),
         )
+
+
+def layer_of(
+    name: str,
+    operators: tuple[OperatorCounts, ...],
+    *,
+    kind: str,
+    saved_input: int = 0,
+    saved_input_fixed_bytes: int = 0,
+    all_reduced: float | None = None,
+) -> LayerCounts:
+    """The layer that consists of these operators: its counts are their sums."""
+    made = [tensor for operator in operators for tensor in operator.outputs]
+    saved = [tensor for tensor in made if tensor.saved]
+    return LayerCounts(
+        name=name,
+        kind=kind,
+        params=sum(operator.params(shared=False) for operator in operators),
+        shared_params=sum(operator.params(shared=True) for operator in operators),
+        forward_flops=sum(operator.forward_flops for operator in operators),
+        saved=saved_input + sum(tensor.elements for tensor in saved),
+        saved_fixed_bytes=saved_input_fixed_bytes + sum(tensor.fixed_bytes for tensor in saved),
+        output=sum(tensor.elements for tensor in made if tensor.name == OUTPUT),
+        working=sum(operator.working for operator in operators),
+        working_fixed_bytes=sum(operator.working_fixed_bytes for operator in operators),
+        all_reduced=all_reduced,
+        operators=operators,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from functools import partial
 
 from stagecut.models.families.chain import Chain
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.transformer import dense_blocks, token_embedding, token_head
+from stagecut.models.families.token_ends import token_embedding, token_head
+from stagecut.models.families.transformer import Residual, dense_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +31,10 @@ class GptShape:
 
 def gpt(shape: GptShape, tokens: int) -> Chain:
     """The layer chain of a GPT."""
-    hidden, dropout = shape.hidden, shape.dropout > 0
-    params = (shape.vocabulary + shape.positions) * hidden
-    embedding = token_embedding(tokens=tokens, hidden=hidden, params=params, dropout=dropout)
-    blocks = dense_blocks(
-        shape.blocks, tokens=tokens, hidden=hidden, heads=shape.heads, width=4 * hidden, dropout=dropout
-    )
-    head = token_head(
-        tokens=tokens,
-        hidden=hidden,
-        vocabulary=shape.vocabulary,
-        params=2 * hidden if shape.final_norm else 0,
-        tied=True,
-        normed=shape.final_norm,
-    )
+    residual = Residual(tokens=tokens, hidden=shape.hidden, dropout=shape.dropout > 0)
+    embedding = token_embedding(residual, vocabulary=shape.vocabulary, positions=shape.positions)
+    blocks = dense_blocks(shape.blocks, residual, heads=shape.heads, width=4 * shape.hidden)
+    head = token_head(residual, vocabulary=shape.vocabulary, tied=True, normed=shape.final_norm)
     return Chain(layers=(embedding, *blocks, head))
 
 

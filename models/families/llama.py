@@ -17,7 +17,9 @@ from functools import partial
 
 from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.transformer import attention_part, repeated, token_embedding, token_head
+from stagecut.models.families.operators import Dim, OperatorCounts, linear
+from stagecut.models.families.token_ends import token_embedding, token_head
+from stagecut.models.families.transformer import WIDTH, Residual, activation, attention_part, repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,41 +45,55 @@ def llama(shape: LlamaShape, tokens: int) -> Chain:
     return decoder_chain(shape, tokens, feed_forward=_swiglu_part(shape, tokens))
 
 
+def decoder_residual(shape: LlamaShape, tokens: int) -> Residual:
+    """What the parts of its blocks have in common."""
+    return Residual(tokens=tokens, hidden=shape.hidden, biased=False, dropout=False)
+
+
 def decoder_chain(shape: LlamaShape, tokens: int, *, feed_forward: LayerCounts) -> Chain:
     """Embedding, blocks and head, each block with this feed-forward part."""
-    hidden, token_matrix = shape.hidden, shape.vocabulary * shape.hidden
-    attention = attention_part(
-        tokens=tokens,
-        hidden=hidden,
-        heads=shape.heads,
-        key_width=shape.key_width,
-        biased=False,
-        dropout=False,
-    )
+    residual = decoder_residual(shape, tokens)
+    attention = attention_part(residual, heads=shape.heads, key_heads=shape.key_heads)
     return Chain(
         layers=(
-            token_embedding(tokens=tokens, hidden=hidden, params=token_matrix, dropout=False),
+            token_embedding(residual, vocabulary=shape.vocabulary),
             *repeated(shape.blocks, attention, feed_forward),
-            token_head(
-                tokens=tokens, hidden=hidden, vocabulary=shape.vocabulary, params=token_matrix + hidden, tied=False
-            ),
+            token_head(residual, vocabulary=shape.vocabulary, tied=False),
         )
     )
 
 
 def _swiglu_part(shape: LlamaShape, tokens: int) -> LayerCounts:
     """Feed-forward part with SwiGLU and RMSNorm."""
-    hidden, width = shape.hidden, shape.width
-    return LayerCounts(
-        name="feed-forward",
-        kind="feed-forward",
-        params=3 * hidden * width + hidden,
-        forward_flops=6 * tokens * hidden * width,
-        saved=tokens * (2 * hidden + 4 * width),
-        output=tokens * hidden,
-        working=tokens * (hidden + 3 * width),
-        all_reduced=tokens * hidden,
-    )
+    residual, width = decoder_residual(shape, tokens), shape.width
+    token, feature = residual.token, Dim(name=WIDTH, size=width)
+
+    def inner(taken: str) -> tuple[OperatorCounts, ...]:
+        return (
+            linear(
+                "gate and up",
+                taken,
+                made={"gate": width, "up": width},
+                over=(token,),
+                given=residual.wide,
+                out=Dim(name=WIDTH, size=2 * width, units=width),
+                biased=False,
+                saved=True,
+            ),
+            activation(("gate", "up"), "activated", "silu", over=(token, feature)),
+            linear(
+                "down",
+                "activated",
+                made={"inner": shape.hidden},
+                over=(token,),
+                given=feature,
+                out=residual.wide,
+                biased=False,
+                working=0,
+            ),
+        )
+
+    return residual.part("feed-forward", inner)
 
 
 def _entry(

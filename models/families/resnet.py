@@ -14,12 +14,22 @@ There is no sequence length.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from stagecut.models.families.chain import INDEX_BYTES, Chain, LayerCounts
-from stagecut.models.families.convolution import Convolution
+from stagecut.models.families.chain import Chain, LayerCounts, layer_of
+from stagecut.models.families.convolution import (
+    CHANNEL,
+    PIXELS,
+    Convolution,
+    batch_norm,
+    convolved,
+    image,
+    max_pooling,
+)
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.image_head import image_head
+from stagecut.models.families.image_head import FEATURE, image_head
+from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, elementwise, splits
+from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Port
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4
@@ -27,6 +37,7 @@ IMAGE_SIDE = 224
 STEM_CHANNELS = 64
 FIRST_SIDE = 56
 """Side of the stem's output in pixels."""
+LAST_SIDE = FIRST_SIDE // 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +86,7 @@ class ResnetShape:
 def resnet(shape: ResnetShape) -> Chain:
     """The layer chain of a residual network."""
     blocks = tuple(_block_layer(name, block) for name, block in shape.blocks())
-    channels, side = EXPANSION * WIDTHS[-1], FIRST_SIDE // 8
-    head = image_head("head", width=channels, pooled_from=channels * side**2)
-    return Chain(layers=(_stem(), *blocks, head))
+    return Chain(layers=(_stem(), *blocks, _head()))
 
 
 def _convolution(inputs: int, outputs: int, *, kernel: int, side: int) -> Convolution:
@@ -86,33 +95,60 @@ def _convolution(inputs: int, outputs: int, *, kernel: int, side: int) -> Convol
 
 def _stem() -> LayerCounts:
     convolution = _convolution(3, STEM_CHANNELS, kernel=7, side=IMAGE_SIDE // 2)
-    output = convolution.output // 4
-    return LayerCounts(
-        name="stem",
-        kind="convolution",
-        params=convolution.params,
-        forward_flops=convolution.forward_flops,
-        saved=3 * IMAGE_SIDE**2 + 2 * convolution.output,
-        saved_fixed_bytes=INDEX_BYTES * output,
-        output=output,
-        working=output + 2 * convolution.output,
+    working = 2 * convolution.output
+    normed = _normed("convolution", INPUT, "activated", convolution, relu=True, working=working)
+    operators = (*normed, max_pooling(convolution))
+    return layer_of("stem", operators, kind="convolution", saved_input=3 * IMAGE_SIDE**2)
+
+
+def _normed(
+    name: str, taken: str, made: str, convolution: Convolution, *, relu: bool, working: int = 0
+) -> tuple[OperatorCounts, OperatorCounts]:
+    """A convolution with its batch norm and, if there is one, its ReLU."""
+    between = f"{made} before norm"
+    return (
+        convolved(name, taken, between, convolution, saved=True, working=working),
+        batch_norm(f"{name} norm", between, made, convolution, relu=relu),
     )
 
 
 def _block_layer(name: str, block: Bottleneck) -> LayerCounts:
-    convolutions = block.convolutions
-    reduce, spatial, *wide = convolutions
+    reduce, spatial, widen, *project = block.convolutions
     given = block.inputs * (block.side * block.stride) ** 2
-    output = wide[0].output
-    return LayerCounts(
-        name=name,
+    return layer_of(
+        name,
+        (
+            *_normed("reduce", INPUT, "reduced", reduce, relu=True, working=2 * given),
+            *_normed("spatial", "reduced", "filtered", spatial, relu=True),
+            *_normed("widen", "filtered", "widened", widen, relu=False),
+            *(each for shortcut in project for each in _normed("project", INPUT, "projected", shortcut, relu=False)),
+            elementwise(
+                "sum",
+                ("widened", "projected" if project else INPUT),
+                image(OUTPUT, widen.output, saved=False),
+                over=(widen.channel,),
+                whole=PIXELS,
+                working=2 * widen.output,
+            ),
+        ),
         kind="residual-block",
-        params=sum(convolution.params for convolution in convolutions),
-        forward_flops=sum(convolution.forward_flops for convolution in convolutions),
-        saved=given + 2 * (reduce.output + spatial.output) + sum(convolution.output for convolution in wide),
-        output=output,
-        working=2 * (given + output),
+        saved_input=given,
     )
+
+
+def _head() -> LayerCounts:
+    """Means over all pixels, and a classifier."""
+    channel, given = Dim(name=CHANNEL, size=EXPANSION * WIDTHS[-1]), EXPANSION * WIDTHS[-1] * LAST_SIDE**2
+    pool = OperatorCounts(
+        name="pool",
+        kind="elementwise",
+        inputs=(Port(tensor=INPUT, dims=(SAMPLE, CHANNEL, *PIXELS)),),
+        outputs=(TensorCounts(name="pooled", dims=(SAMPLE, CHANNEL), elements=channel.size, saved=True),),
+        splits=splits(channel),
+        working=given + channel.size,
+        passes_partial=True,
+    )
+    return image_head("head", pool, feature=replace(channel, name=FEATURE), pooled_from=given)
 
 
 def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> ModelEntry:

@@ -15,7 +15,7 @@ There is no sequence length.
   and labels `8 y^2` bytes saved; working: gradients of its input and of the logits, and the latter in fp32
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, Chain, LayerCounts, SkipCount
 from stagecut.models.families.convolution import Convolution, convolution_layer
@@ -87,7 +87,9 @@ def _upward(shape: UnetShape) -> tuple[LayerCounts, ...]:
 
 
 def _convolution_layer(name: str, inputs: int, outputs: int, *, side: int, pooled: bool = False) -> LayerCounts:
-    return convolution_layer(name, Convolution(inputs=inputs, outputs=outputs, kernel=3, side=side), pooled=pooled)
+    """One operator: how the tensor of a skip edge is divided has no word yet."""
+    convolution = Convolution(inputs=inputs, outputs=outputs, kernel=3, side=side)
+    return replace(convolution_layer(name, convolution, pooled=pooled), operators=())
 
 
 def _growing_layer(name: str, outputs: int, *, side: int) -> LayerCounts:

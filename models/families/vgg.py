@@ -13,10 +13,13 @@ which five poolings reduce to one pixel, 10 classes and a single linear layer; i
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.models.families.chain import MASK_BYTES, Chain, LayerCounts
+from stagecut.models.families.chain import Chain, LayerCounts, layer_of
 from stagecut.models.families.convolution import Convolution, convolution_layer
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.image_head import NUM_CLASSES, image_head
+from stagecut.models.families.image_head import FEATURE, NUM_CLASSES, image_head
+from stagecut.models.families.operators import Dim, TensorCounts, elementwise, linear
+from stagecut.models.families.transformer import WIDTH, mask
+from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3
@@ -56,23 +59,28 @@ class VggShape:
 def vgg(shape: VggShape) -> Chain:
     """The layer chain of a VGG."""
     convolutions = (convolution_layer(name, each, pooled=pooled) for name, each, pooled in shape.convolutions())
-    *hidden, last = shape.classifier_widths
-    products = (_dense_layer(f"classifier{index}", width) for index, width in enumerate(hidden, start=1))
-    head = image_head(f"classifier{len(hidden) + 1}", width=last, classes=shape.classes)
+    # Parts of the flattened channels are whole channels.
+    first, *others = shape.classifier_widths
+    features = (Dim(name=FEATURE, size=first, units=CHANNELS[-1]), *(Dim(name=FEATURE, size=each) for each in others))
+    *hidden, last = features
+    products = (_dense_layer(f"classifier{index}", feature) for index, feature in enumerate(hidden, start=1))
+    head = image_head(f"classifier{len(features)}", feature=last, classes=shape.classes)
     return Chain(layers=(*convolutions, *products, head))
 
 
-def _dense_layer(name: str, width: int) -> LayerCounts:
-    return LayerCounts(
-        name=name,
-        kind="dense",
-        params=width * CLASSIFIER_WIDTH + CLASSIFIER_WIDTH,
-        forward_flops=2 * width * CLASSIFIER_WIDTH,
-        saved=width + CLASSIFIER_WIDTH,
-        saved_fixed_bytes=MASK_BYTES * CLASSIFIER_WIDTH,
-        output=CLASSIFIER_WIDTH,
-        working=width + CLASSIFIER_WIDTH,
+def _dense_layer(name: str, feature: Dim) -> LayerCounts:
+    out, dims = Dim(name=WIDTH, size=CLASSIFIER_WIDTH), (SAMPLE, WIDTH)
+    relu = elementwise(
+        "relu",
+        ("raised",),
+        TensorCounts(name=OUTPUT, dims=dims, elements=out.size),
+        TensorCounts(name="activated", dims=dims, elements=out.size, saved=True),
+        mask(out),
+        over=(out,),
+        working=out.size,
     )
+    product = linear("product", INPUT, made={"raised": out.size}, given=feature, out=out, working=feature.size)
+    return layer_of(name, (product, relu), kind="dense", saved_input=feature.size)
 
 
 def _entry(depth: int, repeats: tuple[int, ...], *, published_params: int) -> ModelEntry:

@@ -11,10 +11,13 @@ GPT without dropout. There is no sequence length to choose.
 
 from dataclasses import dataclass
 
-from stagecut.models.families.chain import Chain, LayerCounts
+from stagecut.models.families.chain import Chain, LayerCounts, layer_of
+from stagecut.models.families.convolution import CHANNEL, PIXELS
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.image_head import image_head
-from stagecut.models.families.transformer import dense_blocks
+from stagecut.models.families.image_head import FEATURE, image_head
+from stagecut.models.families.operators import STATE, Dim, OperatorCounts, TensorCounts, WeightCounts, splits
+from stagecut.models.families.transformer import Residual, dense_blocks, first_token, norm
+from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Port
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3
@@ -38,26 +41,37 @@ class VitShape:
 
 def vit(shape: VitShape) -> Chain:
     """The layer chain of a vision transformer."""
-    tokens, hidden = shape.tokens, shape.hidden
-    blocks = dense_blocks(
-        shape.blocks, tokens=tokens, hidden=hidden, heads=shape.heads, width=4 * hidden, dropout=False
-    )
-    head = image_head("head", width=hidden, pooled_from=tokens * hidden, norm_params=2 * hidden)
-    return Chain(layers=(_patch_embedding(shape), *blocks, head))
+    residual = Residual(tokens=shape.tokens, hidden=shape.hidden, dropout=False)
+    blocks = dense_blocks(shape.blocks, residual, heads=shape.heads, width=4 * shape.hidden)
+    return Chain(layers=(_patch_embedding(shape, residual), *blocks, _head(residual)))
 
 
-def _patch_embedding(shape: VitShape) -> LayerCounts:
-    weights = IMAGE_CHANNELS * shape.patch**2 * shape.hidden
-    output = shape.tokens * shape.hidden
-    return LayerCounts(
-        name="embedding",
-        kind="embedding",
-        params=weights + 2 * shape.hidden + output,
-        forward_flops=2 * (shape.tokens - 1) * weights,
-        saved=IMAGE_CHANNELS * IMAGE_SIDE**2,
-        output=output,
-        working=output,
+def _patch_embedding(shape: VitShape, residual: Residual) -> LayerCounts:
+    patch, hidden, elements = IMAGE_CHANNELS * shape.patch**2, shape.hidden, shape.tokens * shape.hidden
+    operator = OperatorCounts(
+        name="patches",
+        kind="linear",
+        inputs=(Port(tensor=INPUT, dims=(SAMPLE, CHANNEL, *PIXELS)),),
+        outputs=(TensorCounts(name=OUTPUT, dims=STATE, elements=elements),),
+        weights=(
+            WeightCounts(name="weight", dims=(HIDDEN, "patch"), elements=hidden * patch),
+            WeightCounts(name="bias", dims=(HIDDEN,), elements=hidden),
+            WeightCounts(name="class_token", dims=(HIDDEN,), elements=hidden),
+            WeightCounts(name="positions", dims=(TOKEN, HIDDEN), elements=elements),
+        ),
+        splits=splits(residual.token, residual.wide),
+        forward_flops=2 * (shape.tokens - 1) * hidden * patch,
+        working=elements,
     )
+    return layer_of("embedding", (operator,), kind="embedding", saved_input=IMAGE_CHANNELS * IMAGE_SIDE**2)
+
+
+def _head(residual: Residual) -> LayerCounts:
+    """The norm is computed for the class token only."""
+    given, wide = residual.tokens * residual.hidden, residual.wide
+    pooled = TensorCounts(name="pooled", dims=(SAMPLE, HIDDEN), elements=wide.size, saved=True)
+    operators = (first_token(residual, working=given), norm("first token", pooled, wide=wide, working=wide.size))
+    return image_head("head", *operators, feature=Dim(name=FEATURE, size=wide.size), pooled_from=given)
 
 
 VIT_LARGE = VitShape(blocks=24, hidden=1024, heads=16)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,7 +82,8 @@ def test_models_survive_the_profile_file(name, tmp_path):
     model = build_model(name)
     path = tmp_path / "profile.json"
     path.write_text(format_json(profile_tree(model)))
-    assert read_profile(path) == model
+    layers = tuple(replace(layer, operators=()) for layer in model.layers)
+    assert read_profile(path) == replace(model, layers=layers)
 
 
 def test_unknown_model_is_answered_with_the_nearest_name():
