@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stagecut.executor.play.context import RankContext
-from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
+from stagecut.executor.play.tensor_parallel import divided_like, local, num_parts, whole
 from stagecut.executor.schedule.rank_layout import RankLayout
 
 BUCKET_NUMBERS = 1 << 23
@@ -27,6 +27,7 @@ def groups_of(layout: RankLayout, tied: Iterable[TiedWeights]) -> list[tuple[int
     groups = [tuple(range(layout.world_size))]
     for role in layout.roles:
         groups += [layout.copies(role.stages[0], role.tensor_rank), layout.sharing_ranks(role)]
+        groups += [line for stage in role.stages for line in layout.lines(role, stage)]
     groups += [holders(layout, weights) for weights in tied]
     return [group for group in dict.fromkeys(groups) if len(group) > 1]
 
@@ -110,8 +111,7 @@ class GradientSync:
 
     def _copies(self, stage: int, parameter: nn.Parameter) -> int:
         """How many ranks hold exactly the same values."""
-        sharing = 1 if is_divided(parameter) else self._layout.num_sharing(stage)
-        return len(self._layout.copies(stage, 0)) * sharing
+        return len(self._layout.copies(stage, 0)) * self._layout.num_sharing(stage) // num_parts(parameter)
 
     def _sum(self, gradients: list[Tensor], ranks: tuple[int, ...]) -> None:
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stagecut.executor.sharding.moving import moved
 from stagecut.executor.sharding.place import MeshPlace
-from stagecut.executor.sharding.weights import HeldWeight
+from stagecut.executor.sharding.weights import Use
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step, conversion
 from stagecut.planner.sharding.edges import TensorEnds
@@ -56,7 +56,7 @@ class Call:
 
     place: MeshPlace
     ways: Sequence[Way]
-    weights: Sequence[HeldWeight]
+    weights: Sequence[Use]
     gathers_again: bool
     """Whether gathered tensors are gathered again for the backward; not while a whole layer is repeated."""
     kept: dict[int, _Kept] = field(default_factory=dict)
@@ -66,12 +66,13 @@ class Call:
 
     def take(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The inputs and weights as the operator needs them; one node of the graph."""
-        taken = _Take.apply(self, *tensors, *(weight.parameter for weight in self.weights))
-        return tuple(taken)
+        apply: Any = _Take.apply
+        return tuple(apply(self, *tensors, *(weight.parameter for weight in self.weights)))
 
     def leave(self, outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs, such that their backward begins by gathering again what was not kept."""
-        return tuple(_Leave.apply(self, *outputs)) if self.kept else tuple(outputs)
+        apply: Any = _Leave.apply
+        return tuple(apply(self, *outputs)) if self.kept else tuple(outputs)
 
     @contextmanager
     def keeping_parts(self) -> Iterator[None]:
@@ -89,7 +90,8 @@ class Call:
     def taken_input(self, tensor: Tensor, way: Way) -> Tensor:
         """An input as the operator needs it."""
         steps, source = way.there(tensor, self.place), way.ends.made
-        first = next((index for index, step in enumerate(steps) if step.collective is Collective.ALL_GATHER), len(steps))
+        gathers = (index for index, step in enumerate(steps) if step.collective is Collective.ALL_GATHER)
+        first = next(gathers, len(steps))
         part = moved(tensor, source, steps[:first], self.place)
         for step in steps[:first]:
             source = (*source[: step.axis], step.to, *source[step.axis + 1 :])
@@ -99,7 +101,7 @@ class Call:
 
         return self._remembered(gathered, needed=False) if first < len(steps) and way.saved else gathered()
 
-    def taken_weight(self, weight: HeldWeight) -> Tensor:
+    def taken_weight(self, weight: Use) -> Tensor:
         """A weight as the operator needs it."""
         if weight.is_gathered_on_use:
             return self._remembered(weight.for_use, needed=weight.parameter.requires_grad)
@@ -129,6 +131,7 @@ class _Take(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.call = call
+        ctx.shapes = [tensor.shape for tensor in tensors[: len(call.ways)]]
         inputs = tensors[: len(call.ways)]
         taken = [call.taken_input(tensor, way) for tensor, way in zip(inputs, call.ways, strict=True)]
         ctx.mark_non_differentiable(*(tensor for tensor in taken if not tensor.is_floating_point()))
@@ -143,8 +146,16 @@ class _Take(torch.autograd.Function):
             if weight.parameter.requires_grad:
                 weight.add(gradient)
         inputs = zip(gradients, call.ways, needed, strict=False)
-        backs = (way.back(gradient, call.place) if wanted else None for gradient, way, wanted in inputs)
-        return (None, *backs, *(None for _ in call.weights))
+        backs = [way.back(gradient, call.place) if wanted else None for gradient, way, wanted in inputs]
+        fitting = (None if back is None else _cut(back, shape) for back, shape in zip(backs, ctx.shapes, strict=True))
+        return (None, *fitting, *(None for _ in call.weights))
+
+
+def _cut(gradient: Tensor, shape: torch.Size) -> Tensor:
+    """Without the rows that were added to make parts even."""
+    for dim, size in enumerate(shape):
+        gradient = gradient.narrow(dim, 0, size) if gradient.shape[dim] > size else gradient
+    return gradient
 
 
 class _Leave(torch.autograd.Function):

@@ -10,9 +10,9 @@ from torch.func import functional_call
 from stagecut.executor.play.stage import LayerState, as_state
 from stagecut.executor.sharding.calls import Call, Way
 from stagecut.executor.sharding.place import MeshPlace
-from stagecut.executor.sharding.weights import HeldWeight
+from stagecut.executor.sharding.weights import Use
 from stagecut.models.modules.operators import LoopPart, OperatorModule
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator, Port
+from stagecut.planner.core.operators import INPUT, Operator, Port
 from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy
 from stagecut.planner.sharding.edges import TensorEnds
 from stagecut.planner.sharding.placements import Placements
@@ -31,7 +31,7 @@ class DividedOperator:
     operator: Operator
     strategy: Strategy
     module: OperatorModule
-    weights: Mapping[str, HeldWeight]
+    weights: Mapping[str, Use]
     """By name of the parameter in the layer."""
 
     def part(self, place: MeshPlace) -> LoopPart:
@@ -96,7 +96,7 @@ class ShardedLayer:
         self._before, self._returns = before, returns
 
     def __call__(self, state: LayerState) -> LayerState:
-        """This rank's part of what the layer returns, from its part of what the layer takes."""
+        """The rank's part of what the layer returns, from its part of what the layer takes."""
         made = {INPUT: _Made(tensors=state, placements=self._before, gradients=self._before, saved=True)}
         for divided in self._operators:
             made |= self._outputs(divided, made)
@@ -108,7 +108,8 @@ class ShardedLayer:
 
     def _outputs(self, divided: DividedOperator, made: Mapping[str, _Made]) -> dict[str, _Made]:
         operator, splits = divided.operator, divided.strategy.splits
-        results = iter(self._run(divided, [(port, made[port.tensor]) for port in operator.inputs]))
+        ports = (*operator.inputs, *divided.module.also)
+        results = iter(self._run(divided, [(port, made[port.tensor]) for port in ports]))
         found = {}
         for tensor in operator.outputs:
             found[tensor.name] = _Made(
@@ -122,12 +123,7 @@ class ShardedLayer:
     def _run(self, divided: DividedOperator, inputs: Sequence[tuple[Port, _Made]]) -> LayerState:
         splits = divided.strategy.splits
         ways = [
-            _way(
-                made,
-                input_placements(port, splits),
-                input_gradient_placements(port, splits),
-                saved=made.saved,
-            )
+            _way(made, input_placements(port, splits), input_gradient_placements(port, splits), saved=made.saved)
             for port, made in inputs
             for _ in made.tensors
         ]

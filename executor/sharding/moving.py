@@ -4,19 +4,25 @@ DTensor would do the same, except that over gloo it gathers where the planner ha
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional
 
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step
 from stagecut.planner.sharding.placements import AxisPlacement, Placements, Shard
 
+# torch 2.13 renames them
+_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 def moved(tensor: Tensor, source: Placements, steps: Sequence[Step], place: MeshPlace) -> Tensor:
-    """This rank's part of a tensor after some steps.
+    """The rank's part of a tensor after some steps.
 
     Parameters
     ----------
@@ -42,12 +48,23 @@ def _after(tensor: Tensor, before: AxisPlacement, step: Step, place: MeshPlace) 
         return reduce_scatter(tensor, to, group)
     if step.collective is Collective.ALL_TO_ALL:
         return all_to_all(tensor, split=to, joined=_dim(before), group=group)
-    return tensor.chunk(size, to)[place.coordinate(step.axis)]
+    return parts_of(tensor, size, to)[place.coordinate(step.axis)]
 
 
 def _dim(placement: AxisPlacement) -> int:
     assert isinstance(placement, Shard)
     return placement.dim
+
+
+def parts_of(tensor: Tensor, num_parts: int, dim: int) -> tuple[Tensor, ...]:
+    """Equal parts along a dimension.
+
+    Only logits may be uneven: they are filled up with impossible ones, which no loss sees.
+    """
+    missing = -tensor.shape[dim] % num_parts
+    if missing:
+        tensor = functional.pad(tensor, (*(0, 0) * (tensor.dim() - 1 - dim), 0, missing), value=-float("inf"))
+    return tensor.chunk(num_parts, dim)
 
 
 def all_reduce(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -60,21 +77,21 @@ def all_reduce(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
 def all_gather(tensor: Tensor, dim: int, group: dist.ProcessGroup) -> Tensor:
     """The parts of all ranks, joined along a dimension."""
     parts = tensor.new_empty((group.size(), *tensor.shape))
-    dist.all_gather_into_tensor(parts.flatten(0, 1) if tensor.dim() else parts, tensor.contiguous(), group=group)
+    _all_gather(parts.flatten(0, 1) if tensor.dim() else parts, tensor.contiguous(), group=group)
     return _joined(parts, dim)
 
 
 def reduce_scatter(tensor: Tensor, dim: int, group: dist.ProcessGroup) -> Tensor:
-    """This rank's part, along a dimension, of the sum over the ranks of a group."""
-    parts = torch.stack(tensor.chunk(group.size(), dim))
+    """The rank's part, along a dimension, of the sum over the ranks of a group."""
+    parts = torch.stack(parts_of(tensor, group.size(), dim))
     own = torch.empty_like(parts[0])
-    dist.reduce_scatter_tensor(own, parts.flatten(0, 1), group=group)
+    _reduce_scatter(own, parts.flatten(0, 1), group=group)
     return own
 
 
 def all_to_all(tensor: Tensor, *, split: int, joined: int, group: dist.ProcessGroup) -> Tensor:
     """From parts along `joined` to parts along `split`."""
-    leaving = torch.stack(tensor.chunk(group.size(), split))
+    leaving = torch.stack(parts_of(tensor, group.size(), split))
     coming = torch.empty_like(leaving)
     dist.all_to_all_single(coming, leaving, group=group)
     return _joined(coming, joined)

@@ -39,7 +39,7 @@ class DividedLoss:
         return set(self.splits) <= {SAMPLE, WHOLE_LOOP}
 
     def part(self, loss: Callable[..., Tensor], output: LayerState, targets: LayerState, count: object) -> Tensor:
-        """This rank's part of a counted loss, from its parts of the outputs and whole targets."""
+        """The rank's part of a counted loss, from its parts of the outputs and whole targets."""
         assert isinstance(loss, CountedLoss)
         own = tuple(self._targets(target, port) for target, port in zip(targets, self._ports(targets), strict=True))
         result, wanted = from_state(output), from_state(own)
@@ -58,7 +58,7 @@ class DividedLoss:
         return num_samples
 
     def own_targets(self, targets: LayerState) -> LayerState:
-        """This rank's samples of targets."""
+        """The rank's samples of targets."""
         return tuple(self._sliced(target, self.ports[0]) for target in targets)
 
     def _ports(self, targets: LayerState) -> tuple[Port, ...]:
@@ -93,7 +93,11 @@ class DividedLoss:
 def _first_divided(crossed: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """The divided cross entropy for the first output, the usual one for others."""
     remaining = iter((crossed,))
-    return lambda logits, classes: next(remaining, cross_entropy)(logits, classes)
+
+    def sums(logits: Tensor, classes: Tensor) -> Tensor:
+        return next(remaining, cross_entropy)(logits, classes)
+
+    return sums
 
 
 def _divided_cross_entropy(
@@ -101,7 +105,8 @@ def _divided_cross_entropy(
 ) -> Tensor:
     """Sum over the labels that count, of logits whose classes are divided; only the first rank reports it."""
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)
-    loss: Tensor = _DividedCrossEntropy.apply(precise, classes.flatten(), groups, start)
+    apply: Any = _DividedCrossEntropy.apply
+    loss: Tensor = apply(precise, classes.flatten(), groups, start)
     return loss if first else loss - loss.detach()
 
 
@@ -109,9 +114,7 @@ class _DividedCrossEntropy(torch.autograd.Function):
     """Cross entropy over divided classes (Shoeybi et al., arXiv 1909.08053, section 3)."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, classes: Tensor, groups: tuple[dist.ProcessGroup, ...], start: int
-    ) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, classes: Tensor, groups: tuple[dist.ProcessGroup, ...], start: int) -> Tensor:
         largest = _reduced(logits.amax(dim=-1), groups, dist.ReduceOp.MAX)
         exponentials = (logits - largest.unsqueeze(-1)).exp()
         total = _reduced(exponentials.sum(dim=-1), groups, dist.ReduceOp.SUM)

@@ -1,6 +1,6 @@
 """A stage whose layers are divided over a mesh: builds it on one rank, and runs it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ from stagecut.executor.sharding.layer import DividedOperator, Returned, ShardedL
 from stagecut.executor.sharding.objective import DividedLoss
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.executor.sharding.planned import PlannedLayer, RunOperator
-from stagecut.executor.sharding.weights import Division, HeldWeight
+from stagecut.executor.sharding.weights import Division, HeldWeight, TiedUse, Use
 from stagecut.planner.core.operators import OUTPUT, SAMPLE, Port
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.placements import REPLICATE, Placements
@@ -29,13 +29,14 @@ class ShardedStage:
     def __init__(
         self,
         layers: Sequence[ShardedLayer],
-        weights: Sequence[HeldWeight],
+        weights: Sequence[Use],
         place: MeshPlace,
         *,
         after: Placements,
         loss: DividedLoss | None,
     ) -> None:
-        self._layers, self._weights, self._place, self._after = layers, weights, place, after
+        self._layers, self._place, self._after = layers, place, after
+        self._weights = sorted(weights, key=lambda weight: isinstance(weight, HeldWeight))  # tied uses finish first
         self.loss = loss
         """How the loss is divided; None if this is not the last stage."""
 
@@ -62,29 +63,57 @@ class ShardedStage:
             weight.finish()
 
 
-def shard_stage(stage: StageModule, planned: Sequence[PlannedLayer], place: MeshPlace, *, is_last: bool) -> ShardedStage:
-    """Divide the layers of a stage, each of which this rank has whole before."""
+def shard_stage(
+    stage: StageModule,
+    planned: Sequence[PlannedLayer],
+    place: MeshPlace,
+    *,
+    ties: Mapping[tuple[str, str], tuple[str, str]],
+    is_last: bool,
+) -> ShardedStage:
+    """Divide the layers of a stage, each of which this rank has whole before.
+
+    Parameters
+    ----------
+    ties
+        Owners of tied weights of the stage by their copies, each given by the names of layer and parameter.
+    """
+    held: dict[tuple[str, str], Use] = {}
     before: Placements = (REPLICATE,) * len(place.sizes)
-    layers, weights, loss = [], [], None
+    layers, loss = [], None
     for module, own in zip(stage.layers, planned, strict=True):
-        divided = [_divided(module, run, place) for run in own.run_operators(module)]
-        weights += [weight for operator in divided for weight in operator.weights.values()]
+        divided = [
+            _divided(module, own.module.name, run, place=place, ties=ties, held=held)
+            for run in own.run_operators(module)
+        ]
         if is_last and own is planned[-1]:
             loss = _loss(own, place)
         after = _returned(divided[-1])
         returns = (Returned(tensor=OUTPUT, taken=after, gradient=after),) if loss is None else _returns_to(loss)
         layers.append(ShardedLayer(module, divided, place, before=before, returns=returns, again=not stage.recompute))
         before = after
-    return ShardedStage(layers, weights, place, after=before, loss=loss)
+    return ShardedStage(layers, list(held.values()), place, after=before, loss=loss)
 
 
-def _divided(module: nn.Module, run: RunOperator, place: MeshPlace) -> DividedOperator:
-    """Replace the operator's parameters by this rank's parts of them."""
-    weights = {}
+def _divided(
+    module: nn.Module,
+    layer: str,
+    run: RunOperator,
+    *,
+    place: MeshPlace,
+    ties: Mapping[tuple[str, str], tuple[str, str]],
+    held: dict[tuple[str, str], Use],
+) -> DividedOperator:
+    """Replace the operator's parameters by this rank's parts of them, and remember these in `held`."""
+    weights: dict[str, Use] = {}
     for name, dims in run.module.weights.items():
-        held = HeldWeight.of(module.get_parameter(name), Division.of(dims, run.strategy), place)
-        set_parameter(module, name, held.parameter)
-        weights[name] = held
+        division, owner = Division.of(dims, run.strategy), held.get(ties.get((layer, name), ("", "")))
+        if isinstance(owner, HeldWeight):
+            weights[name] = TiedUse(owner=owner, division=division)
+        else:
+            weights[name] = HeldWeight.of(module.get_parameter(name), division, place)
+        set_parameter(module, name, weights[name].parameter)
+        held[layer, name] = weights[name]
     return DividedOperator(operator=run.operator, strategy=run.strategy, module=run.module, weights=weights)
 
 

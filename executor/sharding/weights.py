@@ -58,6 +58,8 @@ class HeldWeight:
     """The copy for use."""
     gradient: Tensor | None = field(default=None, repr=False)
     """Sum over the micro-batches so far, still to be finished."""
+    tied_gradients: list[Tensor] = field(default_factory=list, repr=False)
+    """Finished gradients of tied uses, divided like this one's use."""
 
     @classmethod
     def of(cls, parameter: nn.Parameter, division: Division, place: MeshPlace) -> "HeldWeight":
@@ -79,11 +81,12 @@ class HeldWeight:
     def refresh(self) -> None:
         """Before a step: gather what the optimizer has updated in parts, unless that is done on every use."""
         self.gradient = None
+        self.tied_gradients = []
         if self.stored_dim is not None and not self.is_gathered_on_use:
             self.whole = self._gathered()
 
     def for_use(self) -> Tensor:
-        """This rank's part of the weight as the operator needs it."""
+        """The rank's part of the weight as the operator needs it."""
         if self.is_gathered_on_use:
             return self._gathered()
         return self._held() if self.whole is None else self.whole
@@ -107,8 +110,16 @@ class HeldWeight:
                 gradient = moving.all_reduce(gradient, self.place.groups[axis])
         elif self.division.storage is WeightStorage.OPTIMIZER:
             gradient = self._scattered(gradient)
+        for tied in self.tied_gradients:
+            gradient = gradient + self._own_part(tied)
         self.parameter.grad = self._like_parameter(gradient)
         self.gradient = None
+
+    def _own_part(self, gradient: Tensor) -> Tensor:
+        for axis in self.division.summed if self.stored_dim is not None else ():
+            assert self.stored_dim is not None
+            gradient = gradient.chunk(self.place.sizes[axis], self.stored_dim)[self.place.coordinate(axis)]
+        return gradient
 
     def _held(self) -> Tensor:
         return cast(DTensor, self.parameter.detach()).to_local()
@@ -133,6 +144,68 @@ class HeldWeight:
         )
 
 
+@dataclass(kw_only=True, eq=False)
+class TiedUse:
+    """Another use of a weight on the same rank, divided in its own way."""
+
+    owner: HeldWeight
+    division: Division
+    gradient: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def parameter(self) -> nn.Parameter:
+        """The owner's."""
+        return self.owner.parameter
+
+    @property
+    def is_gathered_on_use(self) -> bool:
+        """Whether it is whole only while it is used."""
+        return self.owner.is_gathered_on_use
+
+    def refresh(self) -> None:
+        """Before a step."""
+        self.gradient = None
+
+    def for_use(self) -> Tensor:
+        """The rank's part of the weight as this operator needs it."""
+        return self._converted(self.owner.for_use(), self.owner.division.placements, self.division.placements)
+
+    def add(self, gradient: Tensor) -> None:
+        """Take the gradient of one backward."""
+        if (self.division.placements, self.division.summed) == (
+            self.owner.division.placements,
+            self.owner.division.summed,
+        ):
+            self.owner.add(gradient)
+        else:
+            self.gradient = gradient.clone() if self.gradient is None else self.gradient.add_(gradient)
+
+    def finish(self) -> None:
+        """After the last backward: sum over the ranks, and hand the gradient to the owner, which finishes later."""
+        gradient = self.gradient
+        if gradient is not None:
+            for axis in self.division.summed:
+                gradient = moving.all_reduce(gradient, self.owner.place.groups[axis])
+            ends = self.division.placements, self.owner.division.placements
+            self.owner.tied_gradients.append(self._converted(gradient, *ends))
+        self.gradient = None
+
+    def _converted(self, tensor: Tensor, source: Placements, target: Placements) -> Tensor:
+        if source == target:
+            return tensor
+        like, place = self.parameter, self.owner.place
+        mesh = place.device_mesh(tuple(range(len(place.sizes))))
+        shared = DTensor.from_local(
+            tensor, mesh, _torch_placements(source), run_check=False, shape=like.shape, stride=like.stride()
+        )
+        whole = shared.redistribute(placements=[Replicated()] * len(source))
+        return whole.redistribute(placements=_torch_placements(target)).to_local()
+
+
+Use = HeldWeight | TiedUse
+"""A weight as an operator uses it."""
+
+
 def _stored_dim(parameter: Tensor, division: Division, place: MeshPlace) -> int | None:
     """The first dimension that can be divided evenly; a weight without one is held whole."""
     if division.storage is WeightStorage.REPLICATED:
@@ -146,6 +219,10 @@ def _stored_dim(parameter: Tensor, division: Division, place: MeshPlace) -> int 
 
 def _num_parts(placements: Placements, dim: int, place: MeshPlace) -> int:
     return math.prod(size for size, own in zip(place.sizes, placements, strict=True) if own == Shard(dim))
+
+
+def _torch_placements(placements: Placements) -> list[Placement]:
+    return [Sharded(own.dim) if isinstance(own, Shard) else Replicated() for own in placements]
 
 
 def _torch_placement(division: Division, axis: int, stored_dim: int | None) -> Placement:

@@ -6,12 +6,12 @@ from torch import nn
 
 from stagecut.models.families.gpt import GptShape
 from stagecut.models.modules.batches import next_token_batch
-from stagecut.models.modules.divided import embedding_operators, head_operators
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.transformer_operators import embedding_operators, head_operators
 from stagecut.models.modules.weights import init_normal
 
 

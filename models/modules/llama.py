@@ -7,17 +7,17 @@ from torch.nn import functional
 
 from stagecut.models.families.llama import LlamaShape
 from stagecut.models.modules.batches import next_token_batch
-from stagecut.models.modules.divided import (
-    embedding_operators,
-    head_operators,
-    residual_operators,
-    swiglu_operators,
-)
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part, repeated
+from stagecut.models.modules.transformer_operators import (
+    embedding_operators,
+    head_operators,
+    residual_operators,
+    swiglu_operators,
+)
 from stagecut.models.modules.weights import init_normal
 
 ROTARY_BASE = 500_000.0

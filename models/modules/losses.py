@@ -46,9 +46,7 @@ def _class_part(crossed: CrossEntropy) -> Callable[[Tensor, Tensor, Tensor], Ten
 def _pre_training_part(
     crossed: CrossEntropy,
 ) -> Callable[[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor]], Tensor]:
-    def part(
-        output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def part(output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor]) -> Tensor:
         tokens, next_sentence = (
             crossed(logits, classes) / count for logits, classes, count in zip(output, targets, counts, strict=True)
         )

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stagecut.planner.core.operators import Port
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -37,5 +39,7 @@ class OperatorModule:
     in the order of the operator's ports, and which part of the loop they belong to."""
     weights: Mapping[str, tuple[str, ...]]
     """Parameters of the layer by name, and the dimensions of each in the operator's names."""
+    also: tuple[Port, ...] = ()
+    """Inputs that cost nothing and that the planner therefore does not know, such as ids of the model's input."""
     draws: bool = False
     """Whether it draws random numbers while training."""

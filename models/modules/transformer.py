@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.modules.divided import attention_operators, gelu_operators, residual_operators
 from stagecut.models.modules.module_chain import LayerModule
 from stagecut.models.modules.sharing import attention_styles, feed_forward_styles
+from stagecut.models.modules.transformer_operators import attention_operators, gelu_operators, residual_operators
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
 
 

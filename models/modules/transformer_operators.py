@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from stagecut.models.modules.operators import LoopPart, OperatorModule
+from stagecut.planner.core.operators import HIDDEN, TOKEN
 
 if TYPE_CHECKING:
     from stagecut.models.modules.transformer import BlockShape
 
 Inputs = tuple[Tensor, ...]
 Operators = Mapping[str, OperatorModule]
-HIDDEN, HEAD, WIDTH, VOCABULARY, TOKEN = "hidden", "head", "width", "vocabulary", "token"
+HEAD, WIDTH, VOCABULARY = "head", "width", "vocabulary"
 
 
 def product(linear: nn.Linear, given: Tensor, part: LoopPart) -> Tensor:
@@ -28,7 +30,9 @@ def product(linear: nn.Linear, given: Tensor, part: LoopPart) -> Tensor:
 
 def linear_operator(name: str, *, out: str, given: str, biased: bool) -> OperatorModule:
     """The product of a linear submodule."""
-    return OperatorModule(run=partial(_run_linear, name), weights=linear_weights(name, out=out, given=given, biased=biased))
+    return OperatorModule(
+        run=partial(_run_linear, name), weights=linear_weights(name, out=out, given=given, biased=biased)
+    )
 
 
 def linear_weights(name: str, *, out: str, given: str, biased: bool) -> dict[str, tuple[str, ...]]:
@@ -52,7 +56,9 @@ def residual_operators(shape: "BlockShape", inner: Operators) -> Operators:
 
 def attention_operators(*, biased: bool, draws: bool) -> Operators:
     """Queries, keys and values, attention, projection."""
-    weights = [linear_weights(f"inner.{own}", out=HEAD, given=HIDDEN, biased=biased) for own in ("query", "key", "value")]
+    weights = [
+        linear_weights(f"inner.{own}", out=HEAD, given=HIDDEN, biased=biased) for own in ("query", "key", "value")
+    ]
     return {
         "qkv": OperatorModule(run=_run_qkv, weights={name: dims for own in weights for name, dims in own.items()}),
         "attention": OperatorModule(run=_run_attention, weights={}, draws=draws),
@@ -93,6 +99,15 @@ def head_operators(*, normed: bool, norm_biased: bool, biased: bool = False) -> 
     norm = {"norm": norm_operator("norm", biased=norm_biased)} if normed else {}
     weights = linear_weights("project", out=VOCABULARY, given=HIDDEN, biased=biased)
     return {**norm, "project": OperatorModule(run=_run_logits, weights=weights)}
+
+
+def run_first_token(_: nn.Module, inputs: Inputs, part: LoopPart) -> Tensor:
+    """The first token of each sample, or a summand of it: zero on devices that have others.
+
+    The zeros are in the graph, so that all devices have the same backward.
+    """
+    elsewhere = torch.tensor(part.start(TOKEN, 1) > 0, device=inputs[0].device)
+    return inputs[0][:, 0].masked_fill(elsewhere, 0.0)
 
 
 def _run_linear(name: str, layer: nn.Module, inputs: Inputs, part: LoopPart) -> Tensor:
