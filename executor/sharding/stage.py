@@ -35,14 +35,14 @@ class ShardedStage:
         after: Placements,
         loss: DividedLoss | None,
     ) -> None:
-        self._layers, self._place, self._after = layers, place, after
+        self.layers, self._place, self._after = layers, place, after
         self._weights = sorted(weights, key=lambda weight: isinstance(weight, HeldWeight))  # tied uses finish first
         self.loss = loss
         """How the loss is divided; None if this is not the last stage."""
 
     def run(self, state: LayerState, *, recompute: bool) -> LayerState:
         """Run the layers one after another."""
-        for layer in self._layers:
+        for layer in self.layers:
             if recompute and torch.is_grad_enabled():
                 with set_checkpoint_early_stop(False):  # all ranks repeat the same collectives
                     state = as_state(checkpoint(layer, state, use_reentrant=False))
