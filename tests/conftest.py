@@ -32,7 +32,12 @@ def pytest_collection_finish():
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Tests of a file run in one process and share its fixtures; those of choice graphs all, for what they compile."""
+    """Tests of a file run in one process and share its fixtures; those of choice graphs all, for what they compile.
+
+    Files keep their order, in which the ones that start processes come first: with the longest first, by number of
+    tests, a few slow tests would be left for a single process at the end.
+    """
+    config.option.loadscopereorder = False
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid):
