@@ -1,7 +1,7 @@
 """What an operator costs under a strategy, on each device of the mesh."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from stagecut.planner.core.job import Optimizer
@@ -89,13 +89,13 @@ def operator_costs(
     - Computation is divided by the parts of the loop.
     - A saved tensor is held as the operator leaves it: where the next one needs more of it, that is gathered again for
       the backward, beside computation. Partial sums are held whole.
-    - Weights: see :func:`weight_costs`.
+    - Weights: see :func:`weight_costs`; those whose gradients are summed over the same axes travel together.
 
     `element_bytes` is the size of a parameter in the model's precision.
     """
     splits, weights = strategy.splits, WeightCosts()
-    for weight in operator.weights:
-        weights = weights + weight_costs(weight, strategy, mesh, optimizer=optimizer, element_bytes=element_bytes)
+    for axes, num in _num_by_summed_axes(operator.weights, splits, mesh, element_bytes).items():
+        weights = weights + _weight_costs(num, axes, strategy.storage, mesh, optimizer)
     saved = (
         tensor.num_bytes / mesh.parts(output_placements(tensor, splits)) for tensor in operator.outputs if tensor.saved
     )
@@ -127,9 +127,26 @@ def weight_costs(
     axes are one after another, innermost axis first, each on what the one before left; all-gathers are the way back:
     what crosses the outermost links is smallest. Replicas and pipelines of the stage sum P / s gradients in between.
     """
-    splits, storage = strategy.splits, strategy.storage
-    num = weight.num_bytes / element_bytes / mesh.parts(weight_placements(weight, splits))
-    summed = [axis for axis, own in enumerate(weight_gradient_placements(weight, splits)) if own is PARTIAL]
+    ((axes, num),) = _num_by_summed_axes((weight,), strategy.splits, mesh, element_bytes).items()
+    return _weight_costs(num, axes, strategy.storage, mesh, optimizer)
+
+
+def _num_by_summed_axes(
+    weights: Iterable[Weight], splits: tuple[str, ...], mesh: Mesh, element_bytes: int
+) -> dict[tuple[int, ...], float]:
+    """Parameters left on a device, by the axes over which their gradients are summed."""
+    found: dict[tuple[int, ...], float] = {}
+    for weight in weights:
+        gradient = weight_gradient_placements(weight, splits)
+        axes = tuple(axis for axis, own in enumerate(gradient) if own is PARTIAL)
+        num = weight.num_bytes / element_bytes / mesh.parts(weight_placements(weight, splits))
+        found[axes] = found.get(axes, 0.0) + num
+    return found
+
+
+def _weight_costs(
+    num: float, summed: tuple[int, ...], storage: WeightStorage, mesh: Mesh, optimizer: Optimizer
+) -> WeightCosts:
     part = num / math.prod(mesh.sizes[axis] for axis in summed)
     num_weights, num_gradients, num_states = _held(storage, num, part)
     forward, backward, sync = _traffic(storage, num, _traffic_over(mesh, summed), optimizer)
@@ -172,7 +189,7 @@ def _traffic(
     }[storage]
 
 
-def _traffic_over(mesh: Mesh, axes: list[int]) -> Callable[[Collective, float], Traffic]:
+def _traffic_over(mesh: Mesh, axes: tuple[int, ...]) -> Callable[[Collective, float], Traffic]:
     """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after."""
 
     def traffic(collective: Collective, num_bytes: float) -> Traffic:
