@@ -232,10 +232,7 @@ class Pipeline:
         return next((division.loss for division in own if division.loss is not None), None)
 
     def _sum_gradients(self, stage: int) -> None:
-        division = self._stages_by_index()[stage].division
-        if division is not None:
-            division.finish()
-        self._sync.sum_stage(stage)
+        self._sync.sum_stage(stage, self._stages_by_index()[stage].division)
         if stage == self.role.stages[-1]:
             self._sync.sum_tied()
 

@@ -1,6 +1,6 @@
 """The layers of one stage as a torch module."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -31,8 +31,8 @@ class Division(Protocol):
         """Gather, before a step, the weights that were updated in parts."""
         ...
 
-    def finish(self) -> None:
-        """Complete the gradients within the replica, after the last backward."""
+    def sum_gradients(self, over_copies: Callable[[Mapping[nn.Parameter, Tensor]], None]) -> None:
+        """Sum gradients within the replica and, part by part, over the copies of the stage."""
         ...
 
 

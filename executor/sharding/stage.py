@@ -1,9 +1,9 @@
 """A stage whose layers are divided over a mesh: builds it on one rank, and runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from stagecut.executor.play.build import set_parameter
@@ -36,7 +36,7 @@ class ShardedStage:
         loss: DividedLoss | None,
     ) -> None:
         self.layers, self._place, self._after = layers, place, after
-        self._weights = sorted(weights, key=lambda weight: isinstance(weight, HeldWeight))  # tied uses finish first
+        self._weights = weights
         self.loss = loss
         """How the loss is divided; None if this is not the last stage."""
 
@@ -57,10 +57,22 @@ class ShardedStage:
         for weight in self._weights:
             weight.refresh()
 
-    def finish(self) -> None:
-        """After the last backward: complete the gradients within the mesh."""
+    def sum_gradients(self, over_copies: Callable[[Mapping[nn.Parameter, Tensor]], None]) -> None:
+        """After the last backward: sum within the mesh, then over the copies of the stage.
+
+        Parameters
+        ----------
+        over_copies
+            Sums tensors in place, each a part of the gradient of a parameter, over all ranks with the same part.
+        """
         for weight in self._weights:
-            weight.finish()
+            if isinstance(weight, TiedUse):
+                weight.finish()
+        held = [own for own in self._weights if isinstance(own, HeldWeight) and own.parameter.requires_grad]
+        parts = {weight.parameter: weight.part() for weight in held}
+        over_copies(parts)
+        for weight in held:
+            weight.complete(parts[weight.parameter])
 
 
 def shard_stage(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Placement, distribute_tensor
 from torch.distributed.tensor import Replicate as Replicated
 from torch.distributed.tensor import Shard as Sharded
+from torch.nn import functional
 
 from stagecut.executor.sharding import moving
 from stagecut.executor.sharding.place import MeshPlace
@@ -83,37 +84,47 @@ class HeldWeight:
         self.gradient = None
         self.tied_gradients = []
         if self.stored_dim is not None and not self.is_gathered_on_use:
-            self.whole = self._gathered()
+            self.whole = self._gathered(self._held(), self.stored_dim)
 
     def for_use(self) -> Tensor:
         """The rank's part of the weight as the operator needs it."""
-        if self.is_gathered_on_use:
-            return self._gathered()
+        if self.stored_dim is not None and self.division.storage is WeightStorage.WEIGHTS:
+            return self._gathered(self._held(), self.stored_dim)
         return self._held() if self.whole is None else self.whole
 
     def add(self, gradient: Tensor) -> None:
         """Take the gradient of one backward; it is scattered if gradients are held in parts."""
         if self.stored_dim is not None and self.division.storage is not WeightStorage.OPTIMIZER:
-            gradient = self._scattered(gradient)
+            gradient = self._scattered(gradient, self.stored_dim)
         self.gradient = gradient.clone() if self.gradient is None else self.gradient.add_(gradient)
 
-    def finish(self) -> None:
-        """After the last backward: sum over the ranks, and hand the gradient to the parameter."""
+    def part(self) -> Tensor:
+        """After the last backward: of the sum over the ranks, what this one hands to the copies of the stage to sum."""
         gradient = self.gradient
-        if not self.parameter.requires_grad:
-            return
         if gradient is None:  # no sample has reached it
             in_parts = self.division.storage is not WeightStorage.OPTIMIZER
             gradient = torch.zeros_like(self._held() if self.whole is None or in_parts else self.whole)
-        if self.stored_dim is None:
-            for axis in self.division.summed:
-                gradient = moving.all_reduce(gradient, self.place.groups[axis])
-        elif self.division.storage is WeightStorage.OPTIMIZER:
-            gradient = self._scattered(gradient)
-        for tied in self.tied_gradients:
-            gradient = gradient + self._own_part(tied)
-        self.parameter.grad = self._like_parameter(gradient)
         self.gradient = None
+        if self.stored_dim is None and self.division.summed:
+            return self._scattered(_padded(gradient, self._num_shards), 0)
+        if self.division.storage is WeightStorage.OPTIMIZER:
+            assert self.stored_dim is not None
+            return self._scattered(gradient, self.stored_dim)
+        return gradient
+
+    def complete(self, part: Tensor) -> None:
+        """Hand the gradient to the parameter, once the part of it has been summed."""
+        if self.stored_dim is None and self.division.summed:
+            like = self._held()
+            part = self._gathered(part, 0)[: like.numel()].view_as(like)
+        for tied in self.tied_gradients:
+            part = part + self._own_part(tied)
+        self.tied_gradients = []
+        self.parameter.grad = self._like_parameter(part)
+
+    @property
+    def _num_shards(self) -> int:
+        return math.prod(self.place.sizes[axis] for axis in self.division.summed)
 
     def _own_part(self, gradient: Tensor) -> Tensor:
         for axis in self.division.summed if self.stored_dim is not None else ():
@@ -124,17 +135,14 @@ class HeldWeight:
     def _held(self) -> Tensor:
         return cast(DTensor, self.parameter.detach()).to_local()
 
-    def _gathered(self) -> Tensor:
-        whole = self._held()
-        assert self.stored_dim is not None
+    def _gathered(self, part: Tensor, dim: int) -> Tensor:
         for axis in reversed(self.division.summed):
-            whole = moving.all_gather(whole, self.stored_dim, self.place.groups[axis])
-        return whole
+            part = moving.all_gather(part, dim, self.place.groups[axis])
+        return part
 
-    def _scattered(self, gradient: Tensor) -> Tensor:
-        assert self.stored_dim is not None
+    def _scattered(self, gradient: Tensor, dim: int) -> Tensor:
         for axis in self.division.summed:
-            gradient = moving.reduce_scatter(gradient, self.stored_dim, self.place.groups[axis])
+            gradient = moving.reduce_scatter(gradient, dim, self.place.groups[axis])
         return gradient
 
     def _like_parameter(self, gradient: Tensor) -> DTensor:
@@ -181,7 +189,7 @@ class TiedUse:
             self.gradient = gradient.clone() if self.gradient is None else self.gradient.add_(gradient)
 
     def finish(self) -> None:
-        """After the last backward: sum over the ranks, and hand the gradient to the owner, which finishes later."""
+        """After the last backward: sum over the ranks, and hand the gradient to the owner."""
         gradient = self.gradient
         if gradient is not None:
             for axis in self.division.summed:
@@ -204,6 +212,11 @@ class TiedUse:
 
 Use = HeldWeight | TiedUse
 """A weight as an operator uses it."""
+
+
+def _padded(gradient: Tensor, multiple: int) -> Tensor:
+    """Its elements in a row, filled up with zeros to a multiple of so many."""
+    return functional.pad(gradient.reshape(-1), (0, -gradient.numel() % multiple))
 
 
 def _stored_dim(parameter: Tensor, division: Division, place: MeshPlace) -> int | None:

@@ -56,7 +56,7 @@ class SmallModel:
         return self.counts().in_precision(Precision.FP32, name=self.modules().name, sequence_length=TOKENS)
 
 
-GPT = GptShape(blocks=1, hidden=16, heads=4, vocabulary=33, positions=TOKENS, dropout=0.0)
+GPT = GptShape(blocks=1, hidden=16, heads=4, vocabulary=32, positions=TOKENS, dropout=0.0)
 LLAMA = LlamaShape(blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabulary=32)
 BERT = BertShape(blocks=1, hidden=16, heads=4, vocabulary=30, positions=TOKENS, dropout=0.0)
 VIT = VitShape(blocks=1, hidden=8, heads=2, patch=112)

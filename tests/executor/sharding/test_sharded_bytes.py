@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def counted(cases: list[tuple[str, Plan]]) -> list[Bytes]:
     torch.set_default_dtype(torch.float64)
     found = []
     for name, plan in cases:
-        chain = MODELS[name].modules()
+        chain = replace(MODELS[name].modules(), ties=())  # one matrix cannot be divided in two ways
         inputs, _ = chain.batch(SAMPLES, torch.Generator().manual_seed(3))
         pipeline = executor.load(plan_file(plan, MODELS[name].profile), chain)
         division = pipeline.stages[0].division
@@ -78,7 +79,7 @@ def counted(cases: list[tuple[str, Plan]]) -> list[Bytes]:
         with Sent() as backward:
             torch.autograd.backward(state, [torch.ones_like(tensor) for tensor in state])
         with Sent() as sync:
-            division.finish()
+            division.sum_gradients(lambda parts: None)
             division.refresh()
         found.append((forward.num_bytes, backward.num_bytes, sync.num_bytes))
     return found
@@ -110,8 +111,8 @@ def _layer(layer, chosen, mesh: Mesh, before: Placements, *, is_first: bool):
                 taken=input_placements(port, strategy.splits),
                 taken_gradient=input_gradient_placements(port, strategy.splits),
             )
-            # a sum needs its inputs no more, and the loss is not an operator of this test
-            needed = saved and operator.name != "residual" and operator.kind != "loss"
+            # sums and the choice of a token need their inputs no more; the loss is not part of this test
+            needed = saved and operator.name not in ("residual", "first token", "loss")
             edge = edge_costs(mesh, ends, num_bytes=WIDER * num_bytes * SAMPLES, saved=needed)
             forward += edge.forward.sent_bytes / WIDER
             backward += (edge.backward.sent_bytes + edge.again.sent_bytes) / WIDER
@@ -148,7 +149,7 @@ def check(name: str, sizes: tuple[int, ...], num_cases: int) -> None:
             assert own == pytest.approx(modelled(layers, sharding)), sharding
 
 
-@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("name", ["llama", "gpt"])
 def test_counted_bytes_are_modelled_bytes(name: str) -> None:
     """Forward, backward with what is gathered again, and sums of gradients, of any strategies."""
     check(name, (2,), 10)
