@@ -31,6 +31,8 @@ def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) 
         with search.step("partition"):
             longest_s = min(LONGEST_S, _samples(search, setting, len(patterns)) / (search.best or ALMOST_ZERO))
             least = least_period(chains, setting, patterns, longest_s=longest_s)
+        if least is None and longest_s == LONGEST_S:
+            break
         if least is not None:
             found.append((_rate(search, setting, len(patterns), least[0]), setting, least[1]))
     for bound, setting, fastest in sorted(found, key=lambda own: -own[0]):
