@@ -43,18 +43,24 @@ POLICIES = {
 LOCAL, BEST, SYNCHRONOUS = "ED local", "optimal", "synchronous"
 
 
-def problem_of(model: str, cluster: Cluster, waves: WaveChoices | None) -> Problem:
-    """Single precision, SGD with momentum, no recomputation: the paper's setting as far as we know it."""
+def problem_of(
+    model: str, cluster: Cluster, waves: WaveChoices | None, *, precision: Precision = Precision.FP32
+) -> Problem:
+    """Single precision, SGD with momentum, no recomputation: the paper's setting as far as we know it.
+
+    In half precision AdamW and recomputation where it is of use: what the command line has if nothing else is said.
+    """
+    single = precision is Precision.FP32
     job = Job(
         global_batch=BATCH,
-        optimizer=standard_optimizer("sgd", Precision.FP32),
-        precision=Precision.FP32,
+        optimizer=standard_optimizer("sgd" if single else "adamw", precision),
+        precision=precision,
         micro_batches=PIECES if waves is None else (MINIBATCH,),
         tensor_parallel=(1,),
-        recompute=Recompute.NEVER,
+        recompute=Recompute.NEVER if single else Recompute.AUTO,
         waves=waves,
     )
-    return Problem(model=build_model(model, precision=Precision.FP32), cluster=cluster, job=job)
+    return Problem(model=build_model(model, precision=precision), cluster=cluster, job=job)
 
 
 def part_of(cluster: Cluster, classes: Sequence[int]) -> Cluster:
@@ -62,17 +68,15 @@ def part_of(cluster: Cluster, classes: Sequence[int]) -> Cluster:
     return replace(cluster, servers=tuple(cluster.servers[index] for index in classes))
 
 
-def by_distance(model: str, request: Request) -> Tree:
+def by_distance(model: str, request: Request, *, precision: Precision = Precision.FP32) -> Tree:
     """Every allocation for every D, and the best synchronous plan."""
     cluster = build_cluster("hetpipe-16")
-    part: Tree = {SYNCHRONOUS: synchronous(model, cluster, request)}
+    part: Tree = {SYNCHRONOUS: synchronous(model, cluster, request, precision=precision)}
     for distance in DISTANCES:
-        own: Tree = {}
-        for name, policy in POLICIES.items():
-            own[name] = solved(model, cluster, request, clock_distance=distance, allocation=policy)
-        local = {"clock_distance": distance, "shards": ShardPlacement.LOCAL}
-        own[LOCAL] = solved(model, cluster, request, allocation=Allocation.EQUAL_DISTRIBUTION, **local)
-        own[BEST] = solved(model, cluster, request, clock_distance=distance)
+        solve = partial(solved, model, cluster, request, precision=precision, clock_distance=distance)
+        own: Tree = {name: solve(allocation=policy) for name, policy in POLICIES.items()}
+        own[LOCAL] = solve(allocation=Allocation.EQUAL_DISTRIBUTION, shards=ShardPlacement.LOCAL)
+        own[BEST] = solve()
         part[str(distance)] = own
     return part
 
@@ -99,9 +103,11 @@ def by_servers(model: str, request: Request) -> Tree:
     return part
 
 
-def solved(model: str, cluster: Cluster, request: Request, **choices: object) -> Tree:
+def solved(
+    model: str, cluster: Cluster, request: Request, *, precision: Precision = Precision.FP32, **choices: object
+) -> Tree:
     """One plan by waves."""
-    problem = problem_of(model, cluster, WaveChoices(**choices))  # type: ignore[arg-type]
+    problem = problem_of(model, cluster, WaveChoices(**choices), precision=precision)  # type: ignore[arg-type]
     options = SolveOptions(gap=GAP, time_limit_s=request.time_scale * LIMIT_S)
     found = solve_waves(problem, options)
     return {**answer(found), **({} if found.plan is None else traffic(problem, found.plan))}
@@ -129,10 +135,10 @@ def traffic(problem: Problem, plan: WavePlan) -> Tree:
     return {f"{name} bytes": steady_state(model.plan(own)).crossing_bytes for name, own in plans.items()}
 
 
-def synchronous(model: str, cluster: Cluster, request: Request) -> Tree:
+def synchronous(model: str, cluster: Cluster, request: Request, *, precision: Precision = Precision.FP32) -> Tree:
     """The best plan of identical pipelines with a flush and an all-reduce per batch."""
     options = SolveOptions(gap=GAP, time_limit_s=request.time_scale * LIMIT_S)
-    found = registry.run(problem_of(model, cluster, None), "milp", options)
+    found = registry.run(problem_of(model, cluster, None, precision=precision), "milp", options)
     rate, bound = (None if s is None else BATCH / s for s in (found.objective_s, found.bound_s))
     return {"samples_per_s": rate, "bound_samples_per_s": bound, "seconds": found.seconds}
 
@@ -153,16 +159,22 @@ def jobs(models: Sequence[str]) -> Jobs:
     return {
         f"{model}: {name}": partial(measure, model)
         for model in models
-        for name, measure in (("D", by_distance), ("N_m", by_number), ("servers", by_servers))
+        for name, measure in (
+            ("D", by_distance),
+            ("D, half precision", partial(by_distance, precision=Precision.FP16)),
+            ("N_m", by_number),
+            ("servers", by_servers),
+        )
     }
 
 
 def tables(parts: Parts) -> Tables:
     """What the page shows."""
-    found = {name: _named(parts, name) for name in ("D", "N_m", "servers")}
+    found = {name: _named(parts, name) for name in ("D", "D, half precision", "N_m", "servers")}
     return {
         PAGE: {
             "distances": distances_table(found["D"]),
+            "half precision": distances_table(found["D, half precision"]),
             "numbers": numbers_table(found["N_m"]),
             "servers": servers_table(found["servers"]),
             "bytes": bytes_table(found["D"]),
@@ -177,7 +189,7 @@ def _named(parts: Parts, name: str) -> dict[str, Tree]:
 def distances_table(found: Mapping[str, Tree]) -> str:
     """Samples per second; of the optimum with its gap and seconds."""
     columns = (*POLICIES, LOCAL, BEST)
-    head = ("model, D", *columns, "gap", "solved in", "synchronous", "at most")
+    head = ("model, D", *columns, "gap", "solved in", "synchronous", "at most", "its gap")
     rows = [
         [
             f"{model}, {distance}",
@@ -186,6 +198,7 @@ def distances_table(found: Mapping[str, Tree]) -> str:
             whole_seconds(own[BEST]["seconds"]),
             _rate(part[SYNCHRONOUS], own[BEST]),
             _bound(part[SYNCHRONOUS]),
+            percent(gap(part[SYNCHRONOUS])),
         ]
         for model, part in found.items()
         for distance, own in ((str(number), part[str(number)]) for number in DISTANCES)
@@ -205,7 +218,7 @@ def numbers_table(found: Mapping[str, Tree]) -> str:
 
 def servers_table(found: Mapping[str, Tree]) -> str:
     """Samples per second as servers are added."""
-    head = ("servers", "data parallel", "its GPUs", *POLICIES, BEST, "gap", "synchronous", "at most")
+    head = ("servers", "data parallel", "its GPUs", *POLICIES, BEST, "gap", "synchronous", "at most", "its gap")
     rows = [
         [
             f"{model}, {name}",
@@ -215,6 +228,7 @@ def servers_table(found: Mapping[str, Tree]) -> str:
             percent(gap(own[BEST])),
             _rate(own[SYNCHRONOUS], own[BEST]),
             _bound(own[SYNCHRONOUS]),
+            percent(gap(own[SYNCHRONOUS])),
         ]
         for model, part in found.items()
         for name, own in part.items()

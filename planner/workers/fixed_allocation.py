@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.cost.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
@@ -12,7 +13,7 @@ from stagecut.planner.workers.rows.chain_program import Chain
 from stagecut.planner.workers.rows.chains import Chains
 from stagecut.planner.workers.rows.depths import depth_choices
 from stagecut.planner.workers.rows.kinds import Counts
-from stagecut.planner.workers.rows.periods import least_period, period_of
+from stagecut.planner.workers.rows.periods import LONGEST_S, least_period, period_of
 from stagecut.planner.workers.rows.row_tables import RowTables, Setting
 from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 from stagecut.planner.workers.wave_search import WaveSearch
@@ -21,16 +22,19 @@ from stagecut.planner.workers.wave_search import WaveSearch
 def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) -> float:
     """Offer the plans of workers on these devices for every N_m that fits; no such plan has more samples per second.
 
+    An N_m that cannot be better than what the search has found before is left out, from what is returned as well.
     HetPipe's partition is tried, and the one whose rows allow the shortest period; the highest bound first.
     """
     tables, patterns = chains.tables, [tuple(map(len, own)) for own in seats]
     found: list[tuple[float, Setting, dict[Counts, Chain]]] = []
     for setting in settings(tables, len(patterns), max(map(sum, patterns))):
         with search.step("partition"):
-            least = least_period(chains, setting, patterns)
-        if least is None:
+            longest_s = min(LONGEST_S, _samples(search, setting, len(patterns)) / (search.best or ALMOST_ZERO))
+            least = least_period(chains, setting, patterns, longest_s=longest_s)
+        if least is None and longest_s == LONGEST_S:
             break
-        found.append((_rate(search, setting, len(patterns), least[0]), setting, least[1]))
+        if least is not None:
+            found.append((_rate(search, setting, len(patterns), least[0]), setting, least[1]))
     for bound, setting, fastest in sorted(found, key=lambda own: -own[0]):
         if bound <= search.best or search.out_of_budget:
             break
@@ -46,8 +50,12 @@ def plan_allocation(search: WaveSearch, chains: Chains, seats: Sequence[Seats]) 
 
 def _rate(search: WaveSearch, setting: Setting, num_workers: int, period_s: float) -> float:
     """Samples per second of so many workers that all make a wave in a period."""
-    samples = num_workers * setting.wave * search.problem.job.micro_batches[0]
-    return samples / period_s if period_s > 0 else math.inf
+    return _samples(search, setting, num_workers) / period_s if period_s > 0 else math.inf
+
+
+def _samples(search: WaveSearch, setting: Setting, num_workers: int) -> int:
+    """Of a wave of so many workers."""
+    return num_workers * setting.wave * search.problem.job.micro_batches[0]
 
 
 def offer_chains(

@@ -30,7 +30,8 @@ MOST_PATTERNS = 2000
 """A chain program takes a tenth of a second with the 624 of hetpipe-16, and hundreds are solved."""
 MOST_PATTERNS_OF_POLICY = 50_000
 """Parts of one worker, beyond which the workers of a policy are not planned."""
-POLICIES = (Allocation.NODE_PARTITION, Allocation.EQUAL_DISTRIBUTION, Allocation.HYBRID)
+POLICIES = (Allocation.EQUAL_DISTRIBUTION, Allocation.HYBRID, Allocation.NODE_PARTITION)
+"""Those first that are better where devices are unlike, so that less of the others is looked at."""
 
 
 def solve_waves(

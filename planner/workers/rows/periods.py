@@ -20,16 +20,16 @@ def period_of(chains: Chains, setting: Setting, chain: Chain) -> float:
 
 
 def least_period(
-    chains: Chains, setting: Setting, patterns: Sequence[Counts]
+    chains: Chains, setting: Setting, patterns: Sequence[Counts], *, longest_s: float = LONGEST_S
 ) -> tuple[float, dict[Counts, Chain]] | None:
     """The least period that a worker of each of these patterns may keep, rounded down, and stages that nearly do.
 
-    None if one of them fits with no stages.
+    None if one of them keeps the longest one with no stages.
     """
     wanted = list(dict.fromkeys(patterns))
-    found, low_s, high_s = None, 0.0, LONGEST_S
+    found, low_s, high_s = None, 0.0, longest_s
     while found is None or high_s - low_s > PERIOD_STEP * high_s:
-        period_s = LONGEST_S if found is None else (low_s + high_s) / 2
+        period_s = longest_s if found is None else (low_s + high_s) / 2
         values = chains.fastest(setting, period_s)
         whole = values.whole()
         if all(np.isfinite(whole[sum(own)][chains.lattice.row(own)]) for own in wanted):
