@@ -1,6 +1,7 @@
 """Plans of a catalogue model whose devices divide every operator in its own way, written to text and read back."""
 
 from functools import cache
+from math import prod
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -62,23 +63,20 @@ def layer_strategies(draw, layer, mesh, samples):
 @st.composite
 def plans(draw):
     mesh = draw(st.sampled_from(((), (2,), (4,), (2, 2), (2, 4), (2, 2, 2))))
-    size, replicas = 1, draw(st.sampled_from((1, 2)))
-    for axis in mesh:
-        size *= axis
+    size, replicas = prod(mesh), draw(st.sampled_from((1, 2)))
     assume(size * replicas <= 8)
-    layers = [draw(layer_strategies(layer, mesh, 4 // replicas)) for layer in PROBLEM.model.layers[:3]]
-    kinds = [
-        layers[0],
-        *[layers[1], layers[2]] * 4,
-        draw(layer_strategies(PROBLEM.model.layers[9], mesh, 4 // replicas)),
-    ]
+    model = PROBLEM.model.layers
+    first, attention, feed_forward, last = (
+        draw(layer_strategies(layer, mesh, 4 // replicas)) for layer in (*model[:3], model[-1])
+    )
+    layers = (first, *(attention, feed_forward) * 4, last)
     stage = Stage(
         start=0,
         stop=10,
         devices=tuple(f"node/{slot}" for slot in range(size * replicas)),
         replicas=replicas,
         tensor_parallel=size,
-        sharding=StageSharding(mesh=mesh, layers=tuple(kinds)),
+        sharding=StageSharding(mesh=mesh, layers=layers),
         warmup_depth=1,
         forward_micro_batch=4,
         backward_micro_batch=4,
