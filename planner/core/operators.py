@@ -23,7 +23,7 @@ class Tensor:
     dims: tuple[str, ...]
     """Names of its dimensions, in torch's order."""
     num_bytes: float
-    """Per sample."""
+    """Bytes per sample."""
     saved: bool = False
     """Whether a backward needs it. A tensor that no operator takes, such as a dropout mask, is only saved."""
 
@@ -48,10 +48,11 @@ class Weight:
     """Weights of an operator."""
 
     name: str
+    """Unique within the operator."""
     dims: tuple[str, ...]
     """In torch's order."""
     num_bytes: float
-    """In the precision of the model."""
+    """Bytes in the precision of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Split:
     """A dimension along which an operator can be divided."""
 
     dim: str
+    """Name of the dimension."""
     size: int | None = None
     """What the number of parts has to divide: heads, experts, tokens ...; None: the samples of a micro-batch."""
 
@@ -81,7 +83,7 @@ class Operator:
     splits: tuple[Split, ...] = (Split(dim=SAMPLE),)
     """Every dimension along which it can be divided."""
     forward_flops: float = 0.0
-    """Per sample."""
+    """Floating-point operations of a forward, per sample."""
     working_bytes: float = 0.0
     """Additional bytes needed while it runs, per sample."""
     passes_partial: bool = False
