@@ -45,7 +45,8 @@ def planned_stages(plan: Plan, chain: ModuleChain, problem: Problem | None) -> t
     BadInputError
         If the layers cannot be run as planned: the message names the layer.
     """
-    costs = CostModel(problem, plan.share) if problem is not None else None
+    is_sharded = any(stage.sharding is not None for stage in plan.stages)
+    costs = CostModel(problem, plan.share) if problem is not None and is_sharded else None
     return tuple(_planned(plan, stage, chain, costs) for stage in plan.stages)
 
 

@@ -25,6 +25,7 @@ from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
+from stagecut.planner.core.share import Share
 from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
@@ -76,17 +77,19 @@ def mesh_of(sizes: tuple[int, ...]) -> Mesh:
 
 
 def plan_file(plan: Plan, profile: ModelProfile) -> PlanFile:
-    """A plan file for a cluster that has the devices of the plan."""
+    """A plan file for a cluster of a host for each device group of each pipeline."""
     kind = DeviceType(name="core", peak_flops_per_s=((Precision.FP32, 1.0),), memory_bytes=1.0)
-    groups = [stage.devices for pipeline in plan.pipelines for stage in pipeline.stages]
+    num_pipelines = len(plan.pipelines)
     servers = tuple(
         Server(
-            name=devices[0].rpartition("/")[0],
-            islands=(Island(device_type="core", count=len(devices), fabric=LINK),),
+            name=f"group{index}",
+            count=num_pipelines,
+            islands=(Island(device_type="core", count=len(stage.devices), fabric=LINK),),
             nic=LINK,
         )
-        for devices in groups
+        for index, stage in enumerate(plan.stages)
     )
+    plan = _renamed(plan)
     samples = len(plan.pipelines) * plan.num_samples
     optimizer = standard_optimizer("adamw", Precision.FP32)
     problem = Problem(
@@ -104,6 +107,22 @@ def plan_file(plan: Plan, profile: ModelProfile) -> PlanFile:
         certificate=Certificate(status=Status.FEASIBLE, solver="by hand", objective_s=0.0),
         provenance=provenance_of(problem, {}, seed=0),
     )
+
+
+def _renamed(plan: Plan) -> Plan:
+    """The plan on the devices of that cluster."""
+    num_pipelines = len(plan.pipelines)
+
+    def stage(pipeline: int, index: int, own: Stage) -> Stage:
+        host = f"group{index}-{pipeline}" if num_pipelines > 1 else f"group{index}"
+        return replace(own, devices=tuple(f"{host}/{slot}" for slot in range(len(own.devices))))
+
+    pipelines = tuple(
+        Pipeline(stages=tuple(stage(number, index, own) for index, own in enumerate(pipeline.stages)))
+        for number, pipeline in enumerate(plan.pipelines)
+    )
+    splits = (num_pipelines,) * len(plan.stages) if num_pipelines > 1 else ()
+    return replace(plan, pipelines=pipelines, share=Share(num_pipelines=num_pipelines, host_splits=splits))
 
 
 def sharded(plan: Plan, shardings: dict[int, StageSharding]) -> Plan:
