@@ -12,6 +12,8 @@ from stagecut.planner.core.checks import require, require_count, require_distinc
 SAMPLE, TOKEN, HIDDEN = "sample", "token", "hidden"
 INPUT, OUTPUT = "input", "output"
 """Names of the tensors that a layer takes and returns."""
+RESERVED = WHOLE, PARTIAL = "whole", "partial"
+"""Words of plan files for loops that are not divided, and for partial sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class Split:
     """What the number of parts has to divide: heads, experts, tokens ...; None: the samples of a micro-batch."""
 
     def __post_init__(self) -> None:
+        require(self.dim not in RESERVED, "operator", "dimensions", f"not called {' or '.join(RESERVED)}", self.dim)
         if self.size is not None:
             require_count(f"dimension {self.dim!r}", "size", self.size)
 

@@ -20,6 +20,7 @@ StepKind = tuple[int, Collective, float]
 """Axis, collective, and the larger of what a device has before and after as part of the tensor."""
 
 
+@lru_cache(maxsize=64)
 def all_placements(num_axes: int, num_dims: int) -> tuple[Placements, ...]:
     """All placements of a tensor with so many dimensions."""
     choices: list[AxisPlacement] = [REPLICATE, PARTIAL, *(Shard(dim) for dim in range(num_dims))]

@@ -1,7 +1,7 @@
 """What an operator costs under a strategy, on each device of the mesh."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stagecut.planner.core.job import Optimizer
@@ -16,6 +16,10 @@ from stagecut.planner.sharding.strategies import (
     weight_gradient_placements,
     weight_placements,
 )
+
+BUCKET_BYTES = 25.0 * 2**20
+"""Least message of weights or gradients, several of which travel together: the default of torch's
+DistributedDataParallel; fully_shard gathers whole blocks, which are rather larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +93,13 @@ def operator_costs(
     - Computation is divided by the parts of the loop.
     - A saved tensor is held as the operator leaves it: where the next one needs more of it, that is gathered again for
       the backward, beside computation. Partial sums are held whole.
-    - Weights: see :func:`weight_costs`; those whose gradients are summed over the same axes travel together.
+    - Weights: see :func:`weight_costs`.
 
     `element_bytes` is the size of a parameter in the model's precision.
     """
     splits, weights = strategy.splits, WeightCosts()
-    for axes, num in _num_by_summed_axes(operator.weights, splits, mesh, element_bytes).items():
-        weights = weights + _weight_costs(num, axes, strategy.storage, mesh, optimizer)
+    for weight in operator.weights:
+        weights = weights + weight_costs(weight, strategy, mesh, optimizer=optimizer, element_bytes=element_bytes)
     saved = (
         tensor.num_bytes / mesh.parts(output_placements(tensor, splits)) for tensor in operator.outputs if tensor.saved
     )
@@ -127,26 +131,9 @@ def weight_costs(
     axes are one after another, innermost axis first, each on what the one before left; all-gathers are the way back:
     what crosses the outermost links is smallest. Replicas and pipelines of the stage sum P / s gradients in between.
     """
-    ((axes, num),) = _num_by_summed_axes((weight,), strategy.splits, mesh, element_bytes).items()
-    return _weight_costs(num, axes, strategy.storage, mesh, optimizer)
-
-
-def _num_by_summed_axes(
-    weights: Iterable[Weight], splits: tuple[str, ...], mesh: Mesh, element_bytes: int
-) -> dict[tuple[int, ...], float]:
-    """Parameters left on a device, by the axes over which their gradients are summed."""
-    found: dict[tuple[int, ...], float] = {}
-    for weight in weights:
-        gradient = weight_gradient_placements(weight, splits)
-        axes = tuple(axis for axis, own in enumerate(gradient) if own is PARTIAL)
-        num = weight.num_bytes / element_bytes / mesh.parts(weight_placements(weight, splits))
-        found[axes] = found.get(axes, 0.0) + num
-    return found
-
-
-def _weight_costs(
-    num: float, summed: tuple[int, ...], storage: WeightStorage, mesh: Mesh, optimizer: Optimizer
-) -> WeightCosts:
+    splits, storage = strategy.splits, strategy.storage
+    num = weight.num_bytes / element_bytes / mesh.parts(weight_placements(weight, splits))
+    summed = [axis for axis, own in enumerate(weight_gradient_placements(weight, splits)) if own is PARTIAL]
     part = num / math.prod(mesh.sizes[axis] for axis in summed)
     num_weights, num_gradients, num_states = _held(storage, num, part)
     forward, backward, sync = _traffic(storage, num, _traffic_over(mesh, summed), optimizer)
@@ -189,17 +176,21 @@ def _traffic(
     }[storage]
 
 
-def _traffic_over(mesh: Mesh, axes: tuple[int, ...]) -> Callable[[Collective, float], Traffic]:
-    """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after."""
+def _traffic_over(mesh: Mesh, axes: list[int]) -> Callable[[Collective, float], Traffic]:
+    """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after.
+
+    It travels in buckets with others: if it is smaller, it takes its part of the time of one.
+    """
 
     def traffic(collective: Collective, num_bytes: float) -> Traffic:
-        total = NO_TRAFFIC
+        total, bucket = NO_TRAFFIC, max(num_bytes, BUCKET_BYTES)
+        share = num_bytes / bucket
         for axis in reversed(axes):
             total = total + Traffic(
-                seconds=mesh.axes[axis].seconds(collective, num_bytes),
-                sent_bytes=sent_bytes(collective, mesh.sizes[axis], num_bytes),
+                seconds=share * mesh.axes[axis].seconds(collective, bucket),
+                sent_bytes=share * sent_bytes(collective, mesh.sizes[axis], bucket),
             )
-            num_bytes /= mesh.sizes[axis]
+            bucket /= mesh.sizes[axis]
         return total
 
     return traffic

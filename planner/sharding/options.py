@@ -1,10 +1,10 @@
 """The strategies of one operator on a mesh as columns: what each costs, and where it takes and leaves tensors."""
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,15 +42,15 @@ class Column(IntEnum):
     NUM_SUMMED = 4
     """Parameters whose gradients are still to be summed over replicas and pipelines."""
     NUM_UPDATED = 5
-    KEPT_BYTES = 6
-    """Weights and gradients."""
-    STATE_BYTES = 7
+    WEIGHT_BYTES = 6
+    GRADIENT_BYTES = 7
+    STATE_BYTES = 8
     """Optimizer state, before replicas and pipelines divide it."""
-    SAVED_BYTES = 8
+    SAVED_BYTES = 9
     """Per sample of the mesh."""
-    WORKING_BYTES = 9
+    WORKING_BYTES = 10
     """Per sample of the mesh."""
-    GATHERED_BYTES = 10
+    GATHERED_BYTES = 11
     """Further working bytes."""
 
 
@@ -69,14 +69,14 @@ class Options:
     strategies: tuple[Strategy, ...]
     sample_parts: Ints
     """What has to divide the samples, shape (n,)."""
+    groups: Ints
+    """Equal where only the storage of weights differs, rising, shape (n,)."""
     costs: Floats
     """Shape (n, columns)."""
     takes: tuple[Ends, ...]
     """For each of its inputs."""
     makes: tuple[Ends, ...]
     """For each of its outputs."""
-    left: tuple[tuple[Placements, ...], ...]
-    """Placements of each of its outputs, by strategy."""
 
     def take(self, chosen: Ints) -> "Options":
         """The chosen strategies."""
@@ -84,10 +84,10 @@ class Options:
             self,
             strategies=tuple(self.strategies[index] for index in chosen),
             sample_parts=self.sample_parts[chosen],
+            groups=self.groups[chosen],
             costs=self.costs[chosen],
             takes=tuple(_chosen(ends, chosen) for ends in self.takes),
             makes=tuple(_chosen(ends, chosen) for ends in self.makes),
-            left=tuple(tuple(placements[index] for index in chosen) for placements in self.left),
         )
 
 
@@ -95,17 +95,18 @@ def _chosen(ends: Ends, chosen: Ints) -> Ends:
     return Ends(placements=ends.placements[chosen], gradients=ends.gradients[chosen])
 
 
+@lru_cache(maxsize=1 << 12)
 def options_of(
     operator: Operator,
     mesh: Mesh,
-    *,
     samples: int,
+    *,
     optimizer: Optimizer,
     element_bytes: int,
-    kinds: Collection[Parallelism],
+    kinds: tuple[Parallelism, ...],
 ) -> Options:
     """The strategies for micro-batches of so many samples that need no other kinds of parallelism."""
-    every = _options(operator, mesh, optimizer, element_bytes, tuple(kinds))
+    every = _options(operator, mesh, optimizer, element_bytes, kinds)
     return every.take(np.flatnonzero(samples % every.sample_parts == 0))
 
 
@@ -126,6 +127,7 @@ def _options(
     return Options(
         strategies=found,
         sample_parts=np.array([_sample_parts(own, mesh) for own in splits]),
+        groups=np.cumsum([before != after for before, after in pairwise((None, *splits))]),
         costs=np.array([_row(cost) for cost in costs]),
         takes=tuple(
             _ends(
@@ -141,7 +143,6 @@ def _options(
             )
             for tensor in operator.outputs
         ),
-        left=tuple(tuple(output_placements(tensor, own) for own in splits) for tensor in operator.outputs),
     )
 
 
@@ -165,7 +166,8 @@ def _row(costs: OperatorCosts) -> list[float]:
         Column.SYNC_S: weights.sync.seconds,
         Column.NUM_SUMMED: weights.num_summed,
         Column.NUM_UPDATED: weights.num_updated,
-        Column.KEPT_BYTES: weights.weight_bytes + weights.gradient_bytes,
+        Column.WEIGHT_BYTES: weights.weight_bytes,
+        Column.GRADIENT_BYTES: weights.gradient_bytes,
         Column.STATE_BYTES: weights.optimizer_bytes,
         Column.SAVED_BYTES: costs.saved_bytes,
         Column.WORKING_BYTES: costs.working_bytes - weights.gathered_bytes,
