@@ -58,6 +58,8 @@ def mesh_of(cluster: Cluster, placement: Placement, sizes: tuple[int, ...], shar
 def _extent(placement: Placement) -> tuple[int, int]:
     """Hosts of a replica, and its devices on each."""
     degree, per_host = placement.tensor_parallel, placement.devices_per_host
+    whole = max(degree, per_host) % min(degree, per_host) == 0
+    require(whole, "mesh", "devices", f"a part of the {per_host} on a host, or all of several hosts", degree)
     return (1, degree) if degree <= per_host else (degree // per_host, per_host)
 
 
