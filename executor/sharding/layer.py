@@ -1,9 +1,11 @@
 """A layer whose operators are divided over a mesh."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -131,10 +133,25 @@ class ShardedLayer:
         call = Call(place=self._place, ways=ways, weights=tuple(weights.values()), gathers_again=self._again)
         taken = call.take(*(tensor for _, made in inputs for tensor in made.tensors))
         local = {f"layer.{name}": own for name, own in zip(weights, taken[len(ways) :], strict=True)}
-        with call.keeping_parts():
-            arguments = (divided.module, taken[: len(ways)], divided.part(self._place))
+        part = divided.part(self._place)
+        draws = divided.module.draws and self._runner.layer.training
+        with call.keeping_parts(), _own_draws(part, self._place.device) if draws else nullcontext():
+            arguments = (divided.module, taken[: len(ways)], part)
             outputs = functional_call(self._runner, local, arguments, tie_weights=False)
         return call.leave(as_state(outputs))
+
+
+@contextmanager
+def _own_draws(part: LoopPart, device: torch.device) -> Iterator[None]:
+    """Random numbers of each part's own; afterwards all devices go on with equal ones."""
+    seed = int(torch.randint(2**62, ()))
+    index = 0
+    for dim in sorted(part.indices):
+        own, parts = part.indices[dim]
+        index = index * parts + own
+    with torch.random.fork_rng(devices=(device,) if device.type == "cuda" else ()):
+        torch.manual_seed(seed + index)
+        yield
 
 
 def converted(state: LayerState, source: Placements, target: Placements, place: MeshPlace) -> LayerState:

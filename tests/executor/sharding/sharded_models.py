@@ -19,6 +19,7 @@ from stagecut.models.modules.vgg import vgg_modules
 from stagecut.models.modules.vit import vit_modules
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
@@ -30,7 +31,7 @@ from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strateg
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.sharding.conversions import conversion
-from stagecut.planner.sharding.layers import operators_of, returned
+from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.placements import REPLICATE, Placements
 from stagecut.planner.sharding.strategies import (
@@ -98,12 +99,12 @@ def plan_file(plan: Plan, profile: ModelProfile) -> PlanFile:
         job=Job(global_batch=samples, optimizer=optimizer, precision=Precision.FP32),
     )
     nothing = StagePrediction(
-        forward_s=0, backward_s=0, transfer_s=0, sync_s=0, update_s=0, memory_bytes=0, limit_bytes=0
+        forward_s=0, backward_s=0, transfer_s=0, sync_s=0, update_s=0, memory_bytes=0, limit_bytes=1e12
     )
     return PlanFile(
         problem=problem,
         plan=plan,
-        predicted=Prediction(iteration_s=0.0, stages=(nothing,) * len(plan.stages)),
+        predicted=Prediction(iteration_s=1.0, stages=(nothing,) * len(plan.stages)),
         certificate=Certificate(status=Status.FEASIBLE, solver="by hand", objective_s=0.0),
         provenance=provenance_of(problem, {}, seed=0),
     )
