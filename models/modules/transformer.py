@@ -189,8 +189,13 @@ def init_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> Residu
     init_normal(part)
     if shape.norm_first:
         for product in last:
-            nn.init.normal_(product.weight, std=TRANSFORMER_DEVIATION / sqrt(2 * shape.blocks))
+            nn.init.normal_(product.weight, std=last_deviation(shape))
     return part
+
+
+def last_deviation(shape: BlockShape) -> float:
+    """Of the weights before a residual sum."""
+    return TRANSFORMER_DEVIATION / (sqrt(2 * shape.blocks) if shape.norm_first else 1.0)
 
 
 def _attention(shape: BlockShape) -> nn.Module:

@@ -9,11 +9,13 @@ from stagecut.models.families.bert import BertShape, bert
 from stagecut.models.families.chain import Chain
 from stagecut.models.families.gpt import GptShape, gpt
 from stagecut.models.families.llama import LlamaShape, llama
+from stagecut.models.families.mixtral import MixtralShape, mixtral
 from stagecut.models.families.vgg import VggShape, vgg
 from stagecut.models.families.vit import VitShape, vit
 from stagecut.models.modules.bert import bert_modules
 from stagecut.models.modules.gpt import gpt_modules
 from stagecut.models.modules.llama import llama_modules
+from stagecut.models.modules.mixtral import mixtral_modules
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.models.modules.vgg import vgg_modules
 from stagecut.models.modules.vit import vit_modules
@@ -63,7 +65,13 @@ LLAMA = LlamaShape(blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabula
 BERT = BertShape(blocks=1, hidden=16, heads=4, vocabulary=30, positions=TOKENS, dropout=0.0)
 VIT = VitShape(blocks=1, hidden=8, heads=2, patch=112)
 VGG = VggShape(repeats=(1, 1, 1, 1, 1), side=32, classes=6, hidden_layers=0)
+MIXTRAL = MixtralShape(
+    blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabulary=32, experts=4, experts_per_token=2
+)
 MODELS = {
+    "mixtral": SmallModel(
+        partial(mixtral, MIXTRAL, TOKENS), partial(mixtral_modules, "mixtral", MIXTRAL, tokens=TOKENS)
+    ),
     "bert": SmallModel(partial(bert, BERT, TOKENS), partial(bert_modules, "bert", BERT, tokens=TOKENS, dropout=0.0)),
     "vit": SmallModel(partial(vit, VIT), partial(vit_modules, "vit", VIT, dropout=0.0)),
     "vgg": SmallModel(partial(vgg, VGG), partial(vgg_modules, "vgg", VGG, dropout=0.0)),
