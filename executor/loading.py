@@ -22,6 +22,7 @@ from stagecut.executor.ranks.excepthook import install_excepthook
 from stagecut.executor.ranks.watched_transport import WatchedTransport
 from stagecut.executor.ranks.world import World
 from stagecut.executor.schedule.rank_layout import Role
+from stagecut.executor.sharding.plans import PlannedStage
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import TORCH_DISTRIBUTED, Distributed, Transport
 from stagecut.executor.transport.threads import Hub
@@ -225,6 +226,9 @@ def _share_layers(
     if len(ranks) == 1:
         return
     for stage in stages:
+        if planned := execution.sharded[stage.index]:
+            _shard_stage(execution, context, stage, planned, groups)
+            continue
         first = execution.plan.stages[stage.index].start
         for offset, module in enumerate(stage.layers):
             layer = execution.chain.layers[first + offset]
@@ -232,6 +236,29 @@ def _share_layers(
                 raise BadInputError("executor: tensor parallelism needs a process for each device")
             if layer.tensor_parallel is not None:
                 stage.layers[offset] = share_layer(module, layer, groups[ranks], context.device)
+
+
+def _shard_stage(
+    execution: ExecutionPlan, context: RankContext, stage: StageModule, planned: PlannedStage, groups: Groups
+) -> None:
+    """Divide the operators of a stage among the ranks of a replica."""
+    from stagecut.executor.sharding.place import MeshPlace  # DTensor takes more than a second to import
+    from stagecut.executor.sharding.stage import shard_stage
+
+    lines = execution.layout.lines(context.role, stage.index)
+    if any(line not in groups for line in lines):
+        raise BadInputError("executor: a sharded stage needs a process for each device")
+    place = MeshPlace(
+        mesh=planned.mesh,
+        ranks=execution.layout.sharing_ranks(context.role),
+        index=context.role.tensor_rank,
+        groups=tuple(groups[line] for line in lines),
+        device=context.device,
+    )
+    is_last = stage.index == execution.layout.num_stages - 1
+    names = [layer.name for layer in execution.chain.layers]
+    ties = {(names[tie.copy[0]], tie.copy[1]): (names[tie.owner[0]], tie.owner[1]) for tie in execution.chain.ties}
+    stage.division = shard_stage(stage, planned.layers, place, ties=ties, is_last=is_last)
 
 
 def _named(stages: Sequence[StageModule], owners: Mapping[str, str]) -> dict[int, dict[str, nn.Parameter]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -180,6 +181,9 @@ class Pipeline:
         if self.execution.training.check_batches:
             check_same_batch("step" if training else "evaluate", batch, self.context)
         check_batch(batch, self.global_batch)
+        for stage in self.stages:
+            if stage.division is not None:
+                stage.division.refresh()
         inputs = as_state(batch[0])
         signature = signature_of(inputs)
         if signature not in self._players:
@@ -190,7 +194,8 @@ class Pipeline:
         return self.player
 
     def _new_player(self, inputs: LayerState) -> Player:
-        sample = tuple(tensor[:1].to(self.device) for tensor in inputs)
+        num_samples = math.lcm(*(math.prod(mesh or ()) for mesh in self.layout.meshes))
+        sample = tuple(tensor[:1].expand(num_samples, *tensor.shape[1:]).to(self.device) for tensor in inputs)
         stages = self._stages_by_index()
         return Player(
             stages=stages,
@@ -213,14 +218,21 @@ class Pipeline:
             device=self.device,
             loss=loss,
             count=loss.count(batch[1]) if isinstance(loss, CountedLoss) and last in self.role.stages else None,
+            division=self._loss_division,
         )
         return Feed(inputs=own.inputs, objective=own.objective)
 
     def _precision(self) -> AbstractContextManager[object]:
         return precision(self.device, self.execution.training.autocast)
 
+    @property
+    def _loss_division(self) -> Any:
+        """How the devices of a replica divide the loss, if they do and this is one of them."""
+        own = (stage.division for stage in self.stages if stage.division is not None)
+        return next((division.loss for division in own if division.loss is not None), None)
+
     def _sum_gradients(self, stage: int) -> None:
-        self._sync.sum_stage(stage)
+        self._sync.sum_stage(stage, self._stages_by_index()[stage].division)
         if stage == self.role.stages[-1]:
             self._sync.sum_tied()
 
@@ -270,7 +282,9 @@ class Pipeline:
     def _total_loss(self) -> float:
         losses = self.player.losses if self.player else []
         total = torch.zeros((), dtype=torch.float64, device=self.device)
+        divided = self._loss_division
+        share = 1 / self.layout.tensor_parallel[self.role.group] if divided is None else float(divided.reports)
         for loss in losses:
-            total += loss.double() / self.layout.tensor_parallel[self.role.group]
+            total += loss.double() * share
         self.transport.sum(total, self.context.everyone)
         return float(total)

@@ -100,18 +100,27 @@ class PipelineBatch:
     loss: LossFunction
     count: object = None
     """Count of the whole global batch, if the loss is a `CountedLoss`."""
+    division: Any = None
+    """How the devices of a replica divide the loss; None: they do not."""
 
     def inputs(self, piece: Piece) -> LayerState:
         """Inputs of the first layer."""
         return as_state(self._part(self.batch[0], piece))
 
     def objective(self, piece: Piece, output: LayerState) -> Tensor:
-        """The piece's part of the mean loss over the global batch."""
-        result = from_state(output)
+        """The piece's part of the mean loss over the global batch, or this rank's part of that."""
         targets = self._part(self.batch[1], piece)
+        num_samples = piece.hi - piece.lo
+        if self.division is not None:
+            if isinstance(self.loss, CountedLoss):
+                part: Tensor = self.division.part(self.loss, output, as_state(targets), self.count)
+                return part
+            num_samples = self.division.samples(num_samples)
+            targets = from_state(self.division.own_targets(as_state(targets)))
+        result = from_state(output)
         if isinstance(self.loss, CountedLoss):
             return self.loss.part(result, targets, self.count)
-        return self.loss(result, targets) * ((piece.hi - piece.lo) / self.global_batch)
+        return self.loss(result, targets) * (num_samples / self.global_batch)
 
     def _part(self, tensors: Tensors, piece: Piece) -> Tensors:
         samples = slice(self.first + piece.lo, self.first + piece.hi)

@@ -1,4 +1,4 @@
-"""What crosses each stage boundary of a pipeline, found by running one sample through the stages."""
+"""What crosses each stage boundary of a pipeline, found by running a sample through the stages."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ def find_boundaries(
     Parameters
     ----------
     sample
-        Inputs of the first layer for one sample.
+        Inputs of the first layer for one sample, or for as many as the devices of a replica can divide.
     stages
         This rank's stages, by index.
     """
@@ -34,7 +34,8 @@ def find_boundaries(
     state = sample
     for index in range(context.layout.num_stages):
         if index in stages:
-            state = state if index == 0 else tuple(like.empty(1, context.device).zero_() for like in found[-1])
+            if index > 0:
+                state = tuple(like.empty(len(sample[0]), context.device).zero_() for like in found[-1])
             with torch.no_grad(), autocast:
                 state = _evaluated(stages[index], state)
         source = context.layout.rank_of(0, index, replica=0, tensor_rank=0)

@@ -112,7 +112,7 @@ def share_tied(chain: ModuleChain, stages: Sequence[StageModule]) -> dict[str, s
         other, name = chain.layers[tie.copy[0]].name, tie.copy[1]
         owners[f"{other}.{name}"] = f"{owner}.{weight}"
         if owner in modules and other in modules:
-            _set_parameter(modules[other], name, modules[owner].get_parameter(weight))
+            set_parameter(modules[other], name, modules[owner].get_parameter(weight))
     return owners
 
 
@@ -126,7 +126,8 @@ def copy_tied(chain: ModuleChain, modules: Mapping[int, nn.Module], *, seed: int
                 modules[layer].get_parameter(name).copy_(owner.get_parameter(tie.owner[1]))
 
 
-def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    """Replace a parameter of a module, given by its name."""
     path, _, own = name.rpartition(".")
     setattr(module.get_submodule(path), own, parameter)
 

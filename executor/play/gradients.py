@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from stagecut.executor.play.context import RankContext
-from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
+from stagecut.executor.play.stage import Division
+from stagecut.executor.play.tensor_parallel import divided_like, local, num_parts, whole
 from stagecut.executor.schedule.rank_layout import RankLayout
 
 BUCKET_NUMBERS = 1 << 23
@@ -27,6 +29,7 @@ def groups_of(layout: RankLayout, tied: Iterable[TiedWeights]) -> list[tuple[int
     groups = [tuple(range(layout.world_size))]
     for role in layout.roles:
         groups += [layout.copies(role.stages[0], role.tensor_rank), layout.sharing_ranks(role)]
+        groups += [line for stage in role.stages for line in layout.lines(role, stage)]
     groups += [holders(layout, weights) for weights in tied]
     return [group for group in dict.fromkeys(groups) if len(group) > 1]
 
@@ -59,13 +62,20 @@ class GradientSync:
         self._layout, self._role, self._transport = context.layout, context.role, context.transport
         self._tied = {weights.name: weights for weights in tied}
 
-    def sum_stage(self, stage: int) -> None:
-        """Sum the gradients of a stage over its replicas in all pipelines."""
-        own = [parameter for name, parameter in self._parameters[stage].items() if name not in self._tied]
+    def sum_stage(self, stage: int, division: Division | None = None) -> None:
+        """Sum the gradients of a stage over its replicas in all pipelines, and over the devices that divide it."""
+        if division is not None:
+            division.sum_gradients(partial(self._sum_parts, stage))
+            return
+        own = [parameter for parameter in self._parameters[stage].values() if parameter.requires_grad]
+        self._sum_parts(stage, {parameter: local(_gradient(parameter)) for parameter in own})
+
+    def _sum_parts(self, stage: int, parts: Mapping[nn.Parameter, Tensor]) -> None:
+        """Sum parts of gradients over all ranks with the same part, but for tied weights."""
+        untied = [own for name, own in self._parameters[stage].items() if name not in self._tied]
         ranks = self._layout.copies(stage, self._role.tensor_rank)
-        gradients = [_gradient(parameter) for parameter in own if parameter.requires_grad]
         if len(ranks) > 1:
-            for bucket in _buckets([local(gradient) for gradient in gradients]):
+            for bucket in _buckets([parts[parameter] for parameter in untied if parameter in parts]):
                 self._sum(bucket, ranks)
 
     def sum_tied(self) -> None:
@@ -110,8 +120,7 @@ class GradientSync:
 
     def _copies(self, stage: int, parameter: nn.Parameter) -> int:
         """How many ranks hold exactly the same values."""
-        sharing = 1 if is_divided(parameter) else self._layout.num_sharing(stage)
-        return len(self._layout.copies(stage, 0)) * sharing
+        return len(self._layout.copies(stage, 0)) * self._layout.num_sharing(stage) // num_parts(parameter)
 
     def _sum(self, gradients: list[Tensor], ranks: tuple[int, ...]) -> None:
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])

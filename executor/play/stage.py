@@ -1,7 +1,8 @@
 """The layers of one stage as a torch module."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,25 @@ LayerState = tuple[Tensor, ...]
 def as_state(value: Tensor | Sequence[Tensor]) -> LayerState:
     """Wrap a tensor, or several, as a state."""
     return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+class Division(Protocol):
+    """How the devices of a replica divide the layers of a stage; see :mod:`stagecut.executor.sharding`."""
+
+    loss: Any
+    """How they divide the loss; None if this is not the last stage, or the loss is not divided."""
+
+    def run(self, state: LayerState, *, recompute: bool) -> LayerState:
+        """Run the layers: whole tensors in, and out unless the loss is divided."""
+        ...
+
+    def refresh(self) -> None:
+        """Gather, before a step, the weights that were updated in parts."""
+        ...
+
+    def sum_gradients(self, over_copies: Callable[[Mapping[nn.Parameter, Tensor]], None]) -> None:
+        """Sum gradients within the replica and, part by part, over the copies of the stage."""
+        ...
 
 
 class StageModule(nn.Module):
@@ -35,9 +55,12 @@ class StageModule(nn.Module):
         self.names = tuple(names)
         self.layers = nn.ModuleList(layers)
         self.recompute = recompute
+        self.division: Division | None = None
 
     def forward(self, state: LayerState) -> LayerState:
         """Run the layers one after another."""
+        if self.division is not None:
+            return self.division.run(state, recompute=self.recompute)
         recomputes = self.recompute and torch.is_grad_enabled()
         for layer in self.layers:
             # dropout masks of both passes agree, because the state of the generator is preserved

@@ -3,6 +3,7 @@
 DTensor is imported only when needed, because that takes more than a second.
 """
 
+from math import prod
 from typing import Any, TypeGuard
 
 import torch
@@ -45,6 +46,15 @@ def is_shared(tensor: Tensor) -> TypeGuard[Any]:
 def is_divided(tensor: Tensor) -> bool:
     """Whether it is a sharded DTensor, of which each rank holds a different part."""
     return is_shared(tensor) and any(not place.is_replicate() for place in tensor.placements)
+
+
+def num_parts(tensor: Tensor) -> int:
+    """Into how many parts it is divided."""
+    if not is_shared(tensor):
+        return 1
+    return prod(
+        size for size, place in zip(tensor.device_mesh.shape, tensor.placements, strict=True) if place.is_shard()
+    )
 
 
 def local(tensor: Tensor) -> Tensor:

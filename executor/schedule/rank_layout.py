@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.strategy import StageSharding
 from stagecut.planner.simulator.compilation import MessageSizes
 
 
@@ -46,6 +48,8 @@ class RankLayout:
     """For each device group, the proportions in which its replicas split every micro-batch."""
     tensor_parallel: tuple[int, ...]
     """Tensor-parallel degree of each device group."""
+    meshes: tuple[tuple[int, ...] | None, ...]
+    """For each stage, the sizes of the mesh that shares a replica; None: its operators are not divided."""
     message_sizes: MessageSizes
 
     @classmethod
@@ -101,6 +105,7 @@ class RankLayout:
             num_stages=len(plan.stages),
             shares=parts,
             tensor_parallel=tuple(stage.tensor_parallel for stage in groups),
+            meshes=tuple(_mesh(stage.sharding) for stage in plan.stages),
             message_sizes=message_sizes(plan),
         )
 
@@ -135,6 +140,15 @@ class RankLayout:
         degree = self.tensor_parallel[role.group]
         return tuple(self._ranks[role.pipeline, role.group, role.replica, index] for index in range(degree))
 
+    def lines(self, role: Role, stage: int) -> tuple[tuple[int, ...], ...]:
+        """For each axis of a stage's mesh, the ranks that differ from a role in that coordinate only, in order."""
+        ranks, sizes, lines = self.sharing_ranks(role), self.meshes[stage] or (), []
+        for axis, size in enumerate(sizes):
+            stride = prod(sizes[axis + 1 :])
+            first = role.tensor_rank - role.tensor_rank // stride % size * stride
+            lines.append(tuple(ranks[first + step * stride] for step in range(size)))
+        return tuple(lines)
+
     def copies(self, stage: int, tensor_rank: int) -> tuple[int, ...]:
         """Ranks that hold the same weights of a stage, over all pipelines and replicas, ascending."""
         pairs = ((p, replica) for p in range(self.num_pipelines) for replica in range(self.num_replicas(stage)))
@@ -146,6 +160,10 @@ class RankLayout:
         total, before = sum(shares), sum(shares[:replica])
         size = hi - lo
         return lo + size * before // total, lo + size * (before + shares[replica]) // total
+
+
+def _mesh(sharding: StageSharding | None) -> tuple[int, ...] | None:
+    return None if sharding is None else sharding.mesh
 
 
 def message_sizes(plan: Plan) -> MessageSizes:

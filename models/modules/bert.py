@@ -1,5 +1,6 @@
 """BERT encoders in torch, with their pre-training head."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -10,9 +11,22 @@ from stagecut.models.families.bert import BertShape
 from stagecut.models.modules.batches import pre_training_batch
 from stagecut.models.modules.losses import pre_training_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
+from stagecut.models.modules.operators import LoopPart, OperatorModule
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.transformer_operators import (
+    WIDTH,
+    Operators,
+    embedding_operators,
+    head_operators,
+    linear_operator,
+    linear_weights,
+    norm_operator,
+    product,
+    run_first_token,
+)
 from stagecut.models.modules.weights import init_normal
+from stagecut.planner.core.operators import HIDDEN, INPUT, SAMPLE, TOKEN, Port
 
 NORM_EPSILON = 1e-12
 """Devlin et al.'s released code."""
@@ -70,11 +84,13 @@ def bert_modules(name: str, shape: BertShape, *, tokens: int, dropout: float | N
         name="embedding",
         build=lambda: init_normal(BertEmbedding(shape, chosen)),
         tensor_parallel=embedding_styles,
+        operators=_embedding_operators(draws=chosen > 0),
     )
     head = LayerModule(
         name="head",
         build=lambda: init_normal(BertHead(shape)),
         tensor_parallel=partial(head_styles, "dense", "project", "pooler"),
+        operators=_head_operators(),
     )
     layers = (embedding, *dense_layers(block, width=4 * shape.hidden), head)
     return ModuleChain(
@@ -84,3 +100,45 @@ def bert_modules(name: str, shape: BertShape, *, tokens: int, dropout: float | N
         loss=pre_training_loss,
         batch=partial(pre_training_batch, vocabulary=shape.vocabulary, tokens=tokens),
     )
+
+
+def _embedding_operators(*, draws: bool) -> Operators:
+    ids = Port(tensor=INPUT, dims=(SAMPLE, TOKEN))
+    weights = {"positions.weight": ("position", HIDDEN), "segments.weight": ("segment", HIDDEN)}
+    normed = norm_operator("norm", biased=True)
+    return {
+        **embedding_operators(positions=False, draws=False),
+        "positions and segments": OperatorModule(run=_run_positions_and_segments, weights=weights, also=(ids,)),
+        "norm": replace(normed, run=_run_norm_and_dropout, draws=draws),
+    }
+
+
+def _head_operators() -> Operators:
+    weights = {
+        **linear_weights("pooler", out=WIDTH, given=HIDDEN, biased=True),
+        **linear_weights("next_sentence", out="class", given=WIDTH, biased=True),
+    }
+    return {
+        **head_operators(normed=True, norm_biased=True, biased=True),
+        "dense": linear_operator("dense", out=WIDTH, given=HIDDEN, biased=True),
+        "activation": OperatorModule(run=lambda _, inputs, __: functional.gelu(inputs[0]), weights={}),
+        "first token": OperatorModule(run=run_first_token, weights={}),
+        "next sentence": OperatorModule(run=_run_next_sentence, weights=weights),
+    }
+
+
+def _run_positions_and_segments(layer: BertEmbedding, inputs: tuple[Tensor, ...], part: LoopPart) -> Tensor:
+    hidden, _, segments = inputs
+    first = part.start(TOKEN, hidden.shape[1])
+    return hidden + layer.positions.weight[first : first + hidden.shape[1]] + layer.segments(segments)
+
+
+def _run_norm_and_dropout(layer: BertEmbedding, inputs: tuple[Tensor, ...], _: LoopPart) -> Tensor:
+    result: Tensor = layer.dropout(layer.norm(inputs[0]))
+    return result
+
+
+def _run_next_sentence(layer: BertHead, inputs: tuple[Tensor, ...], part: LoopPart) -> Tensor:
+    """The width between both products is divided: the second one is a sum."""
+    pooled = torch.tanh(functional.linear(inputs[0], layer.pooler.weight, layer.pooler.bias))
+    return product(layer.next_sentence, pooled, part)

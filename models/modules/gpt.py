@@ -11,6 +11,7 @@ from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.models.modules.sharing import embedding_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.transformer_operators import embedding_operators, head_operators
 from stagecut.models.modules.weights import init_normal
 
 
@@ -30,11 +31,13 @@ def gpt_modules(name: str, shape: GptShape, *, tokens: int, dropout: float | Non
         name="embedding",
         build=partial(_embedding, shape, chosen),
         tensor_parallel=embedding_styles,
+        operators=embedding_operators(positions=True, draws=chosen > 0),
     )
     head = LayerModule(
         name="head",
         build=partial(_head, shape, block),
         tensor_parallel=partial(head_styles, "project"),
+        operators=head_operators(normed=shape.final_norm, norm_biased=True),
     )
     layers = (embedding, *dense_layers(block, width=4 * shape.hidden), head)
     return ModuleChain(

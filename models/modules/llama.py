@@ -12,6 +12,12 @@ from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.sharing import embedding_styles, feed_forward_styles, head_styles
 from stagecut.models.modules.tokens import TokenEmbedding, TokenHead
 from stagecut.models.modules.transformer import BlockShape, ResidualPart, attention_layer, init_part, repeated
+from stagecut.models.modules.transformer_operators import (
+    embedding_operators,
+    head_operators,
+    residual_operators,
+    swiglu_operators,
+)
 from stagecut.models.modules.weights import init_normal
 
 ROTARY_BASE = 500_000.0
@@ -40,6 +46,7 @@ def llama_modules(name: str, shape: LlamaShape, *, tokens: int) -> ModuleChain:
         build=partial(_feed_forward, shape, block),
         tensor_parallel=partial(feed_forward_styles, "gate", "up"),
         divisible=shape.width,
+        operators=residual_operators(block, swiglu_operators()),
     )
     return decoder_modules(name, shape, block, feed_forward=feed_forward, tokens=tokens)
 
@@ -78,6 +85,7 @@ def _embedding(shape: LlamaShape) -> LayerModule:
         name="embedding",
         build=lambda: init_normal(TokenEmbedding(vocabulary=shape.vocabulary, hidden=shape.hidden)),
         tensor_parallel=embedding_styles,
+        operators=embedding_operators(positions=False, draws=False),
     )
 
 
@@ -86,6 +94,7 @@ def _head(shape: LlamaShape, block: BlockShape) -> LayerModule:
         name="head",
         build=lambda: init_normal(TokenHead(vocabulary=shape.vocabulary, hidden=shape.hidden, norm=block.norm())),
         tensor_parallel=partial(head_styles, "project"),
+        operators=head_operators(normed=True, norm_biased=False),
     )
 
 

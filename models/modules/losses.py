@@ -1,5 +1,7 @@
 """Losses: means over labels, of which samples may have different numbers."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -33,20 +35,33 @@ def _summed(logits: Tensor, classes: Tensor) -> Tensor:
     return functional.cross_entropy(precise, classes, ignore_index=IGNORED, reduction="sum")
 
 
-def _pre_training(
-    output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor]
-) -> Tensor:
-    tokens, next_sentence = (
-        cross_entropy(logits, classes) / count for logits, classes, count in zip(output, targets, counts, strict=True)
-    )
-    return tokens + next_sentence
+CrossEntropy = Callable[[Tensor, Tensor], Tensor]
+"""Maps logits and classes to the sum over the labels that count."""
 
 
-class_loss = CountedLoss(part=lambda logits, classes, count: cross_entropy(logits, classes) / count, count=num_counted)
+def _class_part(crossed: CrossEntropy) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    return lambda logits, classes, count: crossed(logits, classes) / count
+
+
+def _pre_training_part(
+    crossed: CrossEntropy,
+) -> Callable[[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor]], Tensor]:
+    def part(output: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor]) -> Tensor:
+        tokens, next_sentence = (
+            crossed(logits, classes) / count for logits, classes, count in zip(output, targets, counts, strict=True)
+        )
+        return tokens + next_sentence
+
+    return part
+
+
+class_loss = CountedLoss(part=_class_part(cross_entropy), count=num_counted, part_with=_class_part)
 """Cross entropy of logits of shape (samples, ..., classes)."""
-pixel_loss = CountedLoss(part=lambda logits, classes, count: _summed(logits, classes) / count, count=num_counted)
+pixel_loss = CountedLoss(part=_class_part(_summed), count=num_counted)
 """Cross entropy of every pixel, for logits of shape (samples, classes, side, side)."""
 pre_training_loss = CountedLoss(
-    part=_pre_training, count=lambda targets: (num_counted(targets[0]), num_counted(targets[1]))
+    part=_pre_training_part(cross_entropy),
+    count=lambda targets: (num_counted(targets[0]), num_counted(targets[1])),
+    part_with=_pre_training_part,
 )
 """BERT's: masked tokens plus next sentence."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stagecut.models.modules.operators import OperatorModule
 from stagecut.planner.core.checks import require, require_count, require_distinct
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class LayerModule:
     """Styles by submodule name, for `parallelize_module`; None: no support for tensor parallelism."""
     divisible: int | None = None
     """What the tensor-parallel degree must divide: heads, key heads, width ...; None: any degree is allowed."""
+    operators: Mapping[str, OperatorModule] | None = None
+    """How its operators run on parts of their tensors, by name; None: the layer runs as a whole, on some samples."""
 
     def __post_init__(self) -> None:
         if self.divisible is not None:
@@ -52,6 +55,8 @@ class CountedLoss:
     """Maps outputs, their targets and the count of the whole batch to what these samples contribute to the mean."""
     count: Callable[[Any], Any]
     """Maps the targets of the whole batch to a count, or several."""
+    part_with: Callable[[Any], Callable[[Any, Any, Any], "Tensor"]] | None = None
+    """Makes `part` of another cross entropy, such as one over divided classes; None: it consists of something else."""
 
     def __call__(self, output: object, targets: object) -> "Tensor":
         """The mean over the samples given."""
@@ -74,6 +79,8 @@ class ModuleChain:
     `CountedLoss`."""
     batch: "Callable[[int, torch.Generator], tuple[Tensors, Tensors]] | None"
     """Random inputs and targets for so many samples."""
+    stands_in: bool = False
+    """Whether the layers only take the place of others, so that devices have nothing to divide."""
 
     def __post_init__(self) -> None:
         owner = f"model {self.name!r}"

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from stagecut.models.modules.module_chain import LayerModule
 from stagecut.models.modules.sharing import attention_styles, feed_forward_styles
+from stagecut.models.modules.transformer_operators import attention_operators, gelu_operators, residual_operators
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
 
 
@@ -80,15 +81,34 @@ class Attention(nn.Module):
         query, key, value = (self._heads(product(hidden)) for product in (self.query, self.key, self.value))
         if self.rotary_base is not None:
             query, key = rotate(query, key, base=self.rotary_base)
-        mixed = functional.scaled_dot_product_attention(
+        return self.project(self._joined(self._attend(query, key, value)))
+
+    def turned(self, query: Tensor, key: Tensor, *, first: int) -> tuple[Tensor, Tensor]:
+        """Projected queries and keys with rotary positions, if there are any; `first` is that of the first token."""
+        if self.rotary_base is None:
+            return query, key
+        turned = rotate(self._heads(query), self._heads(key), base=self.rotary_base, first=first)
+        return self._joined(turned[0]), self._joined(turned[1])
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, *, first: int) -> Tensor:
+        """Attention of some tokens, from position `first`, to all tokens; shapes (samples, tokens, heads x width)."""
+        return self._joined(self._attend(*(self._heads(each) for each in (query, key, value)), first=first))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, *, first: int = 0) -> Tensor:
+        some = query.shape[2] < key.shape[2]
+        return functional.scaled_dot_product_attention(
             query,
             key,
             value,
+            attn_mask=_earlier(query, key, first=first) if self.causal and some else None,
             dropout_p=self.dropout if self.training else 0.0,
-            is_causal=self.causal,
+            is_causal=self.causal and not some,
             enable_gqa=query.shape[1] != key.shape[1],
         )
-        return self.project(mixed.transpose(1, 2).flatten(2))
+
+    def _joined(self, heads: Tensor) -> Tensor:
+        """From (samples, heads, tokens, width) to (samples, tokens, heads x width)."""
+        return heads.transpose(1, 2).flatten(2)
 
     def _heads(self, projected: Tensor) -> Tensor:
         """From (samples, tokens, heads x width) to (samples, heads, tokens, width)."""
@@ -109,13 +129,19 @@ class FeedForward(nn.Module):
         return self.down(functional.gelu(self.up(hidden), approximate=self.gelu))
 
 
-def rotate(query: Tensor, key: Tensor, *, base: float) -> tuple[Tensor, Tensor]:
+def _earlier(query: Tensor, key: Tensor, *, first: int) -> Tensor:
+    """Which keys each query sees: those of its own and of earlier tokens."""
+    return torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(first)
+
+
+def rotate(query: Tensor, key: Tensor, *, base: float, first: int = 0) -> tuple[Tensor, Tensor]:
     """Rotate pairs of elements by angles proportional to the position (Su et al., arXiv 2104.09864).
 
-    Pairs consist of the first and the second half of a head, shape (samples, heads, tokens, width).
+    Pairs consist of the first and the second half of a head, shape (samples, heads, tokens, width). `first` is the
+    position of the first token.
     """
     tokens, width = query.shape[-2:]
-    places = torch.arange(tokens, device=query.device, dtype=torch.float32)
+    places = torch.arange(first, first + tokens, device=query.device, dtype=torch.float32)
     steps = base ** (-torch.arange(0, width, 2, device=query.device, dtype=torch.float32) / width)
     angles = torch.outer(places, steps)
     cosine, sine = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
@@ -130,7 +156,11 @@ def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 def attention_layer(shape: BlockShape) -> LayerModule:
     """Attention part, sharded by heads."""
     return LayerModule(
-        name="attention", build=partial(_attention, shape), tensor_parallel=attention_styles, divisible=shape.key_heads
+        name="attention",
+        build=partial(_attention, shape),
+        tensor_parallel=attention_styles,
+        divisible=shape.key_heads,
+        operators=residual_operators(shape, attention_operators(biased=shape.biased, draws=shape.dropout > 0)),
     )
 
 
@@ -141,6 +171,7 @@ def dense_layers(shape: BlockShape, *, width: int) -> tuple[LayerModule, ...]:
         build=partial(_feed_forward, shape, width),
         tensor_parallel=partial(feed_forward_styles, "up"),
         divisible=width,
+        operators=residual_operators(shape, gelu_operators()),
     )
     return repeated(shape.blocks, attention_layer(shape), feed_forward)
 
@@ -158,8 +189,13 @@ def init_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> Residu
     init_normal(part)
     if shape.norm_first:
         for product in last:
-            nn.init.normal_(product.weight, std=TRANSFORMER_DEVIATION / sqrt(2 * shape.blocks))
+            nn.init.normal_(product.weight, std=last_deviation(shape))
     return part
+
+
+def last_deviation(shape: BlockShape) -> float:
+    """Of the weights before a residual sum."""
+    return TRANSFORMER_DEVIATION / (sqrt(2 * shape.blocks) if shape.norm_first else 1.0)
 
 
 def _attention(shape: BlockShape) -> nn.Module:

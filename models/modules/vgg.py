@@ -1,14 +1,18 @@
 """VGG networks in torch."""
 
 from functools import partial
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from stagecut.models.families.convolution import Convolution
 from stagecut.models.families.vgg import CLASSIFIER_WIDTH, IMAGE_CHANNELS, VggShape
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.operators import LoopPart, OperatorModule
+from stagecut.models.modules.transformer_operators import linear_weights, product
 from stagecut.models.modules.weights import init_for_relu, init_normal
 
 DROPOUT = 0.5
@@ -20,15 +24,23 @@ def vgg_modules(name: str, shape: VggShape, *, dropout: float | None) -> ModuleC
     """The layers of a VGG."""
     chosen = DROPOUT if dropout is None else dropout
     convolutions = (
-        LayerModule(name=each, build=partial(_convolution, convolution, pooled=pooled))
+        LayerModule(name=each, build=partial(_convolution, convolution, pooled=pooled), operators=_CONVOLUTION)
         for each, convolution, pooled in shape.convolutions()
     )
     *hidden, last = shape.classifier_widths
     products = (
-        LayerModule(name=f"classifier{index}", build=partial(_hidden_product, width, chosen))
+        LayerModule(
+            name=f"classifier{index}",
+            build=partial(_hidden_product, width, chosen),
+            operators={**_product_operator("product", "0.1", out="width"), "relu": _hidden_relu(draws=chosen > 0)},
+        )
         for index, width in enumerate(hidden, start=1)
     )
-    head = LayerModule(name=f"classifier{len(hidden) + 1}", build=partial(_product, last, shape.classes))
+    head = LayerModule(
+        name=f"classifier{len(hidden) + 1}",
+        build=partial(_product, last, shape.classes),
+        operators=_product_operator("project", "1", out="class"),
+    )
     return ModuleChain(
         name=name,
         layers=(*convolutions, *products, head),
@@ -49,3 +61,33 @@ def _product(inputs: int, outputs: int) -> nn.Module:
 
 def _hidden_product(inputs: int, dropout: float) -> nn.Module:
     return nn.Sequential(_product(inputs, CLASSIFIER_WIDTH), nn.ReLU(inplace=True), nn.Dropout(dropout))
+
+
+def _run_convolution(layer: nn.Sequential, inputs: tuple[Tensor, ...], part: LoopPart) -> Tensor:
+    own: Any = layer[0]
+    return functional.conv2d(inputs[0], own.weight, own.bias if part.adds_once else None, padding=1)
+
+
+def _run_product(name: str, layer: nn.Sequential, inputs: tuple[Tensor, ...], part: LoopPart) -> Tensor:
+    """Parts of the flattened channels are whole channels."""
+    own: Any = layer.get_submodule(name)
+    return product(own, inputs[0].flatten(1), part)
+
+
+def _product_operator(operator: str, name: str, *, out: str) -> dict[str, OperatorModule]:
+    weights = linear_weights(name, out=out, given="feature", biased=True)
+    return {operator: OperatorModule(run=partial(_run_product, name), weights=weights)}
+
+
+def _hidden_relu(*, draws: bool) -> OperatorModule:
+    return OperatorModule(run=lambda layer, inputs, _: layer[2](functional.relu(inputs[0])), weights={}, draws=draws)
+
+
+_CONVOLUTION = {
+    "convolution": OperatorModule(
+        run=_run_convolution,
+        weights={"0.weight": ("channel", "channel in", "kernel row", "kernel column"), "0.bias": ("channel",)},
+    ),
+    "relu": OperatorModule(run=lambda _, inputs, __: functional.relu(inputs[0]), weights={}),
+    "pool": OperatorModule(run=lambda _, inputs, __: functional.max_pool2d(inputs[0], 2), weights={}),
+}

@@ -10,8 +10,11 @@ from stagecut.models.families.vit import IMAGE_CHANNELS, IMAGE_SIDE, VitShape
 from stagecut.models.modules.batches import image_batch
 from stagecut.models.modules.losses import class_loss
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
+from stagecut.models.modules.operators import LoopPart, OperatorModule
 from stagecut.models.modules.transformer import BlockShape, dense_layers
+from stagecut.models.modules.transformer_operators import linear_operator, norm_operator, run_first_token
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
+from stagecut.planner.core.operators import HIDDEN, TOKEN
 
 NORM_EPSILON = 1e-6
 """Dosovitskiy et al.'s released code."""
@@ -57,11 +60,39 @@ def vit_modules(name: str, shape: VitShape, *, dropout: float | None) -> ModuleC
         norm_epsilon=NORM_EPSILON,
         dropout=dropout or 0.0,
     )
-    embedding = LayerModule(name="embedding", build=lambda: init_normal(PatchEmbedding(shape)))
-    head = LayerModule(name="head", build=lambda: init_normal(ClassTokenHead(shape.hidden, block.norm())))
+    embedding = LayerModule(name="embedding", build=lambda: init_normal(PatchEmbedding(shape)), operators=_PATCHES)
+    head = LayerModule(
+        name="head", build=lambda: init_normal(ClassTokenHead(shape.hidden, block.norm())), operators=_HEAD
+    )
     return ModuleChain(
         name=name,
         layers=(embedding, *dense_layers(block, width=4 * shape.hidden), head),
         loss=class_loss,
         batch=partial(image_batch, channels=IMAGE_CHANNELS, side=IMAGE_SIDE, classes=NUM_CLASSES),
     )
+
+
+def _run_patches(layer: PatchEmbedding, inputs: tuple[Tensor, ...], part: LoopPart) -> Tensor:
+    """All patches are computed, even if only some tokens are wanted."""
+    hidden, tokens = layer.patches(inputs[0]).flatten(2).transpose(1, 2), len(layer.positions)
+    class_token = layer.class_token.expand(hidden.shape[0], 1, -1)
+    first = part.start(TOKEN, tokens)
+    return torch.cat((class_token, hidden), dim=1)[:, first : first + tokens] + layer.positions
+
+
+_PATCHES = {
+    "patches": OperatorModule(
+        run=_run_patches,
+        weights={
+            "patches.weight": (HIDDEN, "channel", "patch row", "patch column"),
+            "patches.bias": (HIDDEN,),
+            "class_token": (HIDDEN,),
+            "positions": (TOKEN, HIDDEN),
+        },
+    )
+}
+_HEAD = {
+    "first token": OperatorModule(run=run_first_token, weights={}),
+    "norm": norm_operator("norm", biased=True),
+    "project": linear_operator("project", out="class", given="feature", biased=True),
+}

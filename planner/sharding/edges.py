@@ -29,8 +29,8 @@ class EdgeCosts:
     forward: Traffic
     backward: Traffic
     again: Traffic
-    """All-gathers of the forward that are repeated for the backward, because only the part that was made is kept. They
-    run beside computation: their bytes count, their seconds do not."""
+    """What is repeated for the backward: the steps of the forward from its first all-gather on, since only the part
+    before it is kept. They run beside computation: their bytes count, their seconds do not."""
 
 
 def edge_costs(mesh: Mesh, ends: TensorEnds, *, num_bytes: float, saved: bool) -> EdgeCosts | None:
@@ -44,9 +44,11 @@ def edge_costs(mesh: Mesh, ends: TensorEnds, *, num_bytes: float, saved: bool) -
         return None
     if num_bytes == 0:
         return EdgeCosts(forward=NO_TRAFFIC, backward=NO_TRAFFIC, again=NO_TRAFFIC)
-    gathers = (step for step in there if step.collective is Collective.ALL_GATHER)
+    kept = next((n for n, step in enumerate(there) if step.collective is Collective.ALL_GATHER), len(there))
     return EdgeCosts(
-        forward=_traffic(mesh, there), backward=_traffic(mesh, back), again=_traffic(mesh, gathers if saved else ())
+        forward=_traffic(mesh, there),
+        backward=_traffic(mesh, back),
+        again=_traffic(mesh, there[kept:] if saved else ()),
     )
 
 

@@ -1,0 +1,1 @@
+"""Stages whose devices divide every operator of their layers among them."""
