@@ -13,8 +13,9 @@ from stagecut.executor.play.optimizers import DEFAULT, OptimizerFactory
 from stagecut.executor.schedule.checker import check_lists
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.schedule.turns import Turn, turns_of
-from stagecut.executor.sharding.plans import PlannedStage, check_loss, planned_stages
+from stagecut.executor.sharding.plans import PlannedStage, check_actions, check_loss, planned_stages
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
+from stagecut.planner.core.checks import require
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import sha256_of
@@ -85,12 +86,17 @@ class ExecutionPlan:
         check_lists(lists, own)
         loss, sharded = loss_of(training, chain), planned_stages(own, chain, problem)
         check_loss(sharded[-1], loss)
+        layout = RankLayout.of(own, problem.cluster if problem else None, shares=shares)
+        check_actions(lists, layout, sharded)
+        zero1 = problem is not None and problem.job.zero1
+        rule = "off for plans with sharded stages, which store optimizer state in parts by themselves"
+        require(not (zero1 and any(sharded)), "executor", "zero1", rule, zero1)
         return cls(
             plan=own,
             chain=chain,
-            layout=RankLayout.of(own, problem.cluster if problem else None, shares=shares),
+            layout=layout,
             lists=tuple(tuple(actions) for actions in lists),
-            zero1=problem is not None and problem.job.zero1,
+            zero1=zero1,
             plan_hash=sha256_of(to_tree(content)) if isinstance(content, PlanFile) else None,
             training=training,
             loss=loss,

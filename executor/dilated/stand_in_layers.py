@@ -32,6 +32,7 @@ def stand_ins(profile: ModelProfile) -> ModuleChain:
         name=profile.name,
         layers=tuple(LayerModule(name=layer.name, build=StandIn) for layer in profile.layers),
         loss=functional.mse_loss,
+        stands_in=True,
         batch=_batch,
     )
 

@@ -79,8 +79,8 @@ def _notes(num_ranks: int, together: bool, options: RunOptions) -> Iterator[str]
 
 
 def _has_shared_layers(execution: ExecutionPlan) -> bool:
-    """Whether some layer uses tensor parallelism, which needs processes."""
-    return any(
+    """Whether some layer is divided over devices, which needs processes."""
+    return any(execution.sharded) or any(
         execution.chain.layers[index].tensor_parallel is not None
         for stage in execution.plan.stages
         if stage.tensor_parallel > 1

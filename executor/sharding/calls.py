@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from stagecut.executor.sharding.moving import moved
 from stagecut.executor.sharding.place import MeshPlace
+from stagecut.executor.sharding.rows import moved_rows
 from stagecut.executor.sharding.weights import Use
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step, conversion
@@ -23,13 +25,21 @@ class Way:
     ends: TensorEnds
     saved: bool
     """Whether only the part that was made is kept for the backward, and gathered again."""
+    num_tensors: int = 1
+    """Three for rows of tokens for experts: rows, keys and sizes."""
 
     def there(self, tensor: Tensor, place: MeshPlace) -> tuple[Step, ...]:
         """Steps of the input, of which this rank has a part."""
         return _steps(place, tensor, self.ends.made, self.ends.taken)
 
-    def back(self, gradient: Tensor, place: MeshPlace) -> Tensor:
-        """The gradient, from where the operator leaves it to where the maker of the input needs it."""
+    def back(self, gradient: Tensor, keys: Sequence[Tensor], place: MeshPlace) -> Tensor:
+        """The gradient, from where the operator leaves it to where the maker of the input needs it.
+
+        `keys` are those of rows, and their sizes.
+        """
+        if keys:
+            ends = self.ends.taken_gradient, self.ends.made_gradient
+            return moved_rows(gradient, keys[0], keys[1], ends, place)[0]
         steps = _steps(place, gradient, self.ends.taken_gradient, self.ends.made_gradient)
         return moved(gradient, self.ends.taken_gradient, steps, place)
 
@@ -87,6 +97,12 @@ class Call:
         """Before the backward of the operator."""
         self.again = {address: kept.gather() for address, kept in self.kept.items() if kept.needed}
 
+    def taken_rows(self, tensors: Sequence[Tensor], way: Way) -> tuple[Tensor, ...]:
+        """Rows of tokens as the operator needs them."""
+        rows, keys, sizes = tensors
+        rows, keys = moved_rows(rows, keys, sizes, (way.ends.made, way.ends.taken), self.place)
+        return rows, keys.clone(), sizes.clone()
+
     def taken_input(self, tensor: Tensor, way: Way) -> Tensor:
         """An input as the operator needs it."""
         steps, source = way.there(tensor, self.place), way.ends.made
@@ -130,25 +146,34 @@ class Call:
 class _Take(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.call = call
-        ctx.shapes = [tensor.shape for tensor in tensors[: len(call.ways)]]
-        inputs = tensors[: len(call.ways)]
-        taken = [call.taken_input(tensor, way) for tensor, way in zip(inputs, call.ways, strict=True)]
+        taken: list[Tensor] = []
+        shapes = []
+        given = iter(tensors)
+        for way in call.ways:
+            own = list(islice(given, way.num_tensors))
+            shapes.append(own[0].shape)
+            taken += (call.taken_input(own[0], way),) if way.num_tensors == 1 else call.taken_rows(own, way)
+        ctx.call, ctx.shapes = call, shapes
+        ctx.keys = [None if tensor.is_floating_point() else tensor for tensor in taken]
         ctx.mark_non_differentiable(*(tensor for tensor in taken if not tensor.is_floating_point()))
         return (*taken, *(call.taken_weight(weight) for weight in call.weights))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        call, needed = ctx.call, ctx.needs_input_grad[1:]
+        call, needed = ctx.call, iter(ctx.needs_input_grad[1:])
         call.again = {}
-        num_inputs = len(call.ways)
-        for weight, gradient in zip(call.weights, gradients[num_inputs:], strict=True):
+        backs: list[Tensor | None] = []
+        coming = iter(zip(gradients, ctx.keys, needed, strict=False))
+        for way, shape in zip(call.ways, ctx.shapes, strict=True):
+            own = list(islice(coming, way.num_tensors))
+            gradient, _, wanted = own[0]
+            keys = [key for _, key, _ in own[1:]]
+            backs.append(_cut(way.back(gradient, keys, call.place), shape) if wanted else None)
+            backs += [None] * (way.num_tensors - 1)
+        for weight, gradient in zip(call.weights, gradients[len(backs) :], strict=True):
             if weight.parameter.requires_grad:
                 weight.add(gradient)
-        inputs = zip(gradients, call.ways, needed, strict=False)
-        backs = [way.back(gradient, call.place) if wanted else None for gradient, way, wanted in inputs]
-        fitting = (None if back is None else _cut(back, shape) for back, shape in zip(backs, ctx.shapes, strict=True))
-        return (None, *fitting, *(None for _ in call.weights))
+        return (None, *backs, *(None for _ in call.weights))
 
 
 def _cut(gradient: Tensor, shape: torch.Size) -> Tensor:

@@ -1,9 +1,11 @@
 """A layer whose operators are divided over a mesh."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -15,7 +17,7 @@ from stagecut.models.modules.operators import LoopPart, OperatorModule
 from stagecut.planner.core.operators import INPUT, Operator, Port
 from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy
 from stagecut.planner.sharding.edges import TensorEnds
-from stagecut.planner.sharding.placements import Placements
+from stagecut.planner.sharding.placements import PARTIAL, Placements
 from stagecut.planner.sharding.strategies import (
     input_gradient_placements,
     input_placements,
@@ -33,6 +35,11 @@ class DividedOperator:
     module: OperatorModule
     weights: Mapping[str, Use]
     """By name of the parameter in the layer."""
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """All that it takes."""
+        return (*self.operator.inputs, *self.module.also)
 
     def part(self, place: MeshPlace) -> LoopPart:
         """What this rank runs of it."""
@@ -57,6 +64,7 @@ class _Made:
     gradients: Placements
     """Where their maker needs the gradients."""
     saved: bool
+    are_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,33 +116,47 @@ class ShardedLayer:
 
     def _outputs(self, divided: DividedOperator, made: Mapping[str, _Made]) -> dict[str, _Made]:
         operator, splits = divided.operator, divided.strategy.splits
-        ports = (*operator.inputs, *divided.module.also)
-        results = iter(self._run(divided, [(port, made[port.tensor]) for port in ports]))
+        results = self._run(divided, made)
+        rows = results[-2:] if divided.module.rows else ()
+        own = iter(results[:-2] if rows else results)
         found = {}
         for tensor in operator.outputs:
+            tensors = tuple(own) if tensor is operator.outputs[-1] else (next(own),)
             found[tensor.name] = _Made(
-                tensors=tuple(results) if tensor is operator.outputs[-1] else (next(results),),
+                tensors=(*tensors, *rows),
                 placements=output_placements(tensor, splits),
                 gradients=output_gradient_placements(tensor, splits),
                 saved=tensor.saved,
+                are_rows=divided.module.rows,
             )
         return found
 
-    def _run(self, divided: DividedOperator, inputs: Sequence[tuple[Port, _Made]]) -> LayerState:
-        splits = divided.strategy.splits
-        ways = [
-            _way(made, input_placements(port, splits), input_gradient_placements(port, splits), saved=made.saved)
-            for port, made in inputs
-            for _ in made.tensors
-        ]
+    def _run(self, divided: DividedOperator, made: Mapping[str, _Made]) -> LayerState:
+        ways = list(_ways(divided, made))
         weights = divided.weights
         call = Call(place=self._place, ways=ways, weights=tuple(weights.values()), gathers_again=self._again)
-        taken = call.take(*(tensor for _, made in inputs for tensor in made.tensors))
-        local = {f"layer.{name}": own for name, own in zip(weights, taken[len(ways) :], strict=True)}
-        with call.keeping_parts():
-            arguments = (divided.module, taken[: len(ways)], divided.part(self._place))
+        inputs = [tensor for port in divided.ports for tensor in made[port.tensor].tensors]
+        taken = call.take(*inputs)
+        local = {f"layer.{name}": own for name, own in zip(weights, taken[len(inputs) :], strict=True)}
+        part = divided.part(self._place)
+        draws = divided.module.draws and self._runner.layer.training
+        with call.keeping_parts(), _own_draws(part, self._place.device) if draws else nullcontext():
+            arguments = (divided.module, taken[: len(inputs)], part)
             outputs = functional_call(self._runner, local, arguments, tie_weights=False)
         return call.leave(as_state(outputs))
+
+
+@contextmanager
+def _own_draws(part: LoopPart, device: torch.device) -> Iterator[None]:
+    """Random numbers of each part's own; afterwards all devices go on with equal ones."""
+    seed = int(torch.randint(2**62, ()))
+    index = 0
+    for dim in sorted(part.indices):
+        own, parts = part.indices[dim]
+        index = index * parts + own
+    with torch.random.fork_rng(devices=(device,) if device.type == "cuda" else ()):
+        torch.manual_seed(seed + index)
+        yield
 
 
 def converted(state: LayerState, source: Placements, target: Placements, place: MeshPlace) -> LayerState:
@@ -145,6 +167,21 @@ def converted(state: LayerState, source: Placements, target: Placements, place: 
 
 def _conversion(tensors: LayerState, way: Way, place: MeshPlace) -> LayerState:
     return Call(place=place, ways=[way] * len(tensors), weights=(), gathers_again=False).take(*tensors)
+
+
+def _ways(divided: DividedOperator, made: Mapping[str, _Made]) -> Iterator[Way]:
+    """The ways of an operator's inputs."""
+    splits = divided.strategy.splits
+    whole = tuple(WHOLE_LOOP if split == PARTIAL_SUMS else split for split in splits)
+    for port in divided.operator.inputs:
+        own = made[port.tensor]
+        way = _way(own, input_placements(port, splits), input_gradient_placements(port, splits), saved=own.saved)
+        yield from (replace(way, num_tensors=3),) if own.are_rows else (way,) * len(own.tensors)
+    for port in divided.module.also:
+        gradients = zip(input_gradient_placements(port, whole), splits, strict=True)
+        summed = tuple(PARTIAL if split == PARTIAL_SUMS else gradient for gradient, split in gradients)
+        own = made[port.tensor]
+        yield from (_way(own, input_placements(port, whole), summed, saved=False),) * len(own.tensors)
 
 
 def _way(made: _Made, taken: Placements, gradient: Placements, *, saved: bool) -> Way:

@@ -1,13 +1,15 @@
 """The sharded stages of a plan, bound to layers and checked before anything starts."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.sharding.planned import PlannedLayer
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import SAMPLE
 from stagecut.planner.core.plan import Plan, Stage
@@ -15,8 +17,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.strategy import WHOLE_LOOP, StageSharding
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.meshes import mesh_of
-from stagecut.planner.sharding.layers import operators_of
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
+from stagecut.planner.simulator.action_lists import Action, Op
 
 ANY_LINK = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
 """Decides between ways of a tensor where a plan comes without a cluster."""
@@ -45,8 +47,11 @@ def planned_stages(plan: Plan, chain: ModuleChain, problem: Problem | None) -> t
     BadInputError
         If the layers cannot be run as planned: the message names the layer.
     """
+    is_sharded = any(stage.sharding is not None for stage in plan.stages)
+    if chain.stands_in or not is_sharded:
+        return (None,) * len(plan.stages)
     costs = CostModel(problem, plan.share) if problem is not None else None
-    return tuple(_planned(plan, stage, chain, costs) for stage in plan.stages)
+    return tuple(_planned(stage, chain, costs) for stage in plan.stages)
 
 
 def check_loss(stage: PlannedStage | None, loss: object) -> None:
@@ -67,20 +72,29 @@ def check_loss(stage: PlannedStage | None, loss: object) -> None:
         )
 
 
-def _planned(plan: Plan, stage: Stage, chain: ModuleChain, costs: CostModel | None) -> PlannedStage | None:
+def check_actions(lists: Sequence[Sequence[Action]], layout: RankLayout, stages: Sequence[PlannedStage | None]) -> None:
+    """Refuse actions of samples that the devices of a stage cannot divide, and split backwards; a BadInputError."""
+    for action in (action for own in lists for action in own):
+        planned = stages[action.stage]
+        if planned is None:
+            continue
+        if action.op in (Op.INPUT_GRADIENT, Op.WEIGHT_GRADIENT):
+            raise BadInputError(f"stage {action.stage}: backwards of a sharded stage cannot be split")
+        for replica in range(layout.num_replicas(action.stage)):
+            lo, hi = layout.part(action.stage, replica, action.lo, action.hi)
+            if action.op is Op.FORWARD and (hi - lo) % planned.sample_parts:
+                raise BadInputError(
+                    f"stage {action.stage}: its devices divide the samples of a replica into {planned.sample_parts} "
+                    f"parts, but replica {replica} forwards {hi - lo} at once; choose another micro-batch or sharding"
+                )
+
+
+def _planned(stage: Stage, chain: ModuleChain, costs: CostModel | None) -> PlannedStage | None:
     sharding = stage.sharding
     if sharding is None or stage.tensor_parallel == 1:
         return None
     layers = tuple(_layers(stage, sharding, chain, costs))
-    planned = PlannedStage(mesh=_mesh(stage, sharding, costs), layers=layers)
-    parts = planned.sample_parts
-    for samples in {plan.micro_batch, stage.forward_micro_batch}:
-        if samples % (stage.replicas * parts):
-            raise BadInputError(
-                f"stage [{stage.start}, {stage.stop}): {parts} parts of the samples on each of {stage.replicas} "
-                f"replicas do not divide {samples} samples; choose another micro-batch or sharding"
-            )
-    return planned
+    return PlannedStage(mesh=_mesh(stage, sharding, costs), layers=layers)
 
 
 def _mesh(stage: Stage, sharding: StageSharding, costs: CostModel | None) -> Mesh:

@@ -1,6 +1,7 @@
 """Weights of a sharded layer: where a rank holds its part, and how gradients of it come together."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -94,43 +95,50 @@ class HeldWeight:
 
     def add(self, gradient: Tensor) -> None:
         """Take the gradient of one backward; it is scattered if gradients are held in parts."""
-        if self.stored_dim is not None and self.division.storage is not WeightStorage.OPTIMIZER:
-            gradient = self._scattered(gradient, self.stored_dim)
+        if self._is_scattered:
+            gradient = self._over_axes(gradient, self._reduced)
         self.gradient = gradient.clone() if self.gradient is None else self.gradient.add_(gradient)
 
     def part(self) -> Tensor:
         """After the last backward: of the sum over the ranks, what this one hands to the copies of the stage to sum."""
         gradient = self.gradient
         if gradient is None:  # no sample has reached it
-            in_parts = self.division.storage is not WeightStorage.OPTIMIZER
-            gradient = torch.zeros_like(self._held() if self.whole is None or in_parts else self.whole)
-        self.gradient = None
-        if self.stored_dim is None and self.division.summed:
-            return self._scattered(_padded(gradient, self._num_shards), 0)
-        if self.division.storage is WeightStorage.OPTIMIZER:
-            assert self.stored_dim is not None
-            return self._scattered(gradient, self.stored_dim)
-        return gradient
+            gradient = torch.zeros_like(self._held() if self._is_scattered or self.whole is None else self.whole)
+        part = gradient if self._is_scattered else self._over_axes(self._in_row(gradient), self._reduced)
+        for tied in self.tied_gradients:
+            part = part + self._over_axes(self._in_row(tied), self._own_chunk)
+        self.gradient, self.tied_gradients = None, []
+        return part
 
     def complete(self, part: Tensor) -> None:
         """Hand the gradient to the parameter, once the part of it has been summed."""
         if self.stored_dim is None and self.division.summed:
             like = self._held()
             part = self._gathered(part, 0)[: like.numel()].view_as(like)
-        for tied in self.tied_gradients:
-            part = part + self._own_part(tied)
-        self.tied_gradients = []
         self.parameter.grad = self._like_parameter(part)
 
     @property
-    def _num_shards(self) -> int:
-        return math.prod(self.place.sizes[axis] for axis in self.division.summed)
+    def _is_scattered(self) -> bool:
+        """Whether gradients are scattered in every backward."""
+        return self.stored_dim is not None and self.division.storage is not WeightStorage.OPTIMIZER
 
-    def _own_part(self, gradient: Tensor) -> Tensor:
-        for axis in self.division.summed if self.stored_dim is not None else ():
-            assert self.stored_dim is not None
-            gradient = gradient.chunk(self.place.sizes[axis], self.stored_dim)[self.place.coordinate(axis)]
+    def _in_row(self, gradient: Tensor) -> Tensor:
+        """A gradient that can be scattered: of a weight held whole, its elements in a row, filled up with zeros."""
+        if self.stored_dim is not None or not self.division.summed:
+            return gradient
+        shards = math.prod(self.place.sizes[axis] for axis in self.division.summed)
+        return functional.pad(gradient.reshape(-1), (0, -gradient.numel() % shards))
+
+    def _over_axes(self, gradient: Tensor, scatter: Callable[[Tensor, int, int], Tensor]) -> Tensor:
+        for axis in self.division.summed:
+            gradient = scatter(gradient, self.stored_dim or 0, axis)
         return gradient
+
+    def _own_chunk(self, gradient: Tensor, dim: int, axis: int) -> Tensor:
+        return gradient.chunk(self.place.sizes[axis], dim)[self.place.coordinate(axis)]
+
+    def _reduced(self, gradient: Tensor, dim: int, axis: int) -> Tensor:
+        return moving.reduce_scatter(gradient, dim, self.place.groups[axis])
 
     def _held(self) -> Tensor:
         return cast(DTensor, self.parameter.detach()).to_local()
@@ -139,11 +147,6 @@ class HeldWeight:
         for axis in reversed(self.division.summed):
             part = moving.all_gather(part, dim, self.place.groups[axis])
         return part
-
-    def _scattered(self, gradient: Tensor, dim: int) -> Tensor:
-        for axis in self.division.summed:
-            gradient = moving.reduce_scatter(gradient, dim, self.place.groups[axis])
-        return gradient
 
     def _like_parameter(self, gradient: Tensor) -> DTensor:
         like = cast(DTensor, self.parameter.detach())
@@ -212,11 +215,6 @@ class TiedUse:
 
 Use = HeldWeight | TiedUse
 """A weight as an operator uses it."""
-
-
-def _padded(gradient: Tensor, multiple: int) -> Tensor:
-    """Its elements in a row, filled up with zeros to a multiple of so many."""
-    return functional.pad(gradient.reshape(-1), (0, -gradient.numel() % multiple))
 
 
 def _stored_dim(parameter: Tensor, division: Division, place: MeshPlace) -> int | None:

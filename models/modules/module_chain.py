@@ -79,6 +79,8 @@ class ModuleChain:
     `CountedLoss`."""
     batch: "Callable[[int, torch.Generator], tuple[Tensors, Tensors]] | None"
     """Random inputs and targets for so many samples."""
+    stands_in: bool = False
+    """Whether the layers only take the place of others, so that devices have nothing to divide."""
 
     def __post_init__(self) -> None:
         owner = f"model {self.name!r}"

@@ -41,5 +41,7 @@ class OperatorModule:
     """Parameters of the layer by name, and the dimensions of each in the operator's names."""
     also: tuple[Port, ...] = ()
     """Inputs that cost nothing and that the planner therefore does not know, such as ids of the model's input."""
+    rows: bool = False
+    """Whether it makes rows of tokens for experts: it then returns keys and sizes of the rows as well."""
     draws: bool = False
     """Whether it draws random numbers while training."""

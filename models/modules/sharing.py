@@ -5,8 +5,11 @@ products send back are summed before they are all-reduced, once.
 """
 
 from collections.abc import Mapping
+from typing import Any, cast
 
-from torch.distributed.tensor import Replicate
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -34,13 +37,33 @@ def feed_forward_styles(*columns: str) -> Styles:
     return {"inner": _whole_input(), **_gated("inner", *columns)}
 
 
-def experts_styles(num_experts: int) -> Styles:
+def experts_styles() -> Styles:
     """Each device has a shard of every expert; the router is replicated."""
-    styles: dict[str, ParallelStyle] = {}
-    for index in range(num_experts):
-        expert = f"inner.experts.{index}"
-        styles |= {expert: _whole_input(), **_gated(expert, "gate", "up")}
-    return styles
+    return {"inner.experts": _SharedExperts()}
+
+
+class _SharedExperts(ParallelStyle):
+    """Columns of `gate` and `up`, rows of `down`, each with a leading dimension of experts."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        whole, summed = cast(Any, self._whole), cast(Any, self._summed)  # annotated without results in torch
+        return distribute_module(module, device_mesh, self._divide, whole, summed)
+
+    @staticmethod
+    def _divide(_: str, module: nn.Module, mesh: DeviceMesh) -> None:
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            place = Shard(2 if name == "down" else 1)
+            shared = distribute_tensor(parameter.detach(), mesh, [place])
+            module.register_parameter(name, nn.Parameter(shared, requires_grad=parameter.requires_grad))
+
+    @staticmethod
+    def _whole(_: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh) -> tuple[Any, ...]:
+        return (DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:])
+
+    @staticmethod
+    def _summed(_: nn.Module, output: Any, __: DeviceMesh) -> Tensor:
+        local: Tensor = output.redistribute(placements=[Replicate()]).to_local()
+        return local
 
 
 def embedding_styles() -> Styles:

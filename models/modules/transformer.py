@@ -78,29 +78,32 @@ class Attention(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Attend over the tokens of each sample."""
-        return self.project(self.mix(*self.turned(self.query(hidden), self.key(hidden)), self.value(hidden)))
+        query, key, value = (self._heads(product(hidden)) for product in (self.query, self.key, self.value))
+        if self.rotary_base is not None:
+            query, key = rotate(query, key, base=self.rotary_base)
+        return self.project(self._joined(self._attend(query, key, value)))
 
-    def turned(self, query: Tensor, key: Tensor, *, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Queries and keys with rotary positions, if the model has them; `first` is the position of the first token."""
+    def turned(self, query: Tensor, key: Tensor, *, first: int) -> tuple[Tensor, Tensor]:
+        """Projected queries and keys with rotary positions, if there are any; `first` is that of the first token."""
         if self.rotary_base is None:
             return query, key
         turned = rotate(self._heads(query), self._heads(key), base=self.rotary_base, first=first)
         return self._joined(turned[0]), self._joined(turned[1])
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, *, first: int = 0) -> Tensor:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, *, first: int) -> Tensor:
         """Attention of some tokens, from position `first`, to all tokens; shapes (samples, tokens, heads x width)."""
-        query, key, value = (self._heads(each) for each in (query, key, value))
+        return self._joined(self._attend(*(self._heads(each) for each in (query, key, value)), first=first))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, *, first: int = 0) -> Tensor:
         some = query.shape[2] < key.shape[2]
-        return self._joined(
-            functional.scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                attn_mask=_earlier(query, key, first=first) if self.causal and some else None,
-                dropout_p=self.dropout if self.training else 0.0,
-                is_causal=self.causal and not some,
-                enable_gqa=query.shape[1] != key.shape[1],
-            )
+        return functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=_earlier(query, key, first=first) if self.causal and some else None,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=self.causal and not some,
+            enable_gqa=query.shape[1] != key.shape[1],
         )
 
     def _joined(self, heads: Tensor) -> Tensor:
@@ -186,8 +189,13 @@ def init_part(part: ResidualPart, shape: BlockShape, *last: nn.Linear) -> Residu
     init_normal(part)
     if shape.norm_first:
         for product in last:
-            nn.init.normal_(product.weight, std=TRANSFORMER_DEVIATION / sqrt(2 * shape.blocks))
+            nn.init.normal_(product.weight, std=last_deviation(shape))
     return part
+
+
+def last_deviation(shape: BlockShape) -> float:
+    """Of the weights before a residual sum."""
+    return TRANSFORMER_DEVIATION / (sqrt(2 * shape.blocks) if shape.norm_first else 1.0)
 
 
 def _attention(shape: BlockShape) -> nn.Module:

@@ -9,27 +9,31 @@ from stagecut.models.families.bert import BertShape, bert
 from stagecut.models.families.chain import Chain
 from stagecut.models.families.gpt import GptShape, gpt
 from stagecut.models.families.llama import LlamaShape, llama
+from stagecut.models.families.mixtral import MixtralShape, mixtral
 from stagecut.models.families.vgg import VggShape, vgg
 from stagecut.models.families.vit import VitShape, vit
 from stagecut.models.modules.bert import bert_modules
 from stagecut.models.modules.gpt import gpt_modules
 from stagecut.models.modules.llama import llama_modules
+from stagecut.models.modules.mixtral import mixtral_modules
 from stagecut.models.modules.module_chain import ModuleChain
 from stagecut.models.modules.vgg import vgg_modules
 from stagecut.models.modules.vit import vit_modules
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
+from stagecut.planner.core.share import Share
 from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.sharding.conversions import conversion
-from stagecut.planner.sharding.layers import operators_of, returned
+from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.placements import REPLICATE, Placements
 from stagecut.planner.sharding.strategies import (
@@ -61,7 +65,13 @@ LLAMA = LlamaShape(blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabula
 BERT = BertShape(blocks=1, hidden=16, heads=4, vocabulary=30, positions=TOKENS, dropout=0.0)
 VIT = VitShape(blocks=1, hidden=8, heads=2, patch=112)
 VGG = VggShape(repeats=(1, 1, 1, 1, 1), side=32, classes=6, hidden_layers=0)
+MIXTRAL = MixtralShape(
+    blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabulary=32, experts=4, experts_per_token=2
+)
 MODELS = {
+    "mixtral": SmallModel(
+        partial(mixtral, MIXTRAL, TOKENS), partial(mixtral_modules, "mixtral", MIXTRAL, tokens=TOKENS)
+    ),
     "bert": SmallModel(partial(bert, BERT, TOKENS), partial(bert_modules, "bert", BERT, tokens=TOKENS, dropout=0.0)),
     "vit": SmallModel(partial(vit, VIT), partial(vit_modules, "vit", VIT, dropout=0.0)),
     "vgg": SmallModel(partial(vgg, VGG), partial(vgg_modules, "vgg", VGG, dropout=0.0)),
@@ -76,17 +86,19 @@ def mesh_of(sizes: tuple[int, ...]) -> Mesh:
 
 
 def plan_file(plan: Plan, profile: ModelProfile) -> PlanFile:
-    """A plan file for a cluster that has the devices of the plan."""
+    """A plan file for a cluster of a host for each device group of each pipeline."""
     kind = DeviceType(name="core", peak_flops_per_s=((Precision.FP32, 1.0),), memory_bytes=1.0)
-    groups = [stage.devices for pipeline in plan.pipelines for stage in pipeline.stages]
+    num_pipelines = len(plan.pipelines)
     servers = tuple(
         Server(
-            name=devices[0].rpartition("/")[0],
-            islands=(Island(device_type="core", count=len(devices), fabric=LINK),),
+            name=f"group{index}",
+            count=num_pipelines,
+            islands=(Island(device_type="core", count=len(stage.devices), fabric=LINK),),
             nic=LINK,
         )
-        for devices in groups
+        for index, stage in enumerate(plan.stages)
     )
+    plan = _renamed(plan)
     samples = len(plan.pipelines) * plan.num_samples
     optimizer = standard_optimizer("adamw", Precision.FP32)
     problem = Problem(
@@ -95,15 +107,31 @@ def plan_file(plan: Plan, profile: ModelProfile) -> PlanFile:
         job=Job(global_batch=samples, optimizer=optimizer, precision=Precision.FP32),
     )
     nothing = StagePrediction(
-        forward_s=0, backward_s=0, transfer_s=0, sync_s=0, update_s=0, memory_bytes=0, limit_bytes=0
+        forward_s=0, backward_s=0, transfer_s=0, sync_s=0, update_s=0, memory_bytes=0, limit_bytes=1e12
     )
     return PlanFile(
         problem=problem,
         plan=plan,
-        predicted=Prediction(iteration_s=0.0, stages=(nothing,) * len(plan.stages)),
+        predicted=Prediction(iteration_s=1.0, stages=(nothing,) * len(plan.stages)),
         certificate=Certificate(status=Status.FEASIBLE, solver="by hand", objective_s=0.0),
         provenance=provenance_of(problem, {}, seed=0),
     )
+
+
+def _renamed(plan: Plan) -> Plan:
+    """The plan on the devices of that cluster."""
+    num_pipelines = len(plan.pipelines)
+
+    def stage(pipeline: int, index: int, own: Stage) -> Stage:
+        host = f"group{index}-{pipeline}" if num_pipelines > 1 else f"group{index}"
+        return replace(own, devices=tuple(f"{host}/{slot}" for slot in range(len(own.devices))))
+
+    pipelines = tuple(
+        Pipeline(stages=tuple(stage(number, index, own) for index, own in enumerate(pipeline.stages)))
+        for number, pipeline in enumerate(plan.pipelines)
+    )
+    splits = (num_pipelines,) * len(plan.stages) if num_pipelines > 1 else ()
+    return replace(plan, pipelines=pipelines, share=Share(num_pipelines=num_pipelines, host_splits=splits))
 
 
 def sharded(plan: Plan, shardings: dict[int, StageSharding]) -> Plan:

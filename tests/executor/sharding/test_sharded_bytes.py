@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stagecut import executor
 from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.job import standard_optimizer
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import INPUT, OUTPUT
 from stagecut.planner.core.plan import Plan
@@ -18,7 +19,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.strategy import StageSharding
 from stagecut.planner.sharding.collectives import Collective, sent_bytes
 from stagecut.planner.sharding.edges import TensorEnds, edge_costs
-from stagecut.planner.sharding.layers import operators_of, returned
+from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.operator_costs import operator_costs
 from stagecut.planner.sharding.placements import REPLICATE, Placements

@@ -1,7 +1,12 @@
 """Losses and gradients of sharded plans are those of a single process."""
 
+import os
 import random
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import partial
+from math import prod
+from operator import mul
 
 import pytest
 import torch
@@ -13,6 +18,7 @@ from stagecut.executor.play.tensor_parallel import whole
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.sharding.sharded_models import MODELS, plan_file, random_sharding, sharded
+from tests.executor.tied_chain import num_ranks
 
 TOLERANCE = 1e-9
 Case = tuple[str, Plan]
@@ -62,3 +68,55 @@ def test_random_strategies_have_the_gradients_of_a_single_process(name: str) -> 
     few = name in ("vgg", "vit")
     check([one_stage(name, (2,), seed) for seed in range(2 if few else 6)], world_size=2)
     check([one_stage(name, (2, 2), seed) for seed in range(1 if few else 4)], world_size=4)
+
+
+def random_plan(draw: random.Random, name: str, *, max_ranks: int) -> Plan:
+    """Stages, replicas, pipelines and recomputation, with any strategies inside the stages."""
+    layers = MODELS[name].profile.layers
+    while True:
+        num_stages, num_pipelines = draw.choice((1, 2, 2, 3)), draw.choice((1, 1, 2))
+        cuts = (0, *sorted(draw.sample(range(1, len(layers)), num_stages - 1)), len(layers))
+        meshes = [draw.choice(((1,), (2,), (2,), (2, 2), (4,))) for _ in range(num_stages)]
+        replicas = [draw.choice((1, 1, 2)) for _ in range(num_stages)]
+        degrees = [prod(mesh) for mesh in meshes]
+        if 2 <= num_pipelines * sum(map(mul, replicas, degrees)) <= max_ranks and max(degrees) > 1:
+            break
+    plan = plan_of(
+        cuts,
+        micro_batch=8,
+        num_microbatches=draw.choice((1, 3)),
+        replicas=replicas,
+        tensor_parallel=degrees,
+        recompute=[draw.random() < 0.3 for _ in range(num_stages)],
+        num_pipelines=num_pipelines,
+    )
+    shardings = {
+        index: random_sharding(draw, layers[cuts[index] : cuts[index + 1]], mesh, samples=8 // replicas[index])
+        for index, mesh in enumerate(meshes)
+        if prod(mesh) > 1
+    }
+    return sharded(plan, shardings)
+
+
+def check_random_plans(name: str, seeds: Iterable[int], *, max_ranks: int) -> None:
+    """Run random plans, those of equal size in one world."""
+    by_size = defaultdict(list)
+    for seed in seeds:
+        plan = random_plan(random.Random(seed), name, max_ranks=max_ranks)
+        by_size[num_ranks(plan)].append((name, plan))
+    for world_size, cases in sorted(by_size.items()):
+        check(cases, world_size=world_size)
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama"])
+def test_random_sharded_plans_have_the_gradients_of_a_single_process(name: str) -> None:
+    """Pipeline stages x replicas x pipelines x sharding x recomputation; GPT's head is tied to its embedding."""
+    check_random_plans(name, range(6), max_ranks=6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("STAGECUT_LONG_TESTS" not in os.environ, reason="takes minutes: set STAGECUT_LONG_TESTS")
+@pytest.mark.parametrize("name", ["gpt", "llama", "bert"])
+def test_a_hundred_random_sharded_plans_have_the_gradients_of_a_single_process(name: str) -> None:
+    """The same, longer."""
+    check_random_plans(name, range(100, 134), max_ranks=8)
