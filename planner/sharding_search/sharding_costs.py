@@ -78,10 +78,17 @@ def sharding_costs(case: ShardingCase, sharding: Sharding) -> ShardingCosts:
     )
 
 
-def least_sent_bytes(case: ShardingCase) -> float:
-    """Communication lower bound: bytes that some device sends per iteration if each computes an equal part."""
+def least_sent_bytes(case: ShardingCase) -> float | None:
+    """Communication lower bound: bytes that some device sends per iteration if each computes an equal part.
+
+    Only products count, so it says little, and is None, where they are less than half of the FLOPs.
+    """
+    operators = [operator for layer in case.model.layers for operator in operators_of(layer)]
+    products = sum(operator.forward_flops for operator in operators if operator.kind == "linear")
+    if 2 * products < sum(operator.forward_flops for operator in operators):
+        return None
     return least_iteration_bytes(
-        (operator for layer in case.model.layers for operator in operators_of(layer)),
+        operators,
         global_batch=case.micro_batch * case.num_microbatches,
         num_devices=case.mesh.num_devices,
         element_bytes=case.model.precision.num_bytes,
