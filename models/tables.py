@@ -30,13 +30,13 @@ from stagecut.models.families import (
 )
 from stagecut.models.families.entry import ModelEntry
 from stagecut.models.measured_profiles import measured_names
+from stagecut.models.operators_table import HEADER, operator_rows
 from stagecut.planner.core.cluster import DeviceType, Island, Link, Server
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import GB, GIB, US
 
 FORMULAS = (
     chain,
-    operators,
     transformer,
     token_ends,
     gpt,
@@ -110,6 +110,8 @@ def models_page() -> str:
         TORCH_LAYERS,
         MEASURED,
         _measured_table(),
+        _formulas(operators),
+        _table(HEADER, operator_rows(catalogue.ENTRIES)),
         *(_formulas(module) for module in FORMULAS),
     )
 

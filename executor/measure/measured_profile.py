@@ -8,6 +8,7 @@ from stagecut.executor.measure.inspection import LayerFacts
 from stagecut.executor.measure.profile_model import ModelMeasurement
 from stagecut.models.measured_profiles import MEASURED_ON
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.fitted_operators import with_operators_of
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.precision import Precision
 
@@ -22,8 +23,8 @@ def measured_profile(
     Parameters
     ----------
     analytic
-        The catalogue's profile of the model, which provides the kinds of layers and the bytes exchanged under tensor
-        parallelism. None for a user's layers, which are taken to exchange their outputs.
+        The catalogue's profile of the model, which provides the kinds of layers, their operators and the bytes
+        exchanged under tensor parallelism. None for a user's layers, which are taken to exchange their outputs.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def time_tables(measurement: ModelMeasurement) -> list[TimeTable | None]:
 
 def _layer(facts: LayerFacts, table: TimeTable | None, *, precision: Precision, analytic: Layer | None) -> Layer:
     exchanged_bytes = facts.output_bytes if facts.is_shareable else None
-    return Layer(
+    layer = Layer(
         name=facts.name,
         kind=analytic.kind if analytic else facts.kind,
         params_bytes=facts.num_params * precision.num_bytes,
@@ -102,6 +103,7 @@ def _layer(facts: LayerFacts, table: TimeTable | None, *, precision: Precision, 
         tensor_parallel_bytes=analytic.tensor_parallel_bytes if analytic else exchanged_bytes,
         times=() if table is None else (table,),
     )
+    return with_operators_of(layer, analytic) if analytic else layer
 
 
 def _with_table(layer: Layer, table: TimeTable | None) -> Layer:

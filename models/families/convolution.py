@@ -32,19 +32,16 @@ class Convolution:
     side: int
     """Side of the output in pixels."""
     biased: bool = True
-    normed: bool = False
-    """Followed by a batch norm."""
 
     @property
-    def params(self) -> int:
-        """Weights, bias and batch norm."""
-        weights = self.kernel**2 * self.inputs * self.outputs
-        return weights + self.outputs * self.biased + 2 * self.outputs * self.normed
+    def weights(self) -> int:
+        """Weights without bias."""
+        return self.kernel**2 * self.inputs * self.outputs
 
     @property
     def forward_flops(self) -> int:
         """FLOPs per sample."""
-        return 2 * self.kernel**2 * self.inputs * self.outputs * self.side**2
+        return 2 * self.weights * self.side**2
 
     @property
     def channel(self) -> Dim:
@@ -96,7 +93,7 @@ def convolved(
     weight = WeightCounts(
         name="weight",
         dims=(CHANNEL, CHANNEL_IN, *kernel),
-        elements=convolution.kernel**2 * convolution.inputs * convolution.outputs,
+        elements=convolution.weights,
     )
     bias = WeightCounts(name="bias", dims=(CHANNEL,), elements=convolution.outputs)
     return OperatorCounts(

@@ -10,7 +10,8 @@ A Llama whose feed-forward part is a router over `E` SwiGLU experts, of which ea
 
 Tokens are assumed to be spread evenly over the experts. Under tensor parallelism each device has a shard of every
 expert, and the sum of the chosen experts' outputs is all-reduced, `s h` elements. Divided by experts, tokens reach them
-and return by all-to-alls. The weight of a token travels with it and is not counted: one element beside `h`.
+and return by all-to-alls; divided by width, the operators sum the gradients of a token's `t` copies before they return
+to it, which is `t` times as much. The weight of a token travels with it and is not counted: one element beside `h`.
 """
 
 from dataclasses import dataclass, replace

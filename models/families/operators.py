@@ -1,7 +1,8 @@
-"""Operators, counted in elements.
+"""Operators.
 
 Every layer of the catalogue but those of U-Net and random models is a small graph of operators, each of which can be
-divided along some of its dimensions. The counts of such a layer are the sums over its operators:
+divided along some of its dimensions, as the table says. Where the result does not have the dimension, `(+)`, each part
+makes a summand of it. The counts of such a layer are the sums over its operators:
 
 - parameters: the weights of its operators; a tied matrix counts as weights of the head's operator too
 - FLOPs: of its operators

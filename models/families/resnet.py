@@ -90,7 +90,7 @@ def resnet(shape: ResnetShape) -> Chain:
 
 
 def _convolution(inputs: int, outputs: int, *, kernel: int, side: int) -> Convolution:
-    return Convolution(inputs=inputs, outputs=outputs, kernel=kernel, side=side, biased=False, normed=True)
+    return Convolution(inputs=inputs, outputs=outputs, kernel=kernel, side=side, biased=False)
 
 
 def _stem() -> LayerCounts:

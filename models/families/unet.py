@@ -113,7 +113,7 @@ def _head(shape: UnetShape) -> LayerCounts:
     return LayerCounts(
         name="head",
         kind="head",
-        params=convolution.params,
+        params=convolution.weights + convolution.outputs,
         forward_flops=convolution.forward_flops,
         saved=width * pixels,
         saved_fixed_bytes=FP32_BYTES * convolution.output + INDEX_BYTES * pixels,

@@ -6,6 +6,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.memory_parts import MemoryParts, memory_parts
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, Provenance, StagePrediction
@@ -26,6 +27,11 @@ class Played:
         """Throughput; None where an iteration takes no time."""
         iteration_s = self.timeline.iteration_s
         return self.problem.job.global_batch / iteration_s if iteration_s > 0 else None
+
+    @property
+    def memory(self) -> tuple[MemoryParts, ...]:
+        """What fills the memory of each stage's devices."""
+        return memory_parts(CostModel(self.problem), self.plan, self.costs)
 
 
 def play(problem: Problem, plan: Plan) -> Played:

@@ -157,10 +157,16 @@ class Job:
         if self.sharding is not None:
             require(len(self.sharding) > 0, "job", "sharding", "not empty", ())
             require_distinct("job", "sharding", self.sharding)
-            rule = "none with unequal micro-batches and with waves"
-            require(not self.unequal and self.waves is None, "job", "sharding", rule, ", ".join(self.sharding))
+            rule = "none with unequal micro-batches, halved ones, waves and the interleaved schedule"
+            require(self.can_shard, "job", "sharding", rule, ", ".join(self.sharding))
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
+
+    @property
+    def can_shard(self) -> bool:
+        """Whether `sharding` can be allowed beside the other choices."""
+        alike = not self.unequal and self.slice == 0 and Schedule.INTERLEAVED not in self.schedules
+        return alike and self.waves is None
 
     def allows_replicas(self, replicas: int, micro_batch: int) -> bool:
         """Whether a stage may have that many replicas, which have to divide the micro-batch."""

@@ -79,7 +79,7 @@ class Layer:
     def saved_input_bytes(self) -> float:
         """Of `saved_bytes`, what no operator makes: the layer's input, which is held as it crosses the boundary."""
         made = (tensor for operator in self.operators for tensor in operator.outputs)
-        return self.saved_bytes - sum(tensor.num_bytes for tensor in made if tensor.saved)
+        return max(0.0, self.saved_bytes - sum(tensor.num_bytes for tensor in made if tensor.saved))
 
     def table(self, device_type: str, tensor_parallel: int = 1) -> TimeTable | None:
         """The times measured on that many devices of that type, if any."""

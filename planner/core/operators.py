@@ -12,6 +12,8 @@ from stagecut.planner.core.checks import require, require_count, require_distinc
 SAMPLE, TOKEN, HIDDEN = "sample", "token", "hidden"
 INPUT, OUTPUT = "input", "output"
 """Names of the tensors that a layer takes and returns."""
+RESERVED = WHOLE, PARTIAL = "whole", "partial"
+"""Words of plan files for loops that are not divided, and for partial sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,7 @@ class Tensor:
     dims: tuple[str, ...]
     """Names of its dimensions, in torch's order."""
     num_bytes: float
-    """Per sample."""
+    """Bytes per sample."""
     saved: bool = False
     """Whether a backward needs it. A tensor that no operator takes, such as a dropout mask, is only saved."""
 
@@ -48,10 +50,11 @@ class Weight:
     """Weights of an operator."""
 
     name: str
+    """Unique within the operator."""
     dims: tuple[str, ...]
     """In torch's order."""
     num_bytes: float
-    """In the precision of the model."""
+    """Bytes in the precision of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,12 @@ class Split:
     """A dimension along which an operator can be divided."""
 
     dim: str
+    """Name of the dimension."""
     size: int | None = None
     """What the number of parts has to divide: heads, experts, tokens ...; None: the samples of a micro-batch."""
 
     def __post_init__(self) -> None:
+        require(self.dim not in RESERVED, "operator", "dimensions", f"not called {' or '.join(RESERVED)}", self.dim)
         if self.size is not None:
             require_count(f"dimension {self.dim!r}", "size", self.size)
 
@@ -81,7 +86,7 @@ class Operator:
     splits: tuple[Split, ...] = (Split(dim=SAMPLE),)
     """Every dimension along which it can be divided."""
     forward_flops: float = 0.0
-    """Per sample."""
+    """Floating-point operations of a forward, per sample."""
     working_bytes: float = 0.0
     """Additional bytes needed while it runs, per sample."""
     passes_partial: bool = False

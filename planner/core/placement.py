@@ -20,6 +20,9 @@ class Placement:
     num_hosts: int = 1
     replicas: int = 1
     tensor_parallel: int = 1
+    sharding: int | None = None
+    """Index into `MEMORY_PRICES` where those that share a replica divide each operator in its own way, the cheapest at
+    that price; None: by heads, width or vocabulary, and everything between along the tokens."""
 
     @property
     def devices_per_host(self) -> int:

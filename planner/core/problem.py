@@ -1,5 +1,6 @@
 """The input of a solver: model, cluster and job."""
 
+import itertools
 from dataclasses import dataclass
 
 from stagecut.planner.core.checks import require
@@ -9,6 +10,7 @@ from stagecut.planner.core.job import Job
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE, Share, shares_of
+from stagecut.planner.core.strategy import MEMORY_PRICES
 
 MAX_MICROBATCHES = 100_000
 """Limit per iteration, since the simulator plays every micro-batch."""
@@ -133,8 +135,26 @@ class Problem:
             return self.job.tensor_parallel
         if all(layer.tensor_parallel_bytes is None for layer in self.model.layers):
             return (1,)
+        return self._powers_of_two
+
+    @property
+    def _powers_of_two(self) -> tuple[int, ...]:
+        """Those that fit in an island."""
         largest = max(island.count for server in self.cluster.servers for island in server.islands)
         return tuple(2**power for power in range(largest.bit_length()))
+
+    @property
+    def divisions(self) -> tuple[tuple[int, int | None], ...]:
+        """How many devices share a replica, and how they divide it: see :class:`stagecut.planner.core.placement`.
+
+        Where the job allows operators to be divided each in its own way, any power of two of devices can, or those
+        that the job lists; not in a model with skip edges, of whose tensors operators do not tell.
+        """
+        alike = tuple((degree, None) for degree in self.tensor_parallel_degrees)
+        if self.job.sharding is None or self.model.skip_edges:
+            return alike
+        degrees = self.job.tensor_parallel or self._powers_of_two
+        return alike + tuple(itertools.product((degree for degree in degrees if degree > 1), range(len(MEMORY_PRICES))))
 
     @property
     def max_stages(self) -> int:

@@ -13,6 +13,7 @@ from stagecut.planner.core.placement import DeviceGroup, Placement, device_group
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
+from stagecut.planner.core.strategy import MEMORY_PRICES, StageSharding
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
 from stagecut.planner.cost.plan_costs import Halves, PlanCosts, Sublots
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
@@ -78,10 +79,36 @@ class CostModel:
             return self._unequal(plan, groups, costs)
         return self._plan_costs(plan, groups, costs)
 
+    def price_of(self, stage: Stage, micro_batch: int) -> int | None:
+        """Index of the memory price at which the sharding of a stage is the cheapest; the first one if at none."""
+        if stage.sharding is None:
+            return None
+        placement = self.device_group(stage).placement
+        interval = {"micro_batch": micro_batch, "start": stage.start, "stop": stage.stop}
+        for price in range(len(MEMORY_PRICES)):
+            if self.stages.sharding(replace(placement, sharding=price), **interval) == stage.sharding:
+                return price
+        return 0
+
     def _stage_of(self, stage: Stage, group: DeviceGroup, samples: int) -> StageCosts:
+        if stage.sharding is not None:
+            return self._divided(stage, stage.sharding, group.placement, samples)
         return self.stage(
             group.placement, micro_batch=samples, recompute=stage.recompute, start=stage.start, stop=stage.stop
         )
+
+    def _divided(self, stage: Stage, sharding: StageSharding, placement: Placement, samples: int) -> StageCosts:
+        key = (placement, samples, stage.recompute, stage.start, stage.stop, sharding)
+        if key not in self._stage_cache:
+            self._stage_cache[key] = self.stages.divided(
+                placement,
+                sharding,
+                micro_batch=samples,
+                recompute=stage.recompute,
+                start=stage.start,
+                stop=stage.stop,
+            )
+        return self._stage_cache[key]
 
     def _unequal(self, plan: Plan, groups: Sequence[DeviceGroup], costs: Sequence[StageCosts]) -> PlanCosts:
         """Costs of a plan whose processes have sublot sizes of their own."""

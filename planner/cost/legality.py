@@ -8,10 +8,12 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Recompute
 from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
+from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import is_share_of
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.sharding_legality import sharding_faults
 from stagecut.planner.cost.sublot_legality import least_sizes, sublot_faults
 
 
@@ -91,6 +93,8 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     if plan.is_unequal:
         yield from sublot_faults(costs.problem.job, plan)
     groups: list[DeviceGroup] = []
+    divided = [*_sharding_faults(costs.problem, plan)]
+    yield from divided
     for index, stage in enumerate(plan.stages):
         depth = stage.warmup_depth if depths is None else depths[index]
         yield from (f"stage {index}: {fault}" for fault in _shape_faults(costs, plan, stage, depth))
@@ -103,8 +107,14 @@ def _stages_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     yield from _run_faults(groups[: plan.num_groups])
     if plan.schedule is Schedule.INTERLEAVED:
         yield from _filling_faults(costs, groups[: plan.num_groups])
-    if depths is not None and plan.stages[-1].stop <= costs.problem.model.num_layers:
+    if depths is not None and not divided and plan.stages[-1].stop <= costs.problem.model.num_layers:
         yield from _memory_faults(costs, plan)
+
+
+def _sharding_faults(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Operators are divided as they and the job allow."""
+    for index, stage in enumerate(plan.stages):
+        yield from (f"stage {index}: {fault}" for fault in sharding_faults(problem, stage, plan.micro_batch))
 
 
 def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
@@ -117,9 +127,9 @@ def _scheduled_depths(plan: Plan) -> tuple[int, ...] | None:
 
 
 def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Iterator[str]:
-    """Replicas, tensor parallelism, micro-batch sizes and warm-up depth follow the job and the schedule."""
+    """Replicas, how devices share them, micro-batch sizes and warm-up depth follow the job and the schedule."""
     degrees = costs.problem.tensor_parallel_degrees
-    if stage.tensor_parallel not in degrees:
+    if stage.sharding is None and stage.tensor_parallel not in degrees:
         yield f"tensor parallelism of {stage.tensor_parallel} is outside the search space: {_listed(degrees)}"
     if plan.micro_batch % stage.replicas:
         yield f"{stage.replicas} replicas do not divide the micro-batch {plan.micro_batch}"

@@ -11,8 +11,15 @@ from stagecut.planner.core.cluster import Cluster, DeviceType
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import Share
-from stagecut.planner.cost.collectives import AllReduce, exchange_of, gradient_sync_of
+from stagecut.planner.core.strategy import StageSharding
+from stagecut.planner.cost.collectives import AllReduce, exchange_of
 from stagecut.planner.cost.layer_times import layer_times, parts
+from stagecut.planner.cost.meshes import mesh_of
+from stagecut.planner.cost.operator_times import layer_works
+from stagecut.planner.cost.sharded_stages import ShardedStages
+from stagecut.planner.cost.sharding_sums import sharding_sums
+from stagecut.planner.cost.weight_updates import WeightUpdates
+from stagecut.planner.sharding.layer_costs import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +77,7 @@ class StageCostModel:
         self._problem, self._share, self._cluster = problem, share, cluster
         self._times: dict[tuple[str, float, int, AllReduce | None], tuple[Floats, Floats]] = {}
         self._sizes_by_degree: dict[int, _Sizes] = {}
+        self._sharded = ShardedStages(problem, share, cluster)
 
     def device_type(self, placement: Placement) -> DeviceType:
         """Type of the devices of a placement."""
@@ -94,8 +102,10 @@ class StageCostModel:
           reduce-scatter of gradients and an all-gather of weights, which take as long as an all-reduce of their mean.
         - update: weights and state read and written, gradients read, at memory bandwidth.
         """
+        if placement.sharding is not None:
+            sums = self._sharded.sums(placement, micro_batch=micro_batch, start=start, stop=stop)
+            return self._of_sums(placement, sums, recompute=recompute)
         samples = micro_batch / placement.replicas
-        device = self.device_type(placement)
         sizes = self._sizes(placement.tensor_parallel)
         forward_s, backward_s = (prefix[stop] - prefix[start] for prefix in self._prefixes(placement, samples))
         params = sizes.params[stop] - sizes.params[start]
@@ -103,18 +113,57 @@ class StageCostModel:
         working_bytes = sizes.largest_working(start, stop)
         if recompute:
             working_bytes = working_bytes + sizes.largest_saved(start, stop)
-        optimizer = self._problem.job.optimizer
-        holders = placement.replicas * self._share.num_pipelines if self._problem.job.zero1 else 1
-        touched_bytes = 2 * (optimizer.weight_bytes + optimizer.state_bytes) + optimizer.gradient_bytes
-        held_bytes = optimizer.weight_bytes + optimizer.gradient_bytes + optimizer.state_bytes / holders
+        optimizer, updates = self._problem.job.optimizer, self._updates(placement)
+        held_bytes = optimizer.weight_bytes + optimizer.gradient_bytes + optimizer.state_bytes / updates.num_holders
         return StageCosts(
             forward_s=forward_s,
             backward_s=backward_s + forward_s if recompute else backward_s,
-            sync_s=self._gradient_sync(placement).seconds(params * self._message_bytes),
-            update_s=params * touched_bytes / holders / device.memory_bandwidth_bytes_per_s,
+            sync_s=updates.sync_s(params),
+            update_s=updates.update_s(params),
             static_bytes=params * held_bytes,
             saved_bytes=samples * (saved_prefix[stop] - saved_prefix[start]),
             working_bytes=samples * working_bytes,
+        )
+
+    def divided(
+        self, placement: Placement, sharding: StageSharding, *, micro_batch: int, recompute: bool, start: int, stop: int
+    ) -> StageCosts:
+        """Costs of one stage whose devices divide its layers as stated, each of shape (1,).
+
+        - F, B: computation divided by the parts of each operator's loop, collectives of weights, conversions of tensors
+          between operators and layers, one launch per layer; with recomputation, B grows by F.
+        - static, saved: what each device holds of them; with recomputation the inputs of the layers.
+        - working: as for any stage, and what is gathered while an operator runs.
+        - sync: collectives inside the mesh, then the all-reduce over the replicas of all pipelines.
+        """
+        works = layer_works(self._problem.model, self.device_type(placement), micro_batch // placement.replicas)
+        sums = sharding_sums(
+            works[start:stop],
+            sharding,
+            mesh_of(self._cluster, placement, sharding.mesh, self._share),
+            optimizer=self._problem.job.optimizer,
+            element_bytes=self._problem.model.precision.num_bytes,
+        )
+        return self._of_sums(placement, sums[:, None], recompute=recompute)
+
+    def sharding(self, placement: Placement, *, micro_batch: int, start: int, stop: int) -> StageSharding | None:
+        """How the devices of a placement divide the layers [start, stop)."""
+        if placement.sharding is None:
+            return None
+        return self._sharded.sharding(placement, micro_batch=micro_batch, start=start, stop=stop)
+
+    def _of_sums(self, placement: Placement, sums: Floats, *, recompute: bool) -> StageCosts:
+        """Costs of n stages from those of their layers, shape (costs, n)."""
+        updates = self._updates(placement)
+        forward_s, working_bytes = sums[Cost.FORWARD_S], sums[Cost.WORKING_BYTES]
+        return StageCosts(
+            forward_s=forward_s,
+            backward_s=sums[Cost.BACKWARD_S] + (forward_s if recompute else 0.0),
+            sync_s=sums[Cost.SYNC_S] + updates.sync_s(sums[Cost.NUM_SUMMED]),
+            update_s=updates.update_s(sums[Cost.NUM_UPDATED]),
+            static_bytes=updates.held_bytes(sums[Cost.WEIGHT_BYTES], sums[Cost.GRADIENT_BYTES], sums[Cost.STATE_BYTES]),
+            saved_bytes=sums[Cost.INPUT_BYTES if recompute else Cost.SAVED_BYTES],
+            working_bytes=working_bytes + (sums[Cost.LARGEST_SAVED_BYTES] if recompute else 0.0),
         )
 
     def half_forward_s(self, placement: Placement, *, micro_batch: int, start: Ints, stop: Ints) -> Floats:
@@ -131,23 +180,15 @@ class StageCostModel:
 
     def has_sync_table(self, placement: Placement) -> bool:
         """Whether the time of the gradient all-reduce is measured, and not a latency plus a sum over the layers."""
-        return self._gradient_sync(placement).has_table
+        return self._updates(placement).all_reduce.has_table
 
     def least_sync_s(self, placement: Placement) -> float:
         """Least total of the gradient all-reduces, however the model is cut into stages on such placements."""
-        params = float(self._sizes(placement.tensor_parallel).params[-1])
-        return self._gradient_sync(placement).least_s(params * self._message_bytes)
+        params, updates = float(self._sizes(placement.tensor_parallel).params[-1]), self._updates(placement)
+        return updates.all_reduce.least_s(params * updates.message_bytes)
 
-    def _gradient_sync(self, placement: Placement) -> AllReduce:
-        return gradient_sync_of(self._cluster, placement, self._share)
-
-    @property
-    def _message_bytes(self) -> float:
-        """Bytes all-reduced per parameter."""
-        optimizer = self._problem.job.optimizer
-        if self._problem.job.zero1:
-            return (optimizer.gradient_bytes + optimizer.weight_bytes) / 2
-        return optimizer.gradient_bytes
+    def _updates(self, placement: Placement) -> WeightUpdates:
+        return WeightUpdates(self._problem, self._share, self._cluster, placement)
 
     def _prefixes(self, placement: Placement, samples: float) -> tuple[Floats, Floats]:
         """Prefix sums of the layers' forwards and backwards, collectives included, shape (L + 1,) each."""

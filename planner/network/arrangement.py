@@ -1,7 +1,7 @@
 """The arrangement of a plan: its stages in order, each with a device group, no device named yet."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,9 @@ def plan_of(costs: CostModel, variant: Variant, stages: Sequence[NamedStage]) ->
                         devices=tuple(names[device] for device in stage.devices),
                         replicas=stage.placement.replicas,
                         tensor_parallel=stage.placement.tensor_parallel,
+                        sharding=costs.stages.sharding(
+                            stage.placement, micro_batch=variant.micro_batch, start=stage.start, stop=stage.stop
+                        ),
                         recompute=stage.recompute,
                         warmup_depth=depth,
                         forward_micro_batch=variant.micro_batch,
@@ -119,6 +122,7 @@ def arrangement_of(costs: CostModel, plan: Plan) -> Arrangement:
     for stage in plan.stages:
         group = costs.device_group(stage)
         host = (group.placement.server_class, group.hosts)
-        stages.append(PlacedStage(stop=stage.stop, placement=group.placement, opens=host != before))
+        placement = replace(group.placement, sharding=costs.price_of(stage, plan.micro_batch))
+        stages.append(PlacedStage(stop=stage.stop, placement=placement, opens=host != before))
         before = host
     return tuple(stages)

@@ -12,10 +12,16 @@ def placements_in_host(
     problem: Problem, *, server_class: int, island: int, free: int, micro_batch: int
 ) -> Iterator[Placement]:
     """Every replicas x tensor_parallel of `free` devices of one island."""
-    for degree in problem.tensor_parallel_degrees:
+    for degree, sharding in problem.divisions:
         for replicas in range(1, free // degree + 1):
             if problem.job.allows_replicas(replicas, micro_batch):
-                yield Placement(server_class=server_class, island=island, replicas=replicas, tensor_parallel=degree)
+                yield Placement(
+                    server_class=server_class,
+                    island=island,
+                    replicas=replicas,
+                    tensor_parallel=degree,
+                    sharding=sharding,
+                )
 
 
 def placements_on_hosts(
@@ -25,11 +31,16 @@ def placements_on_hosts(
     server = cluster.servers[server_class]
     if len(server.islands) > 1:
         return
-    for degree in problem.tensor_parallel_degrees:
+    for degree, sharding in problem.divisions:
         replicas, rest = divmod(num_hosts * server.num_devices, degree)
         if server.num_devices % degree == 0 and rest == 0 and problem.job.allows_replicas(replicas, micro_batch):
             yield Placement(
-                server_class=server_class, island=0, num_hosts=num_hosts, replicas=replicas, tensor_parallel=degree
+                server_class=server_class,
+                island=0,
+                num_hosts=num_hosts,
+                replicas=replicas,
+                tensor_parallel=degree,
+                sharding=sharding,
             )
 
 
@@ -38,7 +49,8 @@ def placements_on_whole_hosts(
 ) -> Iterator[Placement]:
     """Every way to take all devices of 2 to `most` whole hosts."""
     # Each replica needs a sample, which limits the hosts that one stage can take.
-    most = min(most, micro_batch * max(problem.tensor_parallel_degrees) // cluster.servers[server_class].num_devices)
+    largest = max(degree for degree, _ in problem.divisions)
+    most = min(most, micro_batch * largest // cluster.servers[server_class].num_devices)
     for num_hosts in range(2, most + 1):
         yield from placements_on_hosts(
             problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch

@@ -17,6 +17,8 @@ from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float) -> tuple[Ints, Ints]:
     """Start and stop of every stage with M (F + B) at most `longest_s`, memory and recomputation aside."""
     num_layers = costs.problem.model.num_layers
+    if placement.sharding is not None:
+        return _short_intervals(costs, variant, placement, longest_s=longest_s)
     zero, stops = np.zeros(num_layers + 1, dtype=np.int64), np.arange(num_layers + 1)
     prefix = costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=False, start=zero, stop=stops)
     work_s = (prefix.forward_s + prefix.backward_s) * variant.num_microbatches
@@ -27,6 +29,17 @@ def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *,
     start = np.repeat(starts, lengths)
     stop = start + 1 + np.arange(len(start)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return start, stop
+
+
+def _short_intervals(
+    costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float
+) -> tuple[Ints, Ints]:
+    """The same where the costs of a stage are no sums over its layers."""
+    start, stop = np.triu_indices(costs.problem.model.num_layers + 1, k=1)
+    stages = costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=False, start=start, stop=stop)
+    work_s = (stages.forward_s + stages.backward_s) * variant.num_microbatches
+    short = work_s <= longest_s * (1 + PREFIX_SUM)
+    return start[short], stop[short]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

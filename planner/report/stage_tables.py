@@ -13,6 +13,7 @@ from stagecut.planner.report.labels import (
     run_label,
     seconds_label,
 )
+from stagecut.planner.report.strategy_labels import strategy_label
 from stagecut.planner.report.text_table import chosen_columns
 from stagecut.planner.simulator.timeline import Timeline
 
@@ -21,14 +22,19 @@ SHARED = frozenset({"tensor parallel", "tp"})
 SIZED = ("samples", "sent")
 """Samples of a forward and of a backward; of a message to the next stage and of one to the previous stage. Left out
 where every process has the plan's micro-batch."""
-TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", *SHARED, "recompute"})
+STRATEGY = "strategy"
+"""Takes the place of these columns where a stage is sharded."""
+TEXT = frozenset({"stage", "layers", "device type", "devices", "replicas", "r", *SHARED, STRATEGY, "recompute"})
 """Columns aligned to the left; the others are numbers."""
 WIDE = (
-    *("stage", "layers", "device type", "devices", "replicas", "tensor parallel", "recompute"),
+    *("stage", "layers", "device type", "devices", "replicas", "tensor parallel", STRATEGY, "recompute"),
     *(*SIZED, "F", "B", "transfer", "memory used", "limit", "busy"),
 )
-MEDIUM = ("stage", "layers", "devices", "r", "tp", "recompute", *SIZED, "F", "B", "transfer", "memory / limit", "busy")
-NARROW = ("layers", "devices", "r", "tp", "recompute", *SIZED, "F", "B", "memory / limit", "busy")
+MEDIUM = (
+    *("stage", "layers", "devices", "r", "tp", STRATEGY, "recompute"),
+    *(*SIZED, "F", "B", "transfer", "memory / limit", "busy"),
+)
+NARROW = ("layers", "devices", "r", "tp", STRATEGY, "recompute", *SIZED, "F", "B", "memory / limit", "busy")
 
 
 def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> tuple[Table, ...]:
@@ -51,6 +57,7 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
             "replicas": str(stage.replicas),
             "r": str(stage.replicas),
             **dict.fromkeys(SHARED, str(stage.tensor_parallel)),
+            STRATEGY: strategy_label(problem.model, stage),
             "recompute": "yes" if stage.recompute else "no",
             "samples": f"{stage.forward_micro_batch} / {stage.backward_micro_batch}",
             "sent": f"{stage.forward_message or '-'} / {stage.backward_message or '-'}",
@@ -67,7 +74,7 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
     numbered = [
         row | {"layers": run_label(stage.start, stage.stop)} for row, stage in zip(rows, plan.stages, strict=True)
     ]
-    alone = SHARED if all(stage.tensor_parallel == 1 for stage in plan.stages) else frozenset()
+    alone = _left_out(plan)
     alone = alone if plan.is_unequal else alone | set(SIZED)
     unused = alone if any(stage.recompute for stage in plan.stages) else alone | {"recompute"}
     versions = ((rows, WIDE, alone), (rows, MEDIUM, unused), (numbered, MEDIUM, unused), (numbered, NARROW, unused))
@@ -75,3 +82,10 @@ def stage_tables(problem: Problem, plan: Plan, *, costs: PlanCosts, timeline: Ti
         chosen_columns(shown, (name for name in columns if name not in hidden), text=TEXT)
         for shown, columns, hidden in versions
     )
+
+
+def _left_out(plan: Plan) -> frozenset[str]:
+    """Columns about how devices share a replica that say nothing of this plan."""
+    if any(stage.sharding is not None for stage in plan.stages):
+        return SHARED
+    return frozenset({STRATEGY}) | (SHARED if all(stage.tensor_parallel == 1 for stage in plan.stages) else frozenset())

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 
-from stagecut.planner.core.plan import Plan
+from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.core.result import Result
-from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
+from stagecut.planner.cost.plan_costs import TaskKind
+from stagecut.planner.report.strategy_labels import strategy_label
 from stagecut.planner.simulator.timeline import Timeline
 
 SCHEMA = 1
@@ -41,16 +43,25 @@ def own_objective_tree(result: Result) -> dict[str, object] | None:
     return None if result.own_objective is None else values_of(result.own_objective, "name", "value")
 
 
-def simulation_summary(plan: Plan, *, costs: PlanCosts, timeline: Timeline) -> dict[str, object]:
+def simulation_summary(played: Played) -> dict[str, object]:
     """One simulated iteration: times, memory and busy share of every stage, and the critical path."""
+    timeline = played.timeline
     return {
         "schema": SCHEMA,
         **values_of(timeline, "iteration_s", "bubble_fraction"),
-        **values_of(plan, "chunks", "num_sliced"),
-        "pipelines": len(plan.pipelines),
-        "stages": [_stage(plan, costs, timeline, index) for index in range(costs.num_stages)],
+        **values_of(played.plan, "chunks", "num_sliced"),
+        "pipelines": len(played.plan.pipelines),
+        "stages": stage_summaries(played),
         "critical_path": [_task(timeline, task) for task in timeline.critical_path],
     }
+
+
+def stage_summaries(played: Played) -> list[dict[str, object]]:
+    """What every stage of a pipeline does, in words and numbers."""
+    return [
+        _stage(played, index) | {"strategy": strategy_label(played.problem.model, stage), "memory": asdict(parts)}
+        for index, (stage, parts) in enumerate(zip(played.plan.stages, played.memory, strict=True))
+    ]
 
 
 def values_of(source: object, *names: str) -> dict[str, object]:
@@ -58,8 +69,8 @@ def values_of(source: object, *names: str) -> dict[str, object]:
     return {name: getattr(source, name) for name in names}
 
 
-def _stage(plan: Plan, costs: PlanCosts, timeline: Timeline, index: int) -> dict[str, object]:
-    stage = plan.stages[index]
+def _stage(played: Played, index: int) -> dict[str, object]:
+    stage, costs, timeline = played.plan.stages[index], played.costs, played.timeline
     limit_bytes = float(costs.limit_bytes[index])
     return {
         "layers": [stage.start, stage.stop],

@@ -54,7 +54,6 @@ def conversion(mesh: Mesh, source: Placements, target: Placements, *, num_bytes:
 @lru_cache(maxsize=1 << 16)
 def _conversion(mesh: Mesh, source: Placements, target: Placements, num_bytes: float) -> tuple[Step, ...] | None:
     """Dijkstra's algorithm over the placements."""
-    ends = (_parts_by_dim(mesh, source), _parts_by_dim(mesh, target))
     order = count()
     heap: list[tuple[float, int, int, Placements, tuple[Step, ...]]] = [(0.0, 0, next(order), source, ())]
     done = set()
@@ -65,14 +64,22 @@ def _conversion(mesh: Mesh, source: Placements, target: Placements, num_bytes: f
         if placements in done:
             continue
         done.add(placements)
-        for step in _steps(mesh, placements, num_bytes, {*ends[0], *ends[1]}):
-            after = (*placements[: step.axis], step.to, *placements[step.axis + 1 :])
-            even = all(
-                any(end.get(dim, 1) % parts == 0 for end in ends) for dim, parts in _parts_by_dim(mesh, after).items()
-            )
-            if even and after not in done:
+        for step, after in steps_between(mesh, placements, (source, target), num_bytes=num_bytes):
+            if after not in done:
                 heappush(heap, (seconds + step.seconds(mesh), len(steps) + 1, next(order), after, (*steps, step)))
     return None
+
+
+def steps_between(
+    mesh: Mesh, placements: Placements, ends: tuple[Placements, Placements], *, num_bytes: float
+) -> Iterator[tuple[Step, Placements]]:
+    """The steps that may be taken from placements on the way between both ends, and where they lead."""
+    parts_at_ends = tuple(_parts_by_dim(mesh, end) for end in ends)
+    for step in _steps(mesh, placements, num_bytes, {*parts_at_ends[0], *parts_at_ends[1]}):
+        after = (*placements[: step.axis], step.to, *placements[step.axis + 1 :])
+        parts = _parts_by_dim(mesh, after)
+        if all(any(end.get(dim, 1) % number == 0 for end in parts_at_ends) for dim, number in parts.items()):
+            yield step, after
 
 
 def _parts_by_dim(mesh: Mesh, placements: Placements) -> dict[int, int]:

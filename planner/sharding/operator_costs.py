@@ -17,6 +17,10 @@ from stagecut.planner.sharding.strategies import (
     weight_placements,
 )
 
+BUCKET_BYTES = 25.0 * 2**20
+"""Least message of weights or gradients, several of which travel together: the default of torch's
+DistributedDataParallel; fully_shard gathers whole blocks, which are rather larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
@@ -173,16 +177,20 @@ def _traffic(
 
 
 def _traffic_over(mesh: Mesh, axes: list[int]) -> Callable[[Collective, float], Traffic]:
-    """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after."""
+    """Reduce-scatters or all-gathers over several axes of a tensor that every device has whole before or after.
+
+    It travels in buckets with others: if it is smaller, it takes its part of the time of one.
+    """
 
     def traffic(collective: Collective, num_bytes: float) -> Traffic:
-        total = NO_TRAFFIC
+        total, bucket = NO_TRAFFIC, max(num_bytes, BUCKET_BYTES)
+        share = num_bytes / bucket
         for axis in reversed(axes):
             total = total + Traffic(
-                seconds=mesh.axes[axis].seconds(collective, num_bytes),
-                sent_bytes=sent_bytes(collective, mesh.sizes[axis], num_bytes),
+                seconds=share * mesh.axes[axis].seconds(collective, bucket),
+                sent_bytes=share * sent_bytes(collective, mesh.sizes[axis], bucket),
             )
-            num_bytes /= mesh.sizes[axis]
+            bucket /= mesh.sizes[axis]
         return total
 
     return traffic

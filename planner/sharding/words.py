@@ -33,7 +33,7 @@ def layer_words(operators: Sequence[Operator], layer: LayerStrategy, mesh: tuple
         sizes[word] = sizes.get(word, 1) * size
         extras.update(dict.fromkeys(others))
     grid = " x ".join(f"{word} {size}" for word, size in sizes.items())
-    return ", ".join((grid, *extras))
+    return ", ".join((grid, *(word for word in extras if word not in sizes)))
 
 
 def stage_words(

@@ -46,7 +46,7 @@ PROVING = frozenset({"milp", "dp", "brute-force", "textbook-milp", "textbook-mil
 """Solvers that give a bound; the others only give plans."""
 EXPLAINING = frozenset({"milp", "dp"})
 """Solvers whose proof that nothing fits is followed by a search for what is short; the rest are references."""
-SHARDING = ("milp", "dp", "greedy")
+SHARDING = ("milp", "dp", "greedy", "brute-force")
 """Solvers that divide the operators of a stage as the job allows; the others refuse jobs that allow it."""
 AUTO = "auto"
 """Stands for the solver that :func:`solver_for` picks."""

@@ -14,6 +14,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
+from stagecut.planner.core.strategy import WHOLE_LOOP, LayerStrategy, StageSharding, Strategy
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import read_cluster
@@ -56,10 +57,12 @@ def _plan_text():
         job=read_job(TINY / "job.yaml"),
     )
     sizes = {"forward_micro_batch": 4, "backward_micro_batch": 4}
+    whole = LayerStrategy(operators=(Strategy(splits=(WHOLE_LOOP,)),))
+    sharding = StageSharding(mesh=(1,), layers=(whole,) * 4)
     pipelines = tuple(
         Pipeline(
             stages=(
-                Stage(start=0, stop=4, devices=(f"fast/{number}",), warmup_depth=2, **sizes),
+                Stage(start=0, stop=4, devices=(f"fast/{number}",), warmup_depth=2, sharding=sharding, **sizes),
                 Stage(start=4, stop=6, devices=(f"slow/{number}",), recompute=True, warmup_depth=1, **sizes),
             )
         )

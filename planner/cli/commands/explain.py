@@ -30,8 +30,9 @@ from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.report.explanation import binding_summary, binding_table, what_if_summary, what_if_table
+from stagecut.planner.report.memory_table import memory_table
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA, values_of
+from stagecut.planner.report.summary import SCHEMA, stage_summaries, values_of
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import quality
 from stagecut.planner.simulator.binding import what_binds
@@ -92,6 +93,7 @@ def command(
                 "schema": SCHEMA,
                 "plan": str(path),
                 **values_of(played.timeline, "iteration_s", "bubble_fraction"),
+                "stages": stage_summaries(played),
                 "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
                 "what_if": [what_if_summary(outcome) for outcome in outcomes],
                 "complete": is_complete,
@@ -111,5 +113,7 @@ def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[Wh
     proven = quality(certified_result(plan_file, iteration_s))
     click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}\n")
     print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
+    click.echo()
+    print_table(memory_table(played.plan, played.memory, played.costs.limit_bytes.tolist()))
     click.echo()
     print_table(what_if_table(outcomes))

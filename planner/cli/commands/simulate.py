@@ -45,8 +45,7 @@ def _simulate(plan_file: PlanFile, pictures: Pictures, *, as_json: bool) -> None
         pictures.draw(played)
     finally:
         if as_json:
-            summary = simulation_summary(played.plan, costs=played.costs, timeline=played.timeline)
-            print_json({**summary, "samples_per_s": played.samples_per_s})
+            print_json({**simulation_summary(played), "samples_per_s": played.samples_per_s})
         else:
             print_plan(played)
             print_numbers(played)

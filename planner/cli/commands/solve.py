@@ -24,7 +24,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA, result_summary
+from stagecut.planner.report.summary import SCHEMA, result_summary, stage_summaries
 from stagecut.planner.report.verdict import verdict
 from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -98,6 +98,7 @@ def command(
                 summary = result_summary(result, plan=plan, provenance=tree_of(provenance))
                 more = {
                     "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
+                    "stages": None if played is None else stage_summaries(played),
                     "samples_per_s": None if played is None else played.samples_per_s,
                     "even_split_s": even_split_s,
                     "verdict": verdict(result, even_split_s=even_split_s),

@@ -11,6 +11,7 @@ from stagecut.planner.cli.options.waves import (
     WaveOptions,
     batch_of,
     minibatch_of,
+    note,
     refuse_without_effect,
     require_devices,
     through_waves,
@@ -29,6 +30,7 @@ from stagecut.planner.cli.parameters.types import (
     words_of,
 )
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
+from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
@@ -148,6 +150,8 @@ class ProblemChoices(WaveOptions):
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
         cluster = load_cluster(self.cluster)
         require_devices(job.waves, cluster)
+        if job.sharding is not None and (without := _sharding_without(model)):
+            note(f"job: sharding {without}")
         return Problem(model=model, cluster=cluster, job=job)
 
     def _job(self, *, default_precision: Precision) -> Job:
@@ -205,3 +209,12 @@ class ProblemChoices(WaveOptions):
         if name in OPTIMIZERS and stated.optimizer == standard_optimizer(name, stated.precision):
             return standard_optimizer(name, precision)
         return stated.optimizer
+
+
+def _sharding_without(model: ModelProfile) -> str:
+    """What of the sharding has no effect on a model; empty if all of it has one."""
+    if model.skip_edges:
+        return "has no effect: the model has skip edges, of which operators do not tell"
+    if not any(layer.operators for layer in model.layers):
+        return "divides samples only: no layer of the profile states its operators"
+    return ""

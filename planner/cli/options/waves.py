@@ -101,6 +101,12 @@ def refuse_without_effect(names: Iterable[str]) -> None:
         raise click.UsageError(f"{flags}: no effect with '--synchronisation wsp'.")
 
 
+def note(text: str) -> None:
+    """Say on stderr what of the input is ignored, unless the command is to be quiet."""
+    if not click.get_current_context().params.get("quiet"):
+        click.echo(f"note: {text}", err=True)
+
+
 def require_devices(waves: WaveChoices | None, cluster: Cluster) -> None:
     """Raise a BadInputError if there are more workers than devices."""
     most = cluster.num_devices
@@ -134,6 +140,6 @@ def through_waves(stated: Job, waves: WaveChoices, *, minibatch: int, batch: int
     defaults: dict[str, Any] = {field.name: field.default for field in fields(Job) if field.name in names}
     plain = {"global_batch": batch} | defaults
     ignored = [name for name, value in plain.items() if getattr(stated, name) != value]
-    if ignored and not click.get_current_context().params.get("quiet"):
-        click.echo(f"note: job: {', '.join(ignored)}: no effect with synchronisation wsp", err=True)
+    if ignored:
+        note(f"job: {', '.join(ignored)}: no effect with synchronisation wsp")
     return replace(stated, **plain, micro_batches=(minibatch,), waves=waves)

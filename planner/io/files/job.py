@@ -8,6 +8,7 @@ from pydantic import Field
 from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, WaveChoices, standard_optimizer
 from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import Count, Entry, FileEntry, Index
@@ -104,13 +105,15 @@ def check_job(root: Node, complaints: Complaints) -> None:
 
 
 def _check_sharding(root: Node, complaints: Complaints) -> None:
-    """Operators are divided in synchronous training with equal micro-batches only."""
+    """Operators are divided in synchronous training with equal, whole micro-batches only."""
     sharding = root.at("sharding")
     if sharding is None or sharding.value in ("none", None):
         return
-    for key in ("unequal", "waves"):
-        if (other := root.at(key)) is not None and other.value not in (False, None):
+    for key in ("unequal", "waves", "slice"):
+        if (other := root.at(key)) is not None and other.value not in (False, None, 0, "never"):
             complaints.add(sharding.line, sharding.where, f"must be none with {key}")
+    if any(node.value == Schedule.INTERLEAVED for node in root.items("schedules")):
+        complaints.add(sharding.line, sharding.where, "must be none with the interleaved schedule")
 
 
 def _is_count(value: object) -> TypeGuard[int]:

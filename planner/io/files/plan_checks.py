@@ -14,6 +14,7 @@ from stagecut.planner.io.documents.complaints import PathStep, shorten
 from stagecut.planner.io.documents.tree import Document
 from stagecut.planner.io.files.chain_checks import LocatedFault, chain_faults, device_faults
 from stagecut.planner.io.files.plan_entry import PlanFileEntry, StageEntry
+from stagecut.planner.io.files.sharding_checks import sharding_faults
 
 
 def check_plan(entry: PlanFileEntry, document: Document, problem: Problem) -> None:
@@ -43,6 +44,7 @@ class _PlanChecks:
         yield from self._warmup_faults()
         yield from self._device_faults()
         yield from self._size_faults()
+        yield from self._sharding_faults()
         yield from self._share_faults()
         if self._num_predicted != len(self._stages):
             rule = f"must be one per stage of a pipeline, {len(self._stages)}, got {self._num_predicted}"
@@ -164,6 +166,13 @@ class _PlanChecks:
         if not is_union(num_samples, forward, backward):
             rule = f"must be a multiple of forward_micro_batch, {forward}, or all {num_samples} samples"
             yield _in_stage(index, "backward_micro_batch"), f"{rule}: a backward cannot cut a forward; got {backward}"
+
+    def _sharding_faults(self) -> Iterator[LocatedFault]:
+        """Operators are divided along what they have, evenly, over all devices of a replica."""
+        layers = self._problem.model.layers
+        for index, stage in enumerate(self._stages):
+            for steps, fault in sharding_faults(stage, layers):
+                yield _in_stage(index, *steps), fault
 
     def _share_faults(self) -> Iterator[LocatedFault]:
         """Pipelines have equal shares of the cluster, and the same stages on them."""

@@ -22,6 +22,7 @@ from stagecut.planner.io.files.cluster import ClusterFile
 from stagecut.planner.io.files.job import JobFile
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, Provenance, StagePrediction
 from stagecut.planner.io.files.profile import ProfileFile
+from stagecut.planner.io.files.sharding_entry import ShardingEntry
 
 Sha256 = Annotated[str, Field(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
 
@@ -37,7 +38,7 @@ class InputsEntry(Entry):
     """The job, as in a job file."""
 
 
-@mirrors(Stage, without=("sharding",))
+@mirrors(Stage)
 class StageEntry(Entry):
     start: Index
     stop: Count
@@ -54,6 +55,7 @@ class StageEntry(Entry):
     backward_micro_batch: Count
     forward_message: Count | None = None
     backward_message: Count | None = None
+    sharding: ShardingEntry | None = None
 
 
 class PipelineEntry(Entry):

@@ -6,7 +6,8 @@ from importlib import metadata
 from pathlib import Path
 
 from stagecut import __version__
-from stagecut.planner.core.plan import Plan, Stage
+from stagecut.planner.core.model import Layer
+from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import Share
 from stagecut.planner.io.documents.canonical import Tree, sha256_of
@@ -15,8 +16,9 @@ from stagecut.planner.io.documents.tree import Document, read_document
 from stagecut.planner.io.documents.validate import validate
 from stagecut.planner.io.files import cluster, job, profile
 from stagecut.planner.io.files.plan_checks import check_plan
-from stagecut.planner.io.files.plan_entry import InputsEntry, PlanFileEntry
+from stagecut.planner.io.files.plan_entry import InputsEntry, PlanFileEntry, StageEntry
 from stagecut.planner.io.files.plan_statements import Certificate, OptionValue, Prediction, Provenance
+from stagecut.planner.io.files.sharding_entry import sharding_of, sharding_tree
 
 OF_WORKERS = (
     "plan.synchronisation: must be 'all-reduce' here, got a plan of virtual workers that train through waves (wsp); "
@@ -130,25 +132,36 @@ def input_trees(problem: Problem) -> dict[str, Tree]:
 
 def _plan_file(entry: PlanFileEntry, problem: Problem) -> PlanFile:
     share = Share(num_pipelines=len(entry.plan.pipelines), host_splits=tuple(entry.plan.host_splits))
-    return from_entry(PlanFile, entry, problem=problem, plan=from_entry(Plan, entry.plan, share=share))
+    pipelines = tuple(
+        Pipeline(stages=tuple(_stage_of(stage, problem) for stage in pipeline.stages))
+        for pipeline in entry.plan.pipelines
+    )
+    plan = from_entry(Plan, entry.plan, share=share, pipelines=pipelines)
+    return from_entry(PlanFile, entry, problem=problem, plan=plan)
+
+
+def _stage_of(entry: StageEntry, problem: Problem) -> Stage:
+    layers, stated = problem.model.layers[entry.start : entry.stop], entry.sharding
+    sharding = None if stated is None else sharding_of(stated, layers, start=entry.start)
+    return from_entry(Stage, entry, sharding=sharding)
 
 
 def _plan_tree(plan: Plan, problem: Problem) -> Tree:
-    names = [layer.name for layer in problem.model.layers]
     unsliced = () if plan.num_sliced else ("num_sliced",)
     return tree_of(plan, without=("share", "pipelines", *unsliced)) | {
         "synchronisation": "all-reduce",
         "host_splits": list(plan.share.host_splits),
         "pipelines": [
-            {"stages": [_stage_tree(stage, names) for stage in pipeline.stages]} for pipeline in plan.pipelines
+            {"stages": [_stage_tree(stage, problem.model.layers) for stage in pipeline.stages]}
+            for pipeline in plan.pipelines
         ],
     }
 
 
-def _stage_tree(stage: Stage, names: list[str]) -> Tree:
-    tree = tree_of(stage, without=("sharding",)) | {
-        "first_layer": names[stage.start],
-        "last_layer": names[stage.stop - 1],
-    }
+def _stage_tree(stage: Stage, layers: tuple[Layer, ...]) -> Tree:
+    own = layers[stage.start : stage.stop]
+    tree = tree_of(stage, without=("sharding",)) | {"first_layer": own[0].name, "last_layer": own[-1].name}
+    if stage.sharding is not None:
+        tree["sharding"] = sharding_tree(stage.sharding, own, start=stage.start)
     unsized = {key for key in ("forward_message", "backward_message") if tree[key] is None}
     return {key: value for key, value in tree.items() if key not in unsized}

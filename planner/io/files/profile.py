@@ -1,12 +1,15 @@
 """Model profile files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
+from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
+from stagecut.planner.core.operator_graph import sum_faults
+from stagecut.planner.core.operators import Operator
 from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints, nearest, shorten
@@ -15,6 +18,7 @@ from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, ListLimit, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
+from stagecut.planner.io.files.operators_entry import GraphEntry, check_graph, graph_trees, operators_of
 
 Seconds = NonNegative
 TimesBySize = Annotated[dict[Size, Seconds], Field(min_length=1)]
@@ -65,6 +69,8 @@ class ProfileFile(FileEntry):
 
     layers: Annotated[list[LayerEntry], Field(min_length=1)]
     skip_edges: list[SkipEdgeEntry] = Field(default_factory=list)
+    operators: list[GraphEntry] = Field(default_factory=list)
+    """Operators of layers that can be divided along more than samples."""
 
 
 def read_profile(path: str | Path, *, to_plan: bool = False) -> ModelProfile:
@@ -94,6 +100,7 @@ def check_profile(root: Node, complaints: Complaints) -> None:
     index_of = {name: index for index, name in reversed([*enumerate(names)]) if isinstance(name, str)}
     for edge in root.items("skip_edges"):
         _check_skip_edge(edge, index_of, len(layers), complaints)
+    _check_graphs(root.items("operators"), index_of, len(layers), complaints)
 
 
 def build_profile(entry: ProfileFile) -> ModelProfile:
@@ -103,18 +110,26 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
     def index(reference: int | str) -> int:
         return reference if isinstance(reference, int) else index_of[reference]
 
+    graphs: dict[int, tuple[Operator, ...]] = {}
+    for graph in entry.operators:
+        graphs |= dict.fromkeys(map(index, graph.layers), operators_of(graph))
+    layers = tuple(_layer(layer, graphs.get(number, ())) for number, layer in enumerate(entry.layers))
+    if faults := [fault for layer in layers if layer.operators for fault in sum_faults(layer)]:
+        raise BadInputError(*faults)
     return from_entry(
         ModelProfile,
         entry,
-        layers=tuple(_layer(layer) for layer in entry.layers),
+        layers=layers,
         skip_edges=tuple(_skip_edge(edge, index) for edge in entry.skip_edges),
     )
 
 
 def to_tree(model: ModelProfile) -> Tree:
-    """A profile as a file holds it."""
+    """A profile as a file holds it; layers with the same operators share them."""
     tree = {"schema": 1, **tree_of(model, without=("layers", "skip_edges"), omit_empty=True)}
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
+    if graphs := graph_trees(model.layers):
+        tree["operators"] = graphs
     if model.skip_edges:
         tree["skip_edges"] = [_skip_edge_tree(edge) for edge in model.skip_edges]
     return tree
@@ -160,6 +175,18 @@ def _check_skip_edge(edge: Node, index_of: Mapping[str, int], num_layers: int, c
             complaints.add(node.line, node.where, f"layer {target} appears twice, first on line {first[target].line}")
 
 
+def _check_graphs(graphs: Iterable[Node], index_of: Mapping[str, int], num_layers: int, complaints: Complaints) -> None:
+    """Complain about graphs that cannot be computed, and about layers that do not exist or have two."""
+    first: dict[int, Node] = {}
+    for graph in graphs:
+        check_graph(graph, complaints)
+        for node in graph.items("layers"):
+            index = _check_reference(node, index_of, num_layers, complaints)
+            if index is not None and first.setdefault(index, node) is not node:
+                rule = f"layer {index} has operators already, first on line {first[index].line}"
+                complaints.add(node.line, node.where, rule)
+
+
 def _check_reference(
     node: Node | None, index_of: Mapping[str, int], num_layers: int, complaints: Complaints
 ) -> int | None:
@@ -180,10 +207,10 @@ def _sizes(times: Node) -> tuple[str, ...]:
     return times.keys() if isinstance(times.value, Mapping) else ("1",)
 
 
-def _layer(entry: LayerEntry) -> Layer:
+def _layer(entry: LayerEntry, operators: tuple[Operator, ...]) -> Layer:
     shared = sorted(entry.tensor_parallel_times, key=lambda times: times.tensor_parallel)
     tables = (table for times in shared for table in _tables(times, times.tensor_parallel))
-    return from_entry(Layer, entry, times=(*_tables(entry, 1), *tables))
+    return from_entry(Layer, entry, times=(*_tables(entry, 1), *tables), operators=operators)
 
 
 def _tables(entry: LayerEntry | SharedTimesEntry, tensor_parallel: int) -> Iterator[TimeTable]:

@@ -6,10 +6,13 @@ how. The only schedule is 1F1B, all stages share one activation checkpoint inter
 `PipeModelDataParallelTopology`: pipeline slowest, then data, then model.
 """
 
+from collections.abc import Iterator
+
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.strategy import WeightStorage
 from stagecut.planner.io.documents.canonical import Tree, TreeValue
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
 
@@ -21,13 +24,13 @@ def deepspeed_tree(problem: Problem, plan: Plan) -> Tree:
 
     Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
-    uniform = uniform_plan(problem, plan, target="DeepSpeed", schedules=SCHEDULES)
+    uniform = uniform_plan(problem, plan, target="DeepSpeed", schedules=SCHEDULES, limits=_limits)
     return {
         "parts": list(cuts_of(plan)),
         "layers": [layer.name for layer in problem.model.layers],
         "topology": {
             "num_pp": uniform.plan.num_groups,
-            "num_mp": uniform.stage.tensor_parallel,
+            "num_mp": uniform.degrees.tensor,
             "num_dp": uniform.data_parallel,
         },
         "activation_checkpoint_interval": int(uniform.stage.recompute),
@@ -44,6 +47,18 @@ def _configuration(uniform: UniformPlan) -> Tree:
     }
     if uniform.problem.job.precision is not Precision.FP32:
         tree[str(uniform.problem.job.precision)] = {"enabled": True}
-    if uniform.problem.job.zero1:
+    if uniform.num_state_parts > 1 or uniform.problem.job.zero1:
         tree["zero_optimization"] = {"stage": 1}
     return tree
+
+
+def _limits(uniform: UniformPlan) -> Iterator[str]:
+    """What of the degrees the pipeline engine lacks."""
+    degrees = uniform.degrees
+    if degrees.storage in (WeightStorage.GRADIENTS, WeightStorage.WEIGHTS):
+        yield f"its pipeline engine stores no {degrees.storage} in parts (ZeRO-2, ZeRO-3)"
+    elif uniform.num_state_parts > 1 and not uniform.has_zero1_everywhere:
+        yield "its ZeRO-1 divides the optimizer state among all data-parallel devices, or none; solve with --zero1"
+    for what, degree in (("context", degrees.context), ("expert", degrees.experts)):
+        if degree > 1:
+            yield f"its pipeline engine has no {what} parallelism, got {degree}"

@@ -1,6 +1,6 @@
 """Plans for frameworks that require the same parallel degrees on every stage."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.errors import UnsupportedError
@@ -8,6 +8,8 @@ from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.strategy import WeightStorage
+from stagecut.planner.io.writers.degrees import Degrees, degrees_of, ranked_devices
 
 ADVICE = {
     "replicas": "a single number for --replicas",
@@ -23,6 +25,8 @@ class UniformPlan:
 
     problem: Problem
     plan: Plan
+    degrees: Degrees
+    """How the devices of a replica divide the layers of every stage."""
 
     @property
     def stage(self) -> Stage:
@@ -30,23 +34,39 @@ class UniformPlan:
         return self.plan.stages[0]
 
     @property
-    def data_parallel(self) -> int:
-        """Copies of every layer: replicas over all pipelines."""
+    def num_copies(self) -> int:
+        """Replicas over all pipelines."""
         return self.stage.replicas * len(self.plan.pipelines)
 
     @property
+    def data_parallel(self) -> int:
+        """Parts into which the samples of a batch are divided: by replicas, pipelines and inside each replica."""
+        return self.num_copies * self.degrees.data
+
+    @property
     def samples_per_replica(self) -> int:
-        """Samples of one micro-batch per replica."""
-        return self.plan.micro_batch // self.stage.replicas
+        """Samples of one micro-batch for each of these parts."""
+        return self.plan.micro_batch // (self.stage.replicas * self.degrees.data)
+
+    @property
+    def num_state_parts(self) -> int:
+        """Devices that share the optimizer state of a weight; a part each."""
+        inside = 1 if self.degrees.storage is WeightStorage.REPLICATED else self.degrees.num_summed
+        return inside * (self.num_copies if self.problem.job.zero1 else 1)
+
+    @property
+    def has_zero1_everywhere(self) -> bool:
+        """Whether all devices that sum a gradient share the optimizer state."""
+        return self.num_state_parts == self.num_copies * self.degrees.num_summed
 
     @property
     def devices_by_rank(self) -> tuple[str, ...]:
-        """Names of the devices, with pipeline stages varying slowest, then data, then tensor parallelism."""
+        """Names of the devices: pipeline stages vary slowest, then data, then context, then tensor parallelism."""
         return tuple(
             device
             for group in range(self.plan.num_groups)
             for pipeline in self.plan.pipelines
-            for device in pipeline.stages[group].devices
+            for device in ranked_devices(self.problem.model, pipeline.stages[group])
         )
 
 
@@ -62,16 +82,36 @@ def uniform_plan(
     target: str,
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
+    limits: Callable[[UniformPlan], Iterable[str]] = lambda _: (),
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
     The framework, called `target` in messages, has its own names for the `schedules` it supports; `faults` are further
-    reasons why it cannot run the plan. Raises an UnsupportedError with every reason.
+    reasons why it cannot run the plan, and `limits` finds those in the degrees. Raises an UnsupportedError with every
+    reason.
     """
-    reasons = (*_reasons(problem.model, plan, schedules=schedules), *faults)
+    reasons = [*_reasons(problem.model, plan, schedules=schedules), *faults]
+    degrees, unlike = _degrees(problem.model, plan)
+    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees)
+    reasons += unlike or limits(uniform)
     if reasons:
         raise UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
-    return UniformPlan(problem=problem, plan=plan)
+    return uniform
+
+
+def _degrees(model: ModelProfile, plan: Plan) -> tuple[Degrees, list[str]]:
+    """The degrees of the first stage, and why not all stages have these."""
+    found: dict[Degrees, int] = {}
+    reasons = []
+    for index, stage in enumerate(plan.stages):
+        try:
+            found.setdefault(degrees_of(model, stage), index)
+        except UnsupportedError as error:
+            reasons += [f"stage {index}: {complaint}" for complaint in error.complaints]
+    if len(found) > 1 and any(stage.sharding is not None for stage in plan.stages):
+        shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in found.items())
+        reasons.append(f"all stages must divide their layers alike, got {shown}")
+    return next(iter(found), Degrees()), reasons
 
 
 def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, Recompute
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Shortage
@@ -107,6 +108,8 @@ def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
         yield "shard the optimizer state (--zero1)", replace(job, zero1=True)
     if job.tensor_parallel is not None:
         yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
+    if job.sharding != tuple(Parallelism) and job.can_shard and not problem.model.skip_edges:
+        yield "divide operators in any way (--sharding auto)", replace(job, sharding=tuple(Parallelism))
     if job.pipelines is not None and job.pipelines != (1,):
         yield "a single pipeline (--pipelines 1)", replace(job, pipelines=(1,))
     if Schedule.ONE_F_ONE_B not in job.schedules:

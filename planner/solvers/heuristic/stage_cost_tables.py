@@ -1,6 +1,7 @@
 """Costs of stages on every placement, in tables that many layouts share.
 
-Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers. What fits in memory
+Times of a stage are differences of prefix sums over the layers, so a placement needs O(L) numbers; where the devices
+of a replica divide each operator in its own way, that is an estimate. What fits in memory
 depends only on device type, samples of a replica, tensor parallel degree and warm-up depth, not on share and schedule.
 """
 
@@ -97,9 +98,9 @@ class StageTables:
         halves = self.costs.problem.job.slice != 0 and micro_batch % (2 * placement.replicas) == 0
         tail_s, latency_s = cost.sync_s + cost.update_s - cost.sync_s[0], float(cost.sync_s[0])
         return StageTable(
-            forward_s=cost.forward_s,
+            forward_s=np.maximum.accumulate(cost.forward_s),
             half_s=sums(micro_batch // 2).forward_s if halves else cost.forward_s,
-            backward_s=cost.backward_s,
+            backward_s=np.maximum.accumulate(cost.backward_s),
             tail_s=tail_s,
             tail_latency_s=latency_s,
             tail_beyond_s=self._tails(share, micro_batch, placement) - (tail_s - tail_s[:, None] + latency_s)
@@ -122,7 +123,9 @@ class StageTables:
         job, stages = self.costs.problem.job, self.costs.of(share).stages
         samples, copies = micro_batch / placement.replicas, placement.replicas * share.num_pipelines
         kind = stages.device_type(placement).name
-        key = (kind, samples, placement.tensor_parallel, copies if job.zero1 else 1, recompute)
+        key: tuple[object, ...] = (kind, samples, placement.tensor_parallel, copies if job.zero1 else 1, recompute)
+        if placement.sharding is not None:  # What is the cheapest depends on share and schedule, too.
+            key = (share, micro_batch, placement, recompute)
         if key not in self._capacities:
             allowed = recompute in RECOMPUTE_MODES[job.recompute]
             depths = partial(self._depths, share, micro_batch, placement, recompute=recompute)

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import UnsupportedError
@@ -112,6 +113,14 @@ def _placements(costs: CostModel) -> Iterator[tuple[Variant, Groups]]:
                 yield variant, groups
 
 
+class _Split(TypedDict):
+    """Fields of a placement."""
+
+    replicas: int
+    tensor_parallel: int
+    sharding: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenHost:
     """The single host of the last stage."""
@@ -145,9 +154,9 @@ class Walk:
         """Every device group, with the number of such groups that fit on a host and in the whole class."""
         for index, server in enumerate(self.cluster.servers):
             for island, devices in enumerate(server.islands):
-                for replicas, degree in self._splits(range(1, devices.count + 1)):
-                    per_host = devices.count // (replicas * degree)
-                    placement = Placement(server_class=index, island=island, replicas=replicas, tensor_parallel=degree)
+                for split in self._splits(range(1, devices.count + 1)):
+                    placement = Placement(server_class=index, island=island, **split)
+                    per_host = devices.count // placement.devices_per_host
                     yield placement, per_host, per_host * server.count
             for whole in self._whole_hosts(index, server.count):
                 yield whole, 1, server.count // whole.num_hosts
@@ -185,11 +194,10 @@ class Walk:
     def _in_island(
         self, host: _OpenHost, island: int, free: int, *, opens: bool
     ) -> Iterator[tuple[PlacedGroup, _OpenHost]]:
-        for replicas, degree in self._splits(range(1, free + 1)):
-            placement = Placement(
-                server_class=host.server_class, island=island, replicas=replicas, tensor_parallel=degree
-            )
-            after = replace(host, island=island, entered=host.entered | {island}, free=free - replicas * degree)
+        for split in self._splits(range(1, free + 1)):
+            placement = Placement(server_class=host.server_class, island=island, **split)
+            left = free - placement.devices_per_host
+            after = replace(host, island=island, entered=host.entered | {island}, free=left)
             yield PlacedGroup(placement=placement, opens=opens), after
 
     def _whole_hosts(self, server_class: int, most: int) -> Iterator[Placement]:
@@ -198,13 +206,12 @@ class Walk:
         if len(islands) > 1:
             return
         for num_hosts in range(2, most + 1):
-            for replicas, degree in self._splits([num_hosts * islands[0].count]):
-                if islands[0].count % degree == 0:
-                    where = {"server_class": server_class, "island": 0, "num_hosts": num_hosts}
-                    yield Placement(**where, replicas=replicas, tensor_parallel=degree)
+            for split in self._splits([num_hosts * islands[0].count]):
+                if islands[0].count % split["tensor_parallel"] == 0:
+                    yield Placement(server_class=server_class, island=0, num_hosts=num_hosts, **split)
 
-    def _splits(self, device_counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Replicas and degrees of tensor parallelism that use exactly one of these numbers of devices."""
-        for count, degree in itertools.product(device_counts, self.problem.tensor_parallel_degrees):
+    def _splits(self, device_counts: Sequence[int]) -> Iterator[_Split]:
+        """Replicas, devices of each, and how these divide it, that use exactly one of these numbers of devices."""
+        for count, (degree, sharding) in itertools.product(device_counts, self.problem.divisions):
             if count % degree == 0 and self.problem.job.allows_replicas(count // degree, self.micro_batch):
-                yield count // degree, degree
+                yield {"replicas": count // degree, "tensor_parallel": degree, "sharding": sharding}

@@ -29,8 +29,8 @@ def require_whole_stages(problem: Problem, solver: str, supporting: Sequence[str
     """Raise UnsupportedError if the job allows operators to be divided each in its own way."""
     if problem.job.sharding is not None:
         raise UnsupportedError(
-            f"solver {solver!r}: does not divide operators, but the job allows sharding "
-            f"{','.join(problem.job.sharding)}; use {' or '.join(map(repr, supporting))}, or sharding none"
+            f"solver {solver!r}: does not divide operators, but the job allows sharding; "
+            f"use {', '.join(map(repr, supporting))}, or sharding none"
         )
 
 

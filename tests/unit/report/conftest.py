@@ -12,6 +12,7 @@ The iteration takes 16 s, of which the stages compute 6 s and 12 s: bubbles 1 - 
 
 import pytest
 
+from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
@@ -64,3 +65,8 @@ def timeline(costs):
     timeline = simulate(costs)
     assert timeline.iteration_s == 16.0
     return timeline
+
+
+@pytest.fixture
+def played(problem, plan, costs, timeline):
+    return Played(problem=problem, plan=plan, costs=costs, timeline=timeline)

@@ -53,18 +53,20 @@ def test_a_row_of_a_comparison_leaves_out_the_plan():
     assert row.keys() == {"solver", "status", "stopped_by", "fault", "objective_s", "bound_s", "gap", "seconds"}
 
 
-def test_simulation_summary_repeats_the_timeline(plan, costs, timeline):
-    """Expected times: conftest.py."""
-    tree = json.loads(json.dumps(simulation_summary(plan, costs=costs, timeline=timeline), allow_nan=False))
+def test_simulation_summary_repeats_the_timeline(played):
+    """Expected times: conftest.py. Stage 1 keeps a micro-batch of 2 samples x 2 layers x 1 GB."""
+    tree = json.loads(json.dumps(simulation_summary(played), allow_nan=False))
     assert tree["iteration_s"] == 16.0
     assert tree["bubble_fraction"] == 0.4375
     assert [stage["layers"] for stage in tree["stages"]] == [[0, 1], [1, 3]]
+    assert [stage["strategy"] for stage in tree["stages"]] == ["-", "-"]
+    assert [stage["memory"]["activations_bytes"] for stage in tree["stages"]] == [4e9, 4e9]
     assert [stage["transfer_s"] for stage in tree["stages"]] == [0.5, None]
     assert tree["critical_path"][0] == {"kind": "forward", "stage": 0, "samples": [0, 2], "start_s": 0.0, "end_s": 1.0}
     assert tree["critical_path"][-1]["end_s"] == 16.0
 
 
-def test_unlimited_memory_is_null(plan, costs, timeline):
-    unlimited = dataclasses.replace(costs, limit_bytes=np.array([math.inf, 8e9]))
-    stages = simulation_summary(plan, costs=unlimited, timeline=timeline)["stages"]
+def test_unlimited_memory_is_null(played):
+    unlimited = dataclasses.replace(played.costs, limit_bytes=np.array([math.inf, 8e9]))
+    stages = simulation_summary(dataclasses.replace(played, costs=unlimited))["stages"]
     assert [stage["limit_bytes"] for stage in stages] == [None, 8e9]

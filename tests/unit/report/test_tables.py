@@ -11,6 +11,7 @@ from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Ser
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.result import Result, Shortage, Status
+from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.tables import (
     cluster_table,
@@ -204,3 +205,16 @@ def test_lines_of_a_file_end_without_spaces():
     stream = io.StringIO()
     print_table(layer_table(MODEL), stream=stream)
     assert all(line == line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def test_sharded_stages_name_their_strategies_in_place_of_a_degree(problem, plan, costs, timeline):
+    """Layers of unknown make divide samples over both devices."""
+    first, second = plan.stages
+    own = LayerStrategy(operators=(Strategy(splits=("sample",)),))
+    sharding = StageSharding(mesh=(2,), layers=(own, own))
+    shared = replace(second, devices=("a-1/0", "a-2/0"), tensor_parallel=2, sharding=sharding)
+    changed = replace(plan, pipelines=(replace(plan.pipelines[0], stages=(first, shared)),))
+    wide = replace(problem, cluster=replace(problem.cluster, servers=(replace(problem.cluster.servers[0], count=3),)))
+    for table in stage_tables(wide, changed, costs=costs, timeline=timeline):
+        assert _column(table, "strategy") == ["-", "data 2"]
+        assert not {"tensor parallel", "tp"} & {column.header.plain for column in table.columns}

@@ -69,6 +69,7 @@ def test_a_layer_on_one_axis_is_named_by_what_it_divides(operators, strategy, wo
         (layer("sample token", "sample head", "sample head"), "data 2 x tensor 4, sequence"),
         (layer("sample token", "sample head", "sample head", storage=FSDP), "FSDP 2 x tensor 4, sequence"),
         (layer("sample sample", "sample sample", "sample sample", storage=FSDP), "FSDP 8"),
+        (layer("token sample", "token sample", "token sample", storage=FSDP), "context 2 x FSDP 4"),
         (layer("- token", "hidden head", "- head"), "tensor 8, sequence"),
         (layer("- -", "- head", "- head"), "replicated 2 x tensor 4"),
     ],

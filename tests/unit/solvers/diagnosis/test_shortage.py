@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.job import Optimizer, Recompute
+from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
@@ -31,6 +32,35 @@ def test_shortage_names_stage_memory_and_limit():
     shortages = find_shortages(TOO_LARGE)
     assert [(s.device_type, s.layers) for s in shortages] == [("gpu", (0, 1)), ("gpu", (1, 2))]
     assert {(s.needed_bytes, s.limit_bytes, s.short_bytes) for s in shortages} == {(3.0, 2.0, 1.0)}
+
+
+def only_sharding_helps(**choices):
+    """A layer of one parameter on two devices of 6 bytes, where a stage has one replica: 1 + 8 bytes of state."""
+    state = Optimizer(name="state", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=8.0)
+    limited = {"optimizer": state, "replicas": (1,), "pipelines": (1,), "zero1": True} | choices
+    return Problem(
+        model=chain(1, {"gpu": 2.0}, params_bytes=2.0),
+        cluster=one_server("gpu", 2, memory_bytes=6.0),
+        job=replace(job(4, micro_batch=2), **limited),
+    )
+
+
+def test_dividing_operators_is_proposed_where_that_alone_helps():
+    """Two devices that divide samples hold half of the state each: 1 + 8 / 2 bytes."""
+    (shortage,) = find_shortages(only_sharding_helps())
+    assert (shortage.needed_bytes, shortage.limit_bytes) == (9.0, 6.0)
+    assert shortage.remedy.startswith("divide operators in any way (--sharding auto); or ")
+    assert run(only_sharding_helps(sharding=(Parallelism.ZERO1,)), "milp", SolveOptions()).plan is not None
+
+
+def test_what_no_sharding_fits_is_counted_with_the_least_memory_of_all():
+    """Data parallelism holds all of the 9 bytes, ZeRO-1 over two devices 1 + 4: more than 4."""
+    for kinds, needed_bytes in (((Parallelism.DATA,), 9.0), ((Parallelism.DATA, Parallelism.ZERO1), 5.0)):
+        problem = only_sharding_helps(sharding=kinds)
+        small = with_memory(problem, 4.0 / 6.0)
+        result = run(small, "milp", SolveOptions())
+        assert result.status is Status.INFEASIBLE
+        assert [shortage.needed_bytes for shortage in result.shortages] == [needed_bytes]
 
 
 def test_where_nothing_else_helps_there_is_more_memory():
