@@ -2,6 +2,7 @@
 
 from rich.table import Table
 
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.strategy import LayerStrategy
 from stagecut.planner.core.units import format_seconds
@@ -12,7 +13,6 @@ from stagecut.planner.report.verdict import ENDS, quality
 from stagecut.planner.sharding.words import layer_words
 from stagecut.planner.sharding_search.scheme_result import Scheme, SchemeResult
 from stagecut.planner.sharding_search.sharding_costs import least_sent_bytes
-from stagecut.planner.sharding_search.wiring import operators_of
 
 TOO_MUCH = "too much"
 
@@ -140,7 +140,7 @@ def _scheme_tree(scheme: Scheme) -> dict[str, TreeValue]:
 
 def _layer_trees(scheme: Scheme) -> list[TreeValue]:
     model, sharding = scheme.case.model, scheme.sharding
-    inputs = [None, *([str(own) for own in state] for state in sharding.states)]
+    inputs = [None, *([str(own) for own in state] for state in sharding.states[:-1])]
     return [
         {
             "name": layer.name,

@@ -7,6 +7,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.strategy import Strategy
 from stagecut.planner.sharding.conversions import conversion
+from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.placements import Placements, Shard
 from stagecut.planner.sharding.strategies import (
@@ -46,11 +47,17 @@ class PairTables:
         self._seconds: dict[tuple[float, Placements, Placements], float] = {}
 
     def table(self, wire: Wire, sources: Sequence[Option], targets: Sequence[Option], *, samples: float) -> Floats:
-        """Seconds of both directions for a micro-batch, (sources, targets); infinite where there is no way."""
+        """Seconds of both directions for a micro-batch, (sources, targets); infinite where there is no way.
+
+        A layer returns its output in one state only: see :func:`stagecut.planner.sharding.layers.returned`.
+        """
         from_ends, row = _distinct([made(wire, option) for option in sources])
         to_ends, column = _distinct([taken(wire, option) for option in targets])
         num_bytes = samples * wire.tensor.num_bytes
         distinct = np.array([[self._both(start, end, num_bytes) for end in to_ends] for start in from_ends])
+        if wire.returns:
+            follows = [[returned(start[0]) == end[0] for end in to_ends] for start in from_ends]
+            distinct = np.where(follows, distinct, np.inf)
         return distinct[np.ix_(row, column)]
 
     def _both(self, start: End, end: End, num_bytes: float) -> float:

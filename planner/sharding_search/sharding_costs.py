@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
+from stagecut.planner.sharding.layers import saved_input_bytes
 from stagecut.planner.sharding.lower_bounds import least_iteration_bytes
 from stagecut.planner.sharding.operator_costs import NO_TRAFFIC, Traffic, WeightCosts
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.operator_times import operator_times
-from stagecut.planner.sharding_search.options import costs_of, update_s
+from stagecut.planner.sharding_search.options import costs_of, loaded_bytes, update_s
 from stagecut.planner.sharding_search.pair_tables import Option, made, taken
 from stagecut.planner.sharding_search.sharding_graph import Sharding
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, operators_of, saved_input_bytes, wires
+from stagecut.planner.sharding_search.wiring import Node, OperatorNode, wires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +49,17 @@ class ShardingCosts:
 def sharding_costs(case: ShardingCase, sharding: Sharding) -> ShardingCosts:
     """Costs of an iteration; infinite seconds where there is no way between two placements."""
     compute_s, saved_bytes, working_bytes = 0.0, 0.0, 0.0
-    weights, all_times = WeightCosts(), operator_times(case.model, case.device, case.micro_batch)
+    weights, all_times = WeightCosts(), layer_works(case.model, case.device, case.micro_batch)
     for number, (layer, own) in enumerate(zip(case.model.layers, sharding.layers, strict=True)):
         times = all_times[number]
         compute_s += 2 * times.launch_s
         for index, (operator, strategy) in enumerate(zip(operators_of(layer), own.operators, strict=True)):
             costs = costs_of(case, operator, strategy)
             compute_s += (times.forward_s[index] + times.backward_s[index]) / costs.parts
-            saved_bytes += costs.saved_bytes
+            saved_bytes += costs.saved_bytes + loaded_bytes(case, OperatorNode(number, index), strategy)
             working_bytes = max(working_bytes, costs.working_bytes)
             weights = weights + costs.weights
-    for layer, state in zip(case.model.layers[1:], sharding.states, strict=True):
+    for layer, state in zip(case.model.layers[1:], sharding.states[:-1], strict=True):
         saved_bytes += case.micro_batch * saved_input_bytes(layer) / case.mesh.parts(state)
     each = weights.forward + weights.backward
     again_bytes = 0.0

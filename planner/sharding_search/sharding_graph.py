@@ -1,6 +1,6 @@
 """A model on a mesh as a choice graph, and back.
 
-Nodes are operators with their strategies and the states in which layers meet, edges are tensors with the costs of
+Nodes are operators with their strategies and the states of what layers return, edges are tensors with the costs of
 their conversions. All nodes are alive at one moment, the end of the last forward.
 """
 
@@ -13,10 +13,11 @@ import numpy as np
 from stagecut.planner.choice_graphs.building import LARGEST_TOTAL, build
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.strategy import LayerStrategy, Strategy
+from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.sharding.placements import Placements
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.operator_times import operator_times
 from stagecut.planner.sharding_search.options import (
     Allowed,
     OptionCosts,
@@ -28,7 +29,7 @@ from stagecut.planner.sharding_search.options import (
     undominated,
 )
 from stagecut.planner.sharding_search.pair_tables import Option, PairTables
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, StateNode, Ties, Wire, operators_of, wires
+from stagecut.planner.sharding_search.wiring import Node, OperatorNode, StateNode, Ties, Wire, wires
 
 MOST_LEVELS = 8
 """Working memory counts as the next of so many levels."""
@@ -42,7 +43,7 @@ class Sharding:
 
     layers: tuple[LayerStrategy, ...]
     states: tuple[Placements, ...]
-    """In which layers meet: one for each boundary between two."""
+    """What each layer returns."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,8 +78,8 @@ class ShardingGraph:
             nodes = (OperatorNode(number, index) for index in range(len(operators_of(layer))))
             chosen = [self._chosen(node, choices) for node in nodes]
             layers.append(LayerStrategy(operators=tuple(own for own in chosen if isinstance(own, Strategy))))
-        between = [self._chosen(StateNode(number), choices) for number in range(1, model.num_layers)]
-        return Sharding(layers=tuple(layers), states=tuple(own for own in between if not isinstance(own, Strategy)))
+        returned = [self._chosen(StateNode(number), choices) for number in range(1, model.num_layers + 1)]
+        return Sharding(layers=tuple(layers), states=tuple(own for own in returned if not isinstance(own, Strategy)))
 
     def _chosen(self, node: Node, choices: Sequence[int]) -> Option:
         number = self.members[node]
@@ -106,9 +107,9 @@ class _Builder:
     def add_operators(self, allowed: Allowed) -> None:
         """Add the operators of all layers with their strategies."""
         case, prepared = self.case, dict[Hashable, tuple[Sequence[Strategy], OptionCosts]]()
-        times = operator_times(case.model, case.device, case.micro_batch)
+        works = layer_works(case.model, case.device, case.micro_batch)
         same = Ties(case.model, tied=True)
-        for number, own in enumerate(times):
+        for number, own in enumerate(works):
             for index, whole_s in enumerate(map(sum, zip(own.forward_s, own.backward_s, strict=True))):
                 node = OperatorNode(number, index)
                 key = same.key(node)
@@ -122,20 +123,16 @@ class _Builder:
     ) -> tuple[Sequence[Strategy], OptionCosts]:
         operator = operator_of(self.case.model, node)
         options = allowed(node.layer, operator)
-        costs = own_costs(self.case, operator, options, whole_s=whole_s, fixed_s=fixed_s)
+        costs = own_costs(self.case, node, options, whole_s=whole_s, fixed_s=fixed_s)
         keep = undominated(options, costs)
         return [option for option, kept in zip(options, keep, strict=True) if kept], costs.chosen(keep)
 
     def add_states(self, all_wires: Sequence[Wire]) -> None:
         """Add the states between layers."""
-        ends: dict[StateNode, list[Wire]] = {}
         for wire in all_wires:
-            for node in (wire.source, wire.target):
-                if isinstance(node, StateNode) and wire.tensor.name != "skip":
-                    ends.setdefault(node, []).append(wire)
-        for node, own in ends.items():
-            placements = states(self.case, own)
-            self.add(node, placements, state_costs(self.case, node.boundary, placements))
+            if wire.returns and isinstance(wire.target, StateNode):
+                placements = states(wire, self.options[self.members[wire.source]])
+                self.add(wire.target, placements, state_costs(self.case, wire.target.boundary, placements))
 
     def add_wires(self, all_wires: Sequence[Wire]) -> None:
         """Add conversions, per iteration."""

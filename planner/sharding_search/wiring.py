@@ -3,8 +3,10 @@
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor, Weight
+from stagecut.planner.core.operators import INPUT, OUTPUT, Port, Tensor
+from stagecut.planner.sharding.layers import saved_input_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class OperatorNode:
 
 @dataclass(frozen=True, slots=True)
 class StateNode:
-    """What layers before and after a boundary meet in; its options are placements without partial sums."""
+    """What a layer returns over a boundary, and the next one takes; its options are placements without partial sums."""
 
     boundary: int
 
@@ -35,32 +37,10 @@ class Wire:
     port: Port | None = None
     """None: a state takes it."""
 
-
-def operators_of(layer: Layer) -> tuple[Operator, ...]:
-    """The operators of a layer; one that only samples divide where they are not known."""
-    return layer.operators or (_opaque(layer),)
-
-
-def _opaque(layer: Layer) -> Operator:
-    weight = Weight(name="weight", dims=(), num_bytes=layer.params_bytes + layer.shared_params_bytes)
-    return Operator(
-        name=layer.name,
-        kind=layer.kind,
-        inputs=(Port(tensor=INPUT, dims=(SAMPLE,)),),
-        outputs=(
-            Tensor(name=OUTPUT, dims=(SAMPLE,), num_bytes=layer.output_bytes),
-            Tensor(name="saved", dims=(SAMPLE,), num_bytes=layer.saved_bytes, saved=True),
-        ),
-        weights=(weight,) if weight.num_bytes > 0 else (),
-        forward_flops=layer.forward_flops,
-        working_bytes=layer.working_bytes,
-    )
-
-
-def saved_input_bytes(layer: Layer) -> float:
-    """Bytes per sample of its input that a layer keeps for the backward, as it crosses the boundary."""
-    made = (tensor for operator in operators_of(layer) for tensor in operator.outputs)
-    return max(0.0, layer.saved_bytes - sum(tensor.num_bytes for tensor in made if tensor.saved))
+    @property
+    def returns(self) -> bool:
+        """Whether it is what a layer returns, on its way to the state behind it."""
+        return isinstance(self.source, OperatorNode) and self.port is None
 
 
 def output_of(layer: Layer) -> tuple[int, Tensor]:
@@ -81,9 +61,8 @@ def wires(model: ModelProfile) -> Iterator[Wire]:
     """
     for number, layer in enumerate(model.layers):
         yield from _inside(number, layer, model.layers[number - 1] if number else None)
-        if number + 1 < model.num_layers:
-            index, tensor = output_of(layer)
-            yield Wire(source=OperatorNode(number, index), target=StateNode(number + 1), tensor=tensor)
+        index, tensor = output_of(layer)
+        yield Wire(source=OperatorNode(number, index), target=StateNode(number + 1), tensor=tensor)
     for edge in model.skip_edges:
         skipped = Tensor(name="skip", dims=output_of(model.layers[edge.source])[1].dims, num_bytes=edge.num_bytes)
         for target in edge.targets:
@@ -117,6 +96,7 @@ class Ties:
         taken = [None, *(output_of(layer)[1] for layer in model.layers[:-1])]
         layers = (replace(layer, name="layer") for layer in model.layers)
         self._classes = [classes.setdefault(own, len(classes)) for own in zip(layers, taken, strict=True)]
+        self._classes.append(len(classes))  # behind the last layer
 
     def key(self, node: Node) -> Hashable:
         """Equal for nodes that choose together."""
