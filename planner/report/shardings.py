@@ -12,7 +12,7 @@ from stagecut.planner.report.text_table import text_table
 from stagecut.planner.report.verdict import ENDS, quality
 from stagecut.planner.sharding.words import layer_words
 from stagecut.planner.sharding_search.scheme_result import Scheme, SchemeResult
-from stagecut.planner.sharding_search.sharding_costs import least_sent_bytes
+from stagecut.planner.sharding_search.sharding_costs import least_sent_bytes, states_of
 
 TOO_MUCH = "too much"
 
@@ -140,7 +140,7 @@ def _scheme_tree(scheme: Scheme) -> dict[str, TreeValue]:
 
 def _layer_trees(scheme: Scheme) -> list[TreeValue]:
     model, sharding = scheme.case.model, scheme.sharding
-    inputs = [None, *([str(own) for own in state] for state in sharding.states[:-1])]
+    inputs = [None, *([str(own) for own in state] for state in states_of(model, sharding)[:-1])]
     return [
         {
             "name": layer.name,

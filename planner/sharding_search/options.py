@@ -1,4 +1,4 @@
-"""The options of nodes: strategies of operators, placements of states, and what they cost."""
+"""The options of nodes: strategies of operators, and what they cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,12 @@ from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import INPUT, Operator
 from stagecut.planner.core.strategy import Strategy
-from stagecut.planner.sharding.layers import returned, saved_input_bytes
+from stagecut.planner.sharding.layers import saved_input_bytes
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs
-from stagecut.planner.sharding.placements import Placements
 from stagecut.planner.sharding.strategies import input_placements, strategies
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.pair_tables import Option, made
-from stagecut.planner.sharding_search.wiring import OperatorNode, Wire
+from stagecut.planner.sharding_search.pair_tables import returned_in
+from stagecut.planner.sharding_search.wiring import OperatorNode, output_of
 
 Allowed = Callable[[int, Operator], Sequence[Strategy]]
 """The strategies of an operator of the layer with that number among which the search may choose."""
@@ -53,12 +52,18 @@ class OptionCosts:
         )
 
 
-def state_costs(case: ShardingCase, boundary: int, options: Sequence[Placements]) -> OptionCosts:
-    """Costs of a state: what the layer behind it keeps of its input is held as it crosses the boundary."""
-    behind = case.model.layers[boundary : boundary + 1]
+def return_costs(case: ShardingCase, number: int, options: Sequence[Strategy], seconds: Floats) -> OptionCosts:
+    """What returning the output of a layer costs its maker in addition, given seconds per micro-batch.
+
+    What the next layer keeps of it is held as it crosses the boundary.
+    """
+    tensor, behind = output_of(case.model.layers[number])[1], case.model.layers[number + 1 : number + 2]
     num_bytes = case.micro_batch * sum(map(saved_input_bytes, behind))
-    held = np.array([num_bytes / case.mesh.parts(own) for own in options])
-    return OptionCosts(seconds=np.zeros(len(options)), held_bytes=held, working_bytes=np.zeros(len(options)))
+    return OptionCosts(
+        seconds=case.num_microbatches * seconds,
+        held_bytes=np.array([num_bytes / case.mesh.parts(returned_in(tensor, own)) for own in options]),
+        working_bytes=np.zeros(len(options)),
+    )
 
 
 def own_costs(
@@ -139,11 +144,6 @@ def undominated(options: Sequence[Strategy], costs: OptionCosts) -> Bools:
             if other != own and no_worse and better:
                 keep[own] = False
     return keep
-
-
-def states(wire: Wire, options: Sequence[Option]) -> tuple[Placements, ...]:
-    """The states in which the maker of a tensor can return it: partial sums are summed first."""
-    return tuple(dict.fromkeys(returned(made(wire, option)[0]) for option in options))
 
 
 def operator_of(model: ModelProfile, node: OperatorNode) -> Operator:

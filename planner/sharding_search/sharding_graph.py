@@ -1,7 +1,7 @@
 """A model on a mesh as a choice graph, and back.
 
-Nodes are operators with their strategies and the states of what layers return, edges are tensors with the costs of
-their conversions. All nodes are alive at one moment, the end of the last forward.
+Nodes are operators with their strategies, edges are tensors with the costs of their conversions. All nodes are alive
+at one moment, the end of the last forward.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,7 +16,6 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.strategy import LayerStrategy, Strategy
 from stagecut.planner.cost.operator_times import layer_works
-from stagecut.planner.sharding.placements import Placements
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.options import (
     Allowed,
@@ -24,17 +23,16 @@ from stagecut.planner.sharding_search.options import (
     all_strategies,
     operator_of,
     own_costs,
-    state_costs,
-    states,
+    return_costs,
     undominated,
 )
-from stagecut.planner.sharding_search.pair_tables import Option, PairTables
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, StateNode, Ties, Wire, wires
+from stagecut.planner.sharding_search.pair_tables import PairTables
+from stagecut.planner.sharding_search.wiring import OperatorNode, Ties, maker_of, wires
 
 MOST_LEVELS = 8
 """Working memory counts as the next of so many levels."""
 FINEST_UNIT_S = 1e-12
-Pair = tuple[Hashable, Hashable]
+Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,10 @@ class Sharding:
     """How every operator of a model is divided over a mesh."""
 
     layers: tuple[LayerStrategy, ...]
-    states: tuple[Placements, ...]
-    """What each layer returns."""
+
+    def strategy(self, node: OperatorNode) -> Strategy:
+        """That of an operator."""
+        return self.layers[node.layer].operators[node.index]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,9 +54,9 @@ class ShardingGraph:
     graph: ChoiceGraph
     unit_s: float
     """Seconds of a cost of 1."""
-    members: dict[Node, int]
-    """The node of the graph that stands for an operator or state."""
-    options: tuple[tuple[Option, ...], ...]
+    members: dict[OperatorNode, int]
+    """The node of the graph that stands for an operator."""
+    options: tuple[tuple[Strategy, ...], ...]
     """Of every node of the graph but that of working memory, which comes last."""
     rounding_s: float
     """The cost of a choice differs from its seconds by at most this: half a unit for each node and table."""
@@ -72,18 +72,17 @@ class ShardingGraph:
 
     def decode(self, choices: Sequence[int]) -> Sharding:
         """The strategies of a choice."""
-        model = self.case.model
-        layers = []
-        for number, layer in enumerate(model.layers):
-            nodes = (OperatorNode(number, index) for index in range(len(operators_of(layer))))
-            chosen = [self._chosen(node, choices) for node in nodes]
-            layers.append(LayerStrategy(operators=tuple(own for own in chosen if isinstance(own, Strategy))))
-        returned = [self._chosen(StateNode(number), choices) for number in range(1, model.num_layers + 1)]
-        return Sharding(layers=tuple(layers), states=tuple(own for own in returned if not isinstance(own, Strategy)))
 
-    def _chosen(self, node: Node, choices: Sequence[int]) -> Option:
-        number = self.members[node]
-        return self.options[number][choices[number]]
+        def chosen(node: OperatorNode) -> Strategy:
+            number = self.members[node]
+            return self.options[number][choices[number]]
+
+        return Sharding(
+            layers=tuple(
+                LayerStrategy(operators=tuple(chosen(OperatorNode(number, i)) for i in range(len(operators_of(layer)))))
+                for number, layer in enumerate(self.case.model.layers)
+            )
+        )
 
 
 class _Builder:
@@ -92,12 +91,13 @@ class _Builder:
     def __init__(self, case: ShardingCase, *, tied: bool) -> None:
         self.case = case
         self.ties = Ties(case.model, tied=tied)
-        self.members: dict[Node, Hashable] = {}
-        self.options: dict[Hashable, tuple[Option, ...]] = {}
-        self.costs: dict[Hashable, OptionCosts] = {}
-        self.pairs: dict[Pair, Floats] = {}
+        self.tables = PairTables(case.mesh)
+        self.members: dict[OperatorNode, Key] = {}
+        self.options: dict[Key, tuple[Strategy, ...]] = {}
+        self.costs: dict[Key, OptionCosts] = {}
+        self.pairs: dict[tuple[Key, Key], Floats] = {}
 
-    def add(self, node: Node, options: Sequence[Option], costs: OptionCosts) -> None:
+    def add(self, node: OperatorNode, options: Sequence[Strategy], costs: OptionCosts) -> None:
         """Add a node."""
         key = self.ties.key(node)
         self.members[node] = key
@@ -106,7 +106,7 @@ class _Builder:
 
     def add_operators(self, allowed: Allowed) -> None:
         """Add the operators of all layers with their strategies."""
-        case, prepared = self.case, dict[Hashable, tuple[Sequence[Strategy], OptionCosts]]()
+        case, prepared = self.case, dict[Key, tuple[Sequence[Strategy], OptionCosts]]()
         works = layer_works(case.model, case.device, case.micro_batch)
         same = Ties(case.model, tied=True)
         for number, own in enumerate(works):
@@ -127,24 +127,24 @@ class _Builder:
         keep = undominated(options, costs)
         return [option for option, kept in zip(options, keep, strict=True) if kept], costs.chosen(keep)
 
-    def add_states(self, all_wires: Sequence[Wire]) -> None:
-        """Add the states between layers."""
-        for wire in all_wires:
-            if wire.returns and isinstance(wire.target, StateNode):
-                placements = states(wire, self.options[self.members[wire.source]])
-                self.add(wire.target, placements, state_costs(self.case, wire.target.boundary, placements))
+    def add_returns(self) -> None:
+        """Add what returning their outputs costs layers."""
+        for number in range(self.case.model.num_layers):
+            node, tensor = maker_of(self.case.model, number)
+            key = self.members[node]
+            seconds = self.tables.returns(tensor, self.options[key], samples=self.case.micro_batch)
+            self.costs[key] = self.costs[key] + return_costs(self.case, number, self.options[key], seconds)
 
-    def add_wires(self, all_wires: Sequence[Wire]) -> None:
+    def add_wires(self) -> None:
         """Add conversions, per iteration."""
-        tables, case = PairTables(self.case.mesh), self.case
         known: dict[Hashable, Floats] = {}
-        for wire in all_wires:
+        for wire in wires(self.case.model):
             pair = (self.members[wire.source], self.members[wire.target])
-            same = (*pair, wire.tensor, wire.port)
+            same = (*pair, wire.crosses, wire.tensor, wire.port)
             if same not in known:
                 sources, targets = (self.options[key] for key in pair)
-                seconds = tables.table(wire, sources, targets, samples=case.micro_batch)
-                known[same] = case.num_microbatches * seconds
+                seconds = self.tables.table(wire, sources, targets, samples=self.case.micro_batch)
+                known[same] = self.case.num_microbatches * seconds
             self.pairs[pair] = self.pairs[pair] + known[same] if pair in self.pairs else known[same]
 
 
@@ -162,10 +162,10 @@ def sharding_graph(case: ShardingCase, *, tied: bool = False, allowed: Allowed |
     allowed
         The strategies of an operator; by default all that are legal.
     """
-    builder, all_wires = _Builder(case, tied=tied), list(wires(case.model))
+    builder = _Builder(case, tied=tied)
     builder.add_operators(allowed or all_strategies(case))
-    builder.add_states(all_wires)
-    builder.add_wires(all_wires)
+    builder.add_returns()
+    builder.add_wires()
     numbers = {key: number for number, key in enumerate(builder.options)}
     unit_s = _unit_s([each.seconds for each in builder.costs.values()], list(builder.pairs.values()))
     costs = [builder.costs[key] for key in numbers]

@@ -1,6 +1,6 @@
 """Which operator takes which tensor from which: the model as a graph, before anything is divided."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stagecut.planner.core.layer_operators import operators_of
@@ -11,36 +11,28 @@ from stagecut.planner.sharding.layers import saved_input_bytes
 
 @dataclass(frozen=True, slots=True)
 class OperatorNode:
-    """An operator of a layer; its options are strategies."""
+    """An operator of a layer."""
 
     layer: int
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateNode:
-    """What a layer returns over a boundary, and the next one takes; its options are placements without partial sums."""
-
-    boundary: int
-
-
-Node = OperatorNode | StateNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
     """A tensor on its way from where it is made to where it is taken."""
 
-    source: Node
-    target: Node
+    source: OperatorNode
+    target: OperatorNode
     tensor: Tensor
     port: Port | None = None
-    """None: a state takes it."""
+    """None: a skip edge, on its way to where the target returns its own output."""
+    target_tensor: Tensor | None = None
+    """That output."""
 
     @property
-    def returns(self) -> bool:
-        """Whether it is what a layer returns, on its way to the state behind it."""
-        return isinstance(self.source, OperatorNode) and self.port is None
+    def crosses(self) -> bool:
+        """Whether it comes over a boundary, in the placements in which its layer returned it."""
+        return self.source.layer != self.target.layer
 
 
 def output_of(layer: Layer) -> tuple[int, Tensor]:
@@ -53,28 +45,34 @@ def output_of(layer: Layer) -> tuple[int, Tensor]:
     )
 
 
+def maker_of(model: ModelProfile, number: int) -> tuple[OperatorNode, Tensor]:
+    """The operator that makes what a layer returns, and that tensor."""
+    index, tensor = output_of(model.layers[number])
+    return OperatorNode(number, index), tensor
+
+
 def wires(model: ModelProfile) -> Iterator[Wire]:
     """All tensors on their ways, layer by layer.
 
-    What the first layer takes is loaded where it is needed. A skip edge leads from the state behind its source to the
-    states before its targets.
+    What the first layer takes is loaded where it is needed. A skip edge leads from what its source returns to where
+    the layer before its target returns its output.
     """
-    for number, layer in enumerate(model.layers):
-        yield from _inside(number, layer, model.layers[number - 1] if number else None)
-        index, tensor = output_of(layer)
-        yield Wire(source=OperatorNode(number, index), target=StateNode(number + 1), tensor=tensor)
+    for number in range(model.num_layers):
+        yield from _taken_in(model, number)
     for edge in model.skip_edges:
-        skipped = Tensor(name="skip", dims=output_of(model.layers[edge.source])[1].dims, num_bytes=edge.num_bytes)
+        source, output = maker_of(model, edge.source)
+        skipped = Tensor(name="skip", dims=output.dims, num_bytes=edge.num_bytes)
         for target in edge.targets:
             if target > edge.source + 1:
-                yield Wire(source=StateNode(edge.source + 1), target=StateNode(target), tensor=skipped)
+                before, tensor = maker_of(model, target - 1)
+                yield Wire(source=source, target=before, tensor=skipped, target_tensor=tensor)
 
 
-def _inside(number: int, layer: Layer, before: Layer | None) -> Iterator[Wire]:
-    made: dict[str, tuple[Node, Tensor]] = {}
-    if before is not None:
-        tensor = output_of(before)[1]
-        made[INPUT] = (StateNode(number), replace(tensor, saved=tensor.saved or saved_input_bytes(layer) > 0))
+def _taken_in(model: ModelProfile, number: int) -> Iterator[Wire]:
+    layer, made = model.layers[number], dict[str, tuple[OperatorNode, Tensor]]()
+    if number:
+        source, tensor = maker_of(model, number - 1)
+        made[INPUT] = source, replace(tensor, saved=tensor.saved or saved_input_bytes(layer) > 0)
     for index, operator in enumerate(operators_of(layer)):
         node = OperatorNode(number, index)
         for port in operator.inputs:
@@ -85,7 +83,7 @@ def _inside(number: int, layer: Layer, before: Layer | None) -> Iterator[Wire]:
 
 
 class Ties:
-    """Which nodes choose together: the same operators of equal layers, and the states between equal pairs of layers.
+    """Which operators choose together: those at the same places of equal layers.
 
     Layers are equal if what they take is, too.
     """
@@ -96,12 +94,7 @@ class Ties:
         taken = [None, *(output_of(layer)[1] for layer in model.layers[:-1])]
         layers = (replace(layer, name="layer") for layer in model.layers)
         self._classes = [classes.setdefault(own, len(classes)) for own in zip(layers, taken, strict=True)]
-        self._classes.append(len(classes))  # behind the last layer
 
-    def key(self, node: Node) -> Hashable:
+    def key(self, node: OperatorNode) -> tuple[int, int]:
         """Equal for nodes that choose together."""
-        if not self._tied:
-            return node
-        if isinstance(node, StateNode):
-            return "state", self._classes[node.boundary - 1], self._classes[node.boundary]
-        return "operator", self._classes[node.layer], node.index
+        return (self._classes[node.layer] if self._tied else node.layer), node.index

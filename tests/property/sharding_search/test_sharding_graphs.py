@@ -20,8 +20,7 @@ from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strateg
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.sharding_sums import sharding_sums
 from stagecut.planner.sharding.layer_costs import Cost
-from stagecut.planner.sharding.layers import returned
-from stagecut.planner.sharding.strategies import output_placements, strategies
+from stagecut.planner.sharding.strategies import strategies
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent
 from stagecut.planner.sharding_search.sharding_costs import sharding_costs
@@ -155,5 +154,4 @@ def _all_shardings(case: ShardingCase) -> Iterator[Sharding]:
     options = [strategies(operator, case.mesh.sizes, samples=case.micro_batch) for operator in operators]
     for chosen in itertools.product(*options):
         own: tuple[Strategy, ...] = chosen
-        state = returned(output_placements(operators[-1].outputs[0], own[-1].splits))
-        yield Sharding(layers=(LayerStrategy(operators=own),), states=(state,))
+        yield Sharding(layers=(LayerStrategy(operators=own),))
