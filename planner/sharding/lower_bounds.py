@@ -10,7 +10,7 @@ def least_words(rows: float, columns: float, inner: float, *, num_devices: int) 
     """Least numbers that some device sends or receives for a product, of matrices of which there is one copy.
 
     With m >= n >= k the three sizes in falling order and P devices, each of which computes its P-th part and holds a
-    P-th part of the two factors and of the product (Al Daas et al., arXiv 2205.13407, theorem 3):
+    P-th part of the two factors and of the product (Al Daas et al., arXiv 2205.13407):
 
         D - (m n + m k + n k) / P,   D = n k + (m n + m k) / P             where P <= m / n,
                                      D = m n / P + 2 sqrt(m n k^2 / P)     where m / n <= P <= m n / k^2,

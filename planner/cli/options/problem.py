@@ -150,7 +150,7 @@ class ProblemChoices(WaveOptions):
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
         cluster = load_cluster(self.cluster)
         require_devices(job.waves, cluster)
-        if job.sharding is not None and (without := _sharding_without(model)):
+        if job.sharding is not None and (without := _sharding_without(job, model)):
             note(f"job: sharding {without}")
         return Problem(model=model, cluster=cluster, job=job)
 
@@ -211,10 +211,12 @@ class ProblemChoices(WaveOptions):
         return stated.optimizer
 
 
-def _sharding_without(model: ModelProfile) -> str:
-    """What of the sharding has no effect on a model; empty if all of it has one."""
+def _sharding_without(job: Job, model: ModelProfile) -> str:
+    """What of the sharding has no effect; empty if all of it has one."""
     if model.skip_edges:
         return "has no effect: the model has skip edges, of which operators do not tell"
+    if job.tensor_parallel == (1,):
+        return "has no effect: tensor_parallel allows a single device for each replica"
     if not any(layer.operators for layer in model.layers):
         return "divides samples only: no layer of the profile states its operators"
     return ""

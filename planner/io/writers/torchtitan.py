@@ -103,6 +103,8 @@ def _limits(uniform: UniformPlan) -> Iterator[str]:
         yield "it has no ZeRO-1; solve with --no-zero1, or with a --sharding of fsdp in place of zero1"
     if degrees.storage is WeightStorage.REPLICATED and (degrees.context > 1 or degrees.experts > 1):
         yield f"{degrees} without weights in parts; solve with --sharding that has fsdp"
+    if degrees.experts > 1 and degrees.experts % degrees.context:
+        yield f"it divides experts over all devices of context parallelism, not {degrees.experts} of {degrees.context}"
     if degrees.tensor > 1 and degrees.experts > 1:
         yield "its experts are not divided by tensor parallelism as well"
 

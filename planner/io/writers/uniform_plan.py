@@ -17,6 +17,7 @@ ADVICE = {
     "recompute": "--recompute never or always",
 }
 """How to get a plan in which a field is the same for every stage."""
+UNDIVIDED = "solve with --sharding none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +108,10 @@ def _degrees(model: ModelProfile, plan: Plan) -> tuple[Degrees, list[str]]:
         try:
             found.setdefault(degrees_of(model, stage), index)
         except UnsupportedError as error:
-            reasons += [f"stage {index}: {complaint}" for complaint in error.complaints]
+            reasons += [f"stage {index}: {complaint}; {UNDIVIDED}" for complaint in error.complaints]
     if len(found) > 1 and any(stage.sharding is not None for stage in plan.stages):
         shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in found.items())
-        reasons.append(f"all stages must divide their layers alike, got {shown}")
+        reasons.append(f"all stages must divide their layers alike, got {shown}; {UNDIVIDED}")
     return next(iter(found), Degrees()), reasons
 
 

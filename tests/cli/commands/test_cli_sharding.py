@@ -125,3 +125,5 @@ def test_where_sharding_has_little_effect_a_note_says_so(plan, tiny, tiny_folder
     chain.write_text((tiny_folder / "profile.yaml").read_text().partition("skip_edges:")[0])
     done = plan("solve", "--model", chain, *tiny[2:], "--sharding", "auto", "--dry-run")
     assert "note: job: sharding divides samples only: no layer of the profile states its operators" in done.stderr
+    done = plan("solve", *SMALL, "--tensor-parallel", "1", "--sharding", "auto", "--dry-run")
+    assert "note: job: sharding has no effect: tensor_parallel allows a single device" in done.stderr

@@ -119,5 +119,11 @@ def test_an_axis_partly_between_hosts_is_refused(sizes):
         mesh_of(cluster(), placement(32, num_hosts=4), sizes)
 
 
+def test_replicas_of_one_and_a_half_hosts_are_refused():
+    """Two replicas of 12 devices on three hosts of eight."""
+    with pytest.raises(BadInputError, match="a part of the 8 on a host, or all of several hosts"):
+        meshes_of(cluster(), placement(12, replicas=2, num_hosts=3))
+
+
 def test_sizes_in_another_order_are_a_mesh_too():
     assert mesh_of(cluster(), placement(8), (4, 2)).sizes == (4, 2)

@@ -177,6 +177,12 @@ def test_experts_are_divided_over_devices_of_data_parallelism():
             {"model": MIXTRAL, "storage": "weights"},
             "its experts are not divided by tensor parallelism as well",
         ),
+        (
+            torchtitan,
+            ((2, 2), "context", "context experts"),
+            {"model": MIXTRAL, "storage": "weights"},
+            "not 2 of 4",
+        ),
         (deepspeed, ((4,), "data"), {"storage": "gradients"}, "stores no gradients in parts"),
         (deepspeed, ((4,), "data"), {"storage": "optimizer", "replicas": 2}, "or none; solve with --zero1"),
         (deepspeed, ((4,), "context"), {}, "no context parallelism, got 4"),

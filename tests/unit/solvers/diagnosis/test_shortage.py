@@ -55,8 +55,8 @@ def test_dividing_operators_is_proposed_where_that_alone_helps():
 
 def test_what_no_sharding_fits_is_counted_with_the_least_memory_of_all():
     """Data parallelism holds all of the 9 bytes, ZeRO-1 over two devices 1 + 4: more than 4."""
-    for kinds, needed_bytes in (((Parallelism.DATA,), 9.0), ((Parallelism.DATA, Parallelism.ZERO1), 5.0)):
-        problem = only_sharding_helps(sharding=kinds)
+    for allowed, needed_bytes in (((Parallelism.DATA,), 9.0), ((Parallelism.DATA, Parallelism.ZERO1), 5.0)):
+        problem = only_sharding_helps(sharding=allowed)
         small = with_memory(problem, 4.0 / 6.0)
         result = run(small, "milp", SolveOptions())
         assert result.status is Status.INFEASIBLE
