@@ -1,5 +1,7 @@
 """Small models of operators, by hand and at random, and meshes for them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from stagecut.planner.core.cluster import DeviceType, Link
@@ -166,8 +168,13 @@ def case_of(
 
 
 def random_model(random: np.random.Generator, *, most_layers: int = 2) -> ModelProfile:
-    """Layers of one to three products and elementwise operators, with tensors and weights of all sizes."""
-    return model_of(*(_random_layer(random, f"layer-{n}") for n in range(random.integers(1, most_layers + 1))))
+    """Layers of one to three products and elementwise operators, with tensors and weights of all sizes.
+
+    Where there may be several, the last one often comes again, and again.
+    """
+    layers = [_random_layer(random, f"layer-{n}") for n in range(random.integers(1, most_layers + 1))]
+    again = int(random.integers(0, 3)) if most_layers > 1 else 0
+    return model_of(*layers, *(replace(layers[-1], name=f"again-{n}") for n in range(again)))
 
 
 def _random_layer(random: np.random.Generator, name: str) -> Layer:

@@ -2,17 +2,17 @@
 
 from rich.table import Table
 
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.strategy import LayerStrategy
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.io.documents.canonical import TreeValue
-from stagecut.planner.report.labels import bytes_label, counted_label, percent_label
+from stagecut.planner.report.labels import UNKNOWN, bytes_label, counted_label, percent_label
 from stagecut.planner.report.text_table import text_table
 from stagecut.planner.report.verdict import ENDS, quality
 from stagecut.planner.sharding.words import layer_words
 from stagecut.planner.sharding_search.scheme_result import Scheme, SchemeResult
-from stagecut.planner.sharding_search.sharding_costs import least_sent_bytes
-from stagecut.planner.sharding_search.wiring import operators_of
+from stagecut.planner.sharding_search.sharding_costs import least_sent_bytes, states_of
 
 TOO_MUCH = "too much"
 
@@ -40,9 +40,9 @@ def _scheme_cells(scheme: Scheme, fastest_s: float | None) -> list[str]:
         scheme.name,
         mesh_label(scheme.case.mesh.sizes),
         format_seconds(costs.iteration_s),
-        "-" if fastest_s is None else percent_label(costs.iteration_s / fastest_s - 1),
+        UNKNOWN if fastest_s is None else percent_label(costs.iteration_s / fastest_s - 1),
         bytes_label(costs.sent_bytes),
-        f"{costs.sent_bytes / least_bytes:.2f}x" if least_bytes > 0 else "-",
+        f"{costs.sent_bytes / least_bytes:.2f}x" if least_bytes else UNKNOWN,
         bytes_label(costs.memory_bytes),
         bytes_label(scheme.case.device.memory_bytes),
         "" if scheme.fits else TOO_MUCH,
@@ -140,7 +140,7 @@ def _scheme_tree(scheme: Scheme) -> dict[str, TreeValue]:
 
 def _layer_trees(scheme: Scheme) -> list[TreeValue]:
     model, sharding = scheme.case.model, scheme.sharding
-    inputs = [None, *([str(own) for own in state] for state in sharding.states)]
+    inputs = [None, *([str(own) for own in state] for state in states_of(model, sharding)[:-1])]
     return [
         {
             "name": layer.name,

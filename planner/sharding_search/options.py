@@ -1,28 +1,21 @@
-"""The options of nodes: strategies of operators, placements of states, and what they cost."""
+"""The options of nodes: strategies of operators, and what they cost."""
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.operators import INPUT, Operator
 from stagecut.planner.core.strategy import Strategy
+from stagecut.planner.sharding.layers import saved_input_bytes
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs
-from stagecut.planner.sharding.placements import REPLICATE, AxisPlacement, Placements, Shard
-from stagecut.planner.sharding.strategies import strategies
+from stagecut.planner.sharding.strategies import input_placements, strategies
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.wiring import (
-    Node,
-    OperatorNode,
-    StateNode,
-    Wire,
-    operators_of,
-    saved_input_bytes,
-)
+from stagecut.planner.sharding_search.pair_tables import returned_in
+from stagecut.planner.sharding_search.wiring import OperatorNode, output_of
 
 Allowed = Callable[[int, Operator], Sequence[Strategy]]
 """The strategies of an operator of the layer with that number among which the search may choose."""
@@ -59,26 +52,35 @@ class OptionCosts:
         )
 
 
-def state_costs(case: ShardingCase, boundary: int, options: Sequence[Placements]) -> OptionCosts:
-    """Costs of a state: what the layer behind it keeps of its input is held as it crosses the boundary."""
-    num_bytes = case.micro_batch * saved_input_bytes(case.model.layers[boundary])
-    held = np.array([num_bytes / case.mesh.parts(own) for own in options])
-    return OptionCosts(seconds=np.zeros(len(options)), held_bytes=held, working_bytes=np.zeros(len(options)))
+def return_costs(case: ShardingCase, number: int, options: Sequence[Strategy], seconds: Floats) -> OptionCosts:
+    """What returning the output of a layer costs its maker in addition, given seconds per micro-batch.
+
+    What the next layer keeps of it is held as it crosses the boundary.
+    """
+    tensor, behind = output_of(case.model.layers[number])[1], case.model.layers[number + 1 : number + 2]
+    num_bytes = case.micro_batch * sum(map(saved_input_bytes, behind))
+    return OptionCosts(
+        seconds=case.num_microbatches * seconds,
+        held_bytes=np.array([num_bytes / case.mesh.parts(returned_in(tensor, own)) for own in options]),
+        working_bytes=np.zeros(len(options)),
+    )
 
 
 def own_costs(
-    case: ShardingCase, operator: Operator, options: Sequence[Strategy], *, whole_s: float, fixed_s: float
+    case: ShardingCase, node: OperatorNode, options: Sequence[Strategy], *, whole_s: float, fixed_s: float
 ) -> OptionCosts:
     """Costs of an operator under its strategies.
 
     `whole_s` are its seconds on one device in both directions, `fixed_s` those that nothing divides, both per
     micro-batch.
     """
+    operator = operator_of(case.model, node)
     costs = [costs_of(case, operator, option) for option in options]
+    loaded = [loaded_bytes(case, node, option) for option in options]
     seconds = [seconds_of(case, each, whole_s=whole_s, fixed_s=fixed_s) for each in costs]
     return OptionCosts(
         seconds=np.array(seconds),
-        held_bytes=np.array([held_bytes(each) for each in costs]),
+        held_bytes=np.array([held_bytes(each) for each in costs]) + loaded,
         working_bytes=np.array([each.working_bytes for each in costs]),
     )
 
@@ -115,6 +117,16 @@ def held_bytes(costs: OperatorCosts) -> float:
     return weights.weight_bytes + weights.gradient_bytes + weights.optimizer_bytes + costs.saved_bytes
 
 
+def loaded_bytes(case: ShardingCase, node: OperatorNode, strategy: Strategy) -> float:
+    """What the first layer keeps of its input, on each device: it is loaded as the first operator takes it."""
+    layer = case.model.layers[0]
+    ports = ((index, port) for index, own in enumerate(operators_of(layer)) for port in own.inputs)
+    first = next(((index, port) for index, port in ports if port.tensor == INPUT), None)
+    if first is None or node != OperatorNode(0, first[0]):
+        return 0.0
+    return case.micro_batch * saved_input_bytes(layer) / case.mesh.parts(input_placements(first[1], strategy.splits))
+
+
 def undominated(options: Sequence[Strategy], costs: OptionCosts) -> Bools:
     """Options for which no other with the same splits is at least as good in seconds and bytes.
 
@@ -132,42 +144,6 @@ def undominated(options: Sequence[Strategy], costs: OptionCosts) -> Bools:
             if other != own and no_worse and better:
                 keep[own] = False
     return keep
-
-
-def states(case: ShardingCase, wires: Sequence[Wire]) -> tuple[Placements, ...]:
-    """Every placement without partial sums that divides the tensor of these wires evenly.
-
-    Into how many parts a dimension can be divided is what the operators at the ends say of it.
-    """
-    sizes = _sizes(case, wires)
-    rank = max(len(wire.tensor.dims) for wire in wires)
-    each: list[AxisPlacement] = [REPLICATE, *(Shard(dim) for dim in range(rank) if dim in sizes)]
-    axes = [each if size > 1 else each[:1] for size in case.mesh.sizes]
-    return tuple(own for own in itertools.product(*axes) if _even(case, own, sizes))
-
-
-def _sizes(case: ShardingCase, wires: Sequence[Wire]) -> dict[int, int]:
-    """By dimension, what the number of parts has to divide."""
-    sizes: dict[int, int] = {}
-    for wire in wires:
-        ends: list[tuple[Node, tuple[str, ...]]] = [(wire.source, wire.tensor.dims)]
-        if wire.port is not None:
-            ends.append((wire.target, wire.port.dims))
-        for node, dims in ends:
-            for split in () if isinstance(node, StateNode) else operator_of(case.model, node).splits:
-                if split.dim in dims:
-                    size = case.micro_batch if split.size is None else split.size
-                    dim = dims.index(split.dim)
-                    sizes[dim] = math.gcd(sizes.get(dim, 0), size)
-    return sizes
-
-
-def _even(case: ShardingCase, placements: Placements, sizes: dict[int, int]) -> bool:
-    parts: dict[int, int] = {}
-    for size, own in zip(case.mesh.sizes, placements, strict=True):
-        if isinstance(own, Shard):
-            parts[own.dim] = parts.get(own.dim, 1) * size
-    return all(sizes[dim] % number == 0 for dim, number in parts.items())
 
 
 def operator_of(model: ModelProfile, node: OperatorNode) -> Operator:

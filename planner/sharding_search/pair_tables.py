@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.operators import Tensor
 from stagecut.planner.core.strategy import Strategy
 from stagecut.planner.sharding.conversions import conversion
+from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.placements import Placements, Shard
 from stagecut.planner.sharding.strategies import (
@@ -17,25 +19,35 @@ from stagecut.planner.sharding.strategies import (
 )
 from stagecut.planner.sharding_search.wiring import Wire
 
-Option = Strategy | Placements
-"""Of an operator, or of a state."""
 End = tuple[Placements, Placements]
 """Of a tensor and of its gradient."""
 
 
-def made(wire: Wire, option: Option) -> End:
-    """Where the source leaves the tensor, and where it needs the gradient."""
-    if not isinstance(option, Strategy):
-        return option, option
-    return output_placements(wire.tensor, option.splits), output_gradient_placements(wire.tensor, option.splits)
+def returned_in(tensor: Tensor, strategy: Strategy) -> Placements:
+    """The placements in which a layer returns its output: see :func:`stagecut.planner.sharding.layers.returned`."""
+    return returned(output_placements(tensor, strategy.splits))
 
 
-def taken(wire: Wire, option: Option) -> End:
+def left(tensor: Tensor, strategy: Strategy) -> End:
+    """Where an operator leaves a tensor, and where it needs the gradient."""
+    return output_placements(tensor, strategy.splits), output_gradient_placements(tensor, strategy.splits)
+
+
+def made(wire: Wire, strategy: Strategy) -> End:
+    """Where a tensor is before its way, and where its gradient has to come."""
+    if not wire.crosses:
+        return left(wire.tensor, strategy)
+    state = returned_in(wire.tensor, strategy)
+    return state, state
+
+
+def taken(wire: Wire, strategy: Strategy) -> End:
     """Where the target needs the tensor, and where it leaves the gradient."""
-    if wire.port is None or not isinstance(option, Strategy):
-        assert not isinstance(option, Strategy)  # without a port, a state takes it
-        return option, option
-    return input_placements(wire.port, option.splits), input_gradient_placements(wire.port, option.splits)
+    if wire.port is not None:
+        return input_placements(wire.port, strategy.splits), input_gradient_placements(wire.port, strategy.splits)
+    assert wire.target_tensor is not None  # a skip edge
+    state = returned_in(wire.target_tensor, strategy)
+    return state, state
 
 
 class PairTables:
@@ -45,7 +57,13 @@ class PairTables:
         self._mesh = mesh
         self._seconds: dict[tuple[float, Placements, Placements], float] = {}
 
-    def table(self, wire: Wire, sources: Sequence[Option], targets: Sequence[Option], *, samples: float) -> Floats:
+    def returns(self, tensor: Tensor, options: Sequence[Strategy], *, samples: float) -> Floats:
+        """Seconds of both directions from what an operator leaves to what its layer returns, (options,)."""
+        num_bytes = samples * tensor.num_bytes
+        ends = [(left(tensor, own), returned_in(tensor, own)) for own in options]
+        return np.array([self._both(start, (state, state), num_bytes) for start, state in ends])
+
+    def table(self, wire: Wire, sources: Sequence[Strategy], targets: Sequence[Strategy], *, samples: float) -> Floats:
         """Seconds of both directions for a micro-batch, (sources, targets); infinite where there is no way."""
         from_ends, row = _distinct([made(wire, option) for option in sources])
         to_ends, column = _distinct([taken(wire, option) for option in targets])

@@ -1,39 +1,34 @@
 """A model on a mesh as a choice graph, and back.
 
-Nodes are operators with their strategies and the states in which layers meet, edges are tensors with the costs of
-their conversions. All nodes are alive at one moment, the end of the last forward.
+Nodes are operators with their strategies, edges are tensors with the costs of their conversions. All nodes are alive
+at one moment, the end of the last forward.
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import floor, isinf
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.building import LARGEST_TOTAL, build
-from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.choice_graphs.graph import ChoiceGraph
+from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.strategy import LayerStrategy, Strategy
-from stagecut.planner.sharding.placements import Placements
+from stagecut.planner.cost.operator_times import layer_works
+from stagecut.planner.sharding_search.assembling import assembled, unit_of
 from stagecut.planner.sharding_search.case import ShardingCase
-from stagecut.planner.sharding_search.operator_times import operator_times
 from stagecut.planner.sharding_search.options import (
     Allowed,
     OptionCosts,
     all_strategies,
     operator_of,
     own_costs,
-    state_costs,
-    states,
+    return_costs,
     undominated,
 )
-from stagecut.planner.sharding_search.pair_tables import Option, PairTables
-from stagecut.planner.sharding_search.wiring import Node, OperatorNode, StateNode, Ties, Wire, operators_of, wires
+from stagecut.planner.sharding_search.pair_tables import PairTables
+from stagecut.planner.sharding_search.wiring import OperatorNode, Ties, maker_of, wires
 
-MOST_LEVELS = 8
-"""Working memory counts as the next of so many levels."""
-FINEST_UNIT_S = 1e-12
-Pair = tuple[Hashable, Hashable]
+Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +36,10 @@ class Sharding:
     """How every operator of a model is divided over a mesh."""
 
     layers: tuple[LayerStrategy, ...]
-    states: tuple[Placements, ...]
-    """In which layers meet: one for each boundary between two."""
+
+    def strategy(self, node: OperatorNode) -> Strategy:
+        """That of an operator."""
+        return self.layers[node.layer].operators[node.index]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,9 +50,9 @@ class ShardingGraph:
     graph: ChoiceGraph
     unit_s: float
     """Seconds of a cost of 1."""
-    members: dict[Node, int]
-    """The node of the graph that stands for an operator or state."""
-    options: tuple[tuple[Option, ...], ...]
+    members: dict[OperatorNode, int]
+    """The node of the graph that stands for an operator."""
+    options: tuple[tuple[Strategy, ...], ...]
     """Of every node of the graph but that of working memory, which comes last."""
     rounding_s: float
     """The cost of a choice differs from its seconds by at most this: half a unit for each node and table."""
@@ -71,18 +68,17 @@ class ShardingGraph:
 
     def decode(self, choices: Sequence[int]) -> Sharding:
         """The strategies of a choice."""
-        model = self.case.model
-        layers = []
-        for number, layer in enumerate(model.layers):
-            nodes = (OperatorNode(number, index) for index in range(len(operators_of(layer))))
-            chosen = [self._chosen(node, choices) for node in nodes]
-            layers.append(LayerStrategy(operators=tuple(own for own in chosen if isinstance(own, Strategy))))
-        between = [self._chosen(StateNode(number), choices) for number in range(1, model.num_layers)]
-        return Sharding(layers=tuple(layers), states=tuple(own for own in between if not isinstance(own, Strategy)))
 
-    def _chosen(self, node: Node, choices: Sequence[int]) -> Option:
-        number = self.members[node]
-        return self.options[number][choices[number]]
+        def chosen(node: OperatorNode) -> Strategy:
+            number = self.members[node]
+            return self.options[number][choices[number]]
+
+        return Sharding(
+            layers=tuple(
+                LayerStrategy(operators=tuple(chosen(OperatorNode(number, i)) for i in range(len(operators_of(layer)))))
+                for number, layer in enumerate(self.case.model.layers)
+            )
+        )
 
 
 class _Builder:
@@ -91,12 +87,13 @@ class _Builder:
     def __init__(self, case: ShardingCase, *, tied: bool) -> None:
         self.case = case
         self.ties = Ties(case.model, tied=tied)
-        self.members: dict[Node, Hashable] = {}
-        self.options: dict[Hashable, tuple[Option, ...]] = {}
-        self.costs: dict[Hashable, OptionCosts] = {}
-        self.pairs: dict[Pair, Floats] = {}
+        self.tables = PairTables(case.mesh)
+        self.members: dict[OperatorNode, Key] = {}
+        self.options: dict[Key, tuple[Strategy, ...]] = {}
+        self.costs: dict[Key, OptionCosts] = {}
+        self.pairs: dict[tuple[Key, Key], Floats] = {}
 
-    def add(self, node: Node, options: Sequence[Option], costs: OptionCosts) -> None:
+    def add(self, node: OperatorNode, options: Sequence[Strategy], costs: OptionCosts) -> None:
         """Add a node."""
         key = self.ties.key(node)
         self.members[node] = key
@@ -105,10 +102,10 @@ class _Builder:
 
     def add_operators(self, allowed: Allowed) -> None:
         """Add the operators of all layers with their strategies."""
-        case, prepared = self.case, dict[Hashable, tuple[Sequence[Strategy], OptionCosts]]()
-        times = operator_times(case.model, case.device, case.micro_batch)
+        case, prepared = self.case, dict[Key, tuple[Sequence[Strategy], OptionCosts]]()
+        works = layer_works(case.model, case.device, case.micro_batch)
         same = Ties(case.model, tied=True)
-        for number, own in enumerate(times):
+        for number, own in enumerate(works):
             for index, whole_s in enumerate(map(sum, zip(own.forward_s, own.backward_s, strict=True))):
                 node = OperatorNode(number, index)
                 key = same.key(node)
@@ -122,32 +119,28 @@ class _Builder:
     ) -> tuple[Sequence[Strategy], OptionCosts]:
         operator = operator_of(self.case.model, node)
         options = allowed(node.layer, operator)
-        costs = own_costs(self.case, operator, options, whole_s=whole_s, fixed_s=fixed_s)
+        costs = own_costs(self.case, node, options, whole_s=whole_s, fixed_s=fixed_s)
         keep = undominated(options, costs)
         return [option for option, kept in zip(options, keep, strict=True) if kept], costs.chosen(keep)
 
-    def add_states(self, all_wires: Sequence[Wire]) -> None:
-        """Add the states between layers."""
-        ends: dict[StateNode, list[Wire]] = {}
-        for wire in all_wires:
-            for node in (wire.source, wire.target):
-                if isinstance(node, StateNode) and wire.tensor.name != "skip":
-                    ends.setdefault(node, []).append(wire)
-        for node, own in ends.items():
-            placements = states(self.case, own)
-            self.add(node, placements, state_costs(self.case, node.boundary, placements))
+    def add_returns(self) -> None:
+        """Add what returning their outputs costs layers."""
+        for number in range(self.case.model.num_layers):
+            node, tensor = maker_of(self.case.model, number)
+            key = self.members[node]
+            seconds = self.tables.returns(tensor, self.options[key], samples=self.case.micro_batch)
+            self.costs[key] = self.costs[key] + return_costs(self.case, number, self.options[key], seconds)
 
-    def add_wires(self, all_wires: Sequence[Wire]) -> None:
+    def add_wires(self) -> None:
         """Add conversions, per iteration."""
-        tables, case = PairTables(self.case.mesh), self.case
         known: dict[Hashable, Floats] = {}
-        for wire in all_wires:
+        for wire in wires(self.case.model):
             pair = (self.members[wire.source], self.members[wire.target])
-            same = (*pair, wire.tensor, wire.port)
+            same = (*pair, wire.crosses, wire.tensor, wire.port)
             if same not in known:
                 sources, targets = (self.options[key] for key in pair)
-                seconds = tables.table(wire, sources, targets, samples=case.micro_batch)
-                known[same] = case.num_microbatches * seconds
+                seconds = self.tables.table(wire, sources, targets, samples=self.case.micro_batch)
+                known[same] = self.case.num_microbatches * seconds
             self.pairs[pair] = self.pairs[pair] + known[same] if pair in self.pairs else known[same]
 
 
@@ -165,66 +158,19 @@ def sharding_graph(case: ShardingCase, *, tied: bool = False, allowed: Allowed |
     allowed
         The strategies of an operator; by default all that are legal.
     """
-    builder, all_wires = _Builder(case, tied=tied), list(wires(case.model))
+    builder = _Builder(case, tied=tied)
     builder.add_operators(allowed or all_strategies(case))
-    builder.add_states(all_wires)
-    builder.add_wires(all_wires)
+    builder.add_returns()
+    builder.add_wires()
     numbers = {key: number for number, key in enumerate(builder.options)}
-    unit_s = _unit_s([each.seconds for each in builder.costs.values()], list(builder.pairs.values()))
     costs = [builder.costs[key] for key in numbers]
-    tables = [((numbers[u], numbers[v]), _units(table, unit_s)) for (u, v), table in builder.pairs.items()]
-    levels = _levels(costs)
-    tables += [
-        ((number, len(costs)), np.where(own.working_bytes[:, None] <= levels, 0, IMPOSSIBLE))
-        for number, own in enumerate(costs)
-        if own.working_bytes.max() > levels[0]
-    ]
-    usages = [_whole_bytes(each.held_bytes) for each in costs]
-    first_option = np.cumsum([0, *map(len, usages), len(levels)])
-    num_nodes = len(costs) + 1
-    graph = build(
-        name=case.model.name,
-        first_option=first_option,
-        cost=np.concatenate([*(_units(each.seconds, unit_s) for each in costs), np.zeros(len(levels), dtype=np.int64)]),
-        usage=np.concatenate([*usages, _whole_bytes(levels)]),
-        start=np.zeros(num_nodes, dtype=np.int64),
-        stop=np.ones(num_nodes, dtype=np.int64),
-        ends=np.array([ends for ends, _ in tables], dtype=np.int64).reshape(-1, 2),
-        first_pair=np.cumsum([0, *(table.size for _, table in tables)]),
-        pair_cost=np.concatenate([np.zeros(0, dtype=np.int64), *(table.ravel() for _, table in tables)]),
-        usage_limit=LARGEST_TOTAL if isinf(case.device.memory_bytes) else floor(case.device.memory_bytes),
-    )
+    pairs = [((numbers[u], numbers[v]), table) for (u, v), table in builder.pairs.items()]
+    unit_s = unit_of([*(own.seconds for own in costs), *(table for _, table in pairs)])
     return ShardingGraph(
         case=case,
-        graph=graph,
+        graph=assembled(case, costs, pairs, unit_s=unit_s),
         unit_s=unit_s,
         members={node: numbers[key] for node, key in builder.members.items()},
         options=tuple(builder.options.values()),
-        rounding_s=(len(costs) + len(builder.pairs)) * unit_s / 2,
+        rounding_s=(len(costs) + len(pairs)) * unit_s / 2,
     )
-
-
-def _unit_s(costs: Sequence[Floats], tables: Sequence[Floats]) -> float:
-    """A unit in which no cost looks impossible, and the dearest of all add up to less than 2^61."""
-    dearest = [float(np.max(each, initial=0.0, where=np.isfinite(each))) for each in (*costs, *tables)]
-    return max(FINEST_UNIT_S, 10 * max(dearest) / IMPOSSIBLE, 2 * sum(dearest) / LARGEST_TOTAL)
-
-
-def _units(seconds: Floats, unit_s: float) -> Ints:
-    finite = np.isfinite(seconds)
-    rounded = np.rint(np.where(finite, seconds, 0.0) / unit_s).astype(np.int64)
-    return np.where(finite, rounded, IMPOSSIBLE)
-
-
-def _whole_bytes(num_bytes: Floats) -> Ints:
-    return np.ceil(num_bytes).astype(np.int64)
-
-
-def _levels(costs: Sequence[OptionCosts]) -> Floats:
-    """Levels of working memory, rising: none below what some operator needs in any case."""
-    least = max(float(own.working_bytes.min()) for own in costs)
-    above = np.unique(np.concatenate([own.working_bytes for own in costs]))
-    above = above[above >= least]
-    if len(above) > MOST_LEVELS:
-        above = above[np.linspace(0, len(above) - 1, MOST_LEVELS).astype(np.int64)]
-    return above

@@ -1,66 +1,38 @@
 """Which operator takes which tensor from which: the model as a graph, before anything is divided."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor, Weight
+from stagecut.planner.core.operators import INPUT, OUTPUT, Port, Tensor
+from stagecut.planner.sharding.layers import saved_input_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorNode:
-    """An operator of a layer; its options are strategies."""
+    """An operator of a layer."""
 
     layer: int
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateNode:
-    """What layers before and after a boundary meet in; its options are placements without partial sums."""
-
-    boundary: int
-
-
-Node = OperatorNode | StateNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
     """A tensor on its way from where it is made to where it is taken."""
 
-    source: Node
-    target: Node
+    source: OperatorNode
+    target: OperatorNode
     tensor: Tensor
     port: Port | None = None
-    """None: a state takes it."""
+    """None: a skip edge, on its way to where the target returns its own output."""
+    target_tensor: Tensor | None = None
+    """That output."""
 
-
-def operators_of(layer: Layer) -> tuple[Operator, ...]:
-    """The operators of a layer; one that only samples divide where they are not known."""
-    return layer.operators or (_opaque(layer),)
-
-
-def _opaque(layer: Layer) -> Operator:
-    weight = Weight(name="weight", dims=(), num_bytes=layer.params_bytes + layer.shared_params_bytes)
-    return Operator(
-        name=layer.name,
-        kind=layer.kind,
-        inputs=(Port(tensor=INPUT, dims=(SAMPLE,)),),
-        outputs=(
-            Tensor(name=OUTPUT, dims=(SAMPLE,), num_bytes=layer.output_bytes),
-            Tensor(name="saved", dims=(SAMPLE,), num_bytes=layer.saved_bytes, saved=True),
-        ),
-        weights=(weight,) if weight.num_bytes > 0 else (),
-        forward_flops=layer.forward_flops,
-        working_bytes=layer.working_bytes,
-    )
-
-
-def saved_input_bytes(layer: Layer) -> float:
-    """Bytes per sample of its input that a layer keeps for the backward, as it crosses the boundary."""
-    made = (tensor for operator in operators_of(layer) for tensor in operator.outputs)
-    return max(0.0, layer.saved_bytes - sum(tensor.num_bytes for tensor in made if tensor.saved))
+    @property
+    def crosses(self) -> bool:
+        """Whether it comes over a boundary, in the placements in which its layer returned it."""
+        return self.source.layer != self.target.layer
 
 
 def output_of(layer: Layer) -> tuple[int, Tensor]:
@@ -73,29 +45,34 @@ def output_of(layer: Layer) -> tuple[int, Tensor]:
     )
 
 
+def maker_of(model: ModelProfile, number: int) -> tuple[OperatorNode, Tensor]:
+    """The operator that makes what a layer returns, and that tensor."""
+    index, tensor = output_of(model.layers[number])
+    return OperatorNode(number, index), tensor
+
+
 def wires(model: ModelProfile) -> Iterator[Wire]:
     """All tensors on their ways, layer by layer.
 
-    What the first layer takes is loaded where it is needed. A skip edge leads from the state behind its source to the
-    states before its targets.
+    What the first layer takes is loaded where it is needed. A skip edge leads from what its source returns to where
+    the layer before its target returns its output.
     """
-    for number, layer in enumerate(model.layers):
-        yield from _inside(number, layer, model.layers[number - 1] if number else None)
-        if number + 1 < model.num_layers:
-            index, tensor = output_of(layer)
-            yield Wire(source=OperatorNode(number, index), target=StateNode(number + 1), tensor=tensor)
+    for number in range(model.num_layers):
+        yield from _taken_in(model, number)
     for edge in model.skip_edges:
-        skipped = Tensor(name="skip", dims=output_of(model.layers[edge.source])[1].dims, num_bytes=edge.num_bytes)
+        source, output = maker_of(model, edge.source)
+        skipped = Tensor(name="skip", dims=output.dims, num_bytes=edge.num_bytes)
         for target in edge.targets:
             if target > edge.source + 1:
-                yield Wire(source=StateNode(edge.source + 1), target=StateNode(target), tensor=skipped)
+                before, tensor = maker_of(model, target - 1)
+                yield Wire(source=source, target=before, tensor=skipped, target_tensor=tensor)
 
 
-def _inside(number: int, layer: Layer, before: Layer | None) -> Iterator[Wire]:
-    made: dict[str, tuple[Node, Tensor]] = {}
-    if before is not None:
-        tensor = output_of(before)[1]
-        made[INPUT] = (StateNode(number), replace(tensor, saved=tensor.saved or saved_input_bytes(layer) > 0))
+def _taken_in(model: ModelProfile, number: int) -> Iterator[Wire]:
+    layer, made = model.layers[number], dict[str, tuple[OperatorNode, Tensor]]()
+    if number:
+        source, tensor = maker_of(model, number - 1)
+        made[INPUT] = source, replace(tensor, saved=tensor.saved or saved_input_bytes(layer) > 0)
     for index, operator in enumerate(operators_of(layer)):
         node = OperatorNode(number, index)
         for port in operator.inputs:
@@ -106,7 +83,7 @@ def _inside(number: int, layer: Layer, before: Layer | None) -> Iterator[Wire]:
 
 
 class Ties:
-    """Which nodes choose together: the same operators of equal layers, and the states between equal pairs of layers.
+    """Which operators choose together: those at the same places of equal layers.
 
     Layers are equal if what they take is, too.
     """
@@ -118,10 +95,6 @@ class Ties:
         layers = (replace(layer, name="layer") for layer in model.layers)
         self._classes = [classes.setdefault(own, len(classes)) for own in zip(layers, taken, strict=True)]
 
-    def key(self, node: Node) -> Hashable:
+    def key(self, node: OperatorNode) -> tuple[int, int]:
         """Equal for nodes that choose together."""
-        if not self._tied:
-            return node
-        if isinstance(node, StateNode):
-            return "state", self._classes[node.boundary - 1], self._classes[node.boundary]
-        return "operator", self._classes[node.layer], node.index
+        return (self._classes[node.layer] if self._tied else node.layer), node.index

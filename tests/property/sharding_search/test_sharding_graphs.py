@@ -14,18 +14,22 @@ from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.exact.brute_force import MOST_CHOICES, try_all
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
 from stagecut.planner.choice_graphs.solving.solve import solve
+from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.strategy import LayerStrategy, Strategy
+from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
+from stagecut.planner.cost.operator_times import layer_works
+from stagecut.planner.cost.sharding_sums import sharding_sums
+from stagecut.planner.sharding.layer_costs import Cost
 from stagecut.planner.sharding.strategies import strategies
+from stagecut.planner.sharding_search.assembling import MOST_LEVELS
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent
 from stagecut.planner.sharding_search.sharding_costs import sharding_costs
-from stagecut.planner.sharding_search.sharding_graph import MOST_LEVELS, Sharding, ShardingGraph, sharding_graph
-from stagecut.planner.sharding_search.wiring import operators_of
+from stagecut.planner.sharding_search.sharding_graph import Sharding, ShardingGraph, sharding_graph
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.sharding_models import case_of, random_model
 
-EXAMPLES = 30
+EXAMPLES = 20
 BY_HIGHS = 2e-6
 """Bounds of programs are lowered by a millionth."""
 EXACTLY = SolveOptions(gap=0.0, time_limit_s=None)
@@ -114,6 +118,29 @@ def test_tied_layers_are_never_cheaper(case):
     assert tied >= (1 - 1e-9) * free
 
 
+@given(cases())
+@settings(max_examples=EXAMPLES)
+def test_a_sharding_costs_what_a_stage_divided_alike_does(case):
+    graph = sharding_graph(case)
+    found = solve(graph.graph, EXACTLY)
+    assume(found.choices is not None)
+    sharding = graph.decode(found.choices)
+    stage = StageSharding(mesh=case.mesh.sizes, layers=sharding.layers)
+    works = layer_works(case.model, case.device, case.micro_batch)
+    own, sums = (
+        sharding_costs(case, sharding),
+        sharding_sums(works, stage, case.mesh, optimizer=case.optimizer, element_bytes=2),
+    )
+    both_s = case.num_microbatches * (sums[Cost.FORWARD_S] + sums[Cost.BACKWARD_S])
+    assert own.compute_s + own.collectives_s == pytest.approx(both_s)
+    assert own.sync_s == pytest.approx(sums[Cost.SYNC_S])
+    assert own.weight_bytes == pytest.approx(sums[Cost.WEIGHT_BYTES])
+    assert own.gradient_bytes == pytest.approx(sums[Cost.GRADIENT_BYTES])
+    assert own.optimizer_bytes == pytest.approx(sums[Cost.STATE_BYTES])
+    assert own.saved_bytes == pytest.approx(sums[Cost.SAVED_BYTES])
+    assert own.working_bytes == pytest.approx(sums[Cost.WORKING_BYTES])
+
+
 _ROUNDED_UP_BYTES = 10.0
 """Bytes of every node are rounded up."""
 
@@ -128,4 +155,4 @@ def _all_shardings(case: ShardingCase) -> Iterator[Sharding]:
     options = [strategies(operator, case.mesh.sizes, samples=case.micro_batch) for operator in operators]
     for chosen in itertools.product(*options):
         own: tuple[Strategy, ...] = chosen
-        yield Sharding(layers=(LayerStrategy(operators=own),), states=())
+        yield Sharding(layers=(LayerStrategy(operators=own),))
