@@ -13,14 +13,14 @@ def devices_of(sizes):
     return list(itertools.product(*(range(size) for size in sizes)))
 
 
-def distribute(array, placements, sizes, random):
-    """What each device holds: parts of parts of the array, or summands of it."""
-    held = {(): array}
-    for size, own in zip(sizes, placements, strict=True):
+def distribute(array, placements, sizes, random, *, order=None):
+    """What each device holds: parts of parts of the array, or summands of it; axes divide it in this order."""
+    held = {(None,) * len(sizes): array}
+    for axis in range(len(sizes)) if order is None else order:
         held = {
-            (*device, index): piece
+            (*device[:axis], index, *device[axis + 1 :]): piece
             for device, whole in held.items()
-            for index, piece in enumerate(_pieces(whole, own, size, random))
+            for index, piece in enumerate(_pieces(whole, placements[axis], sizes[axis], random))
         }
     return held
 
@@ -34,12 +34,14 @@ def _pieces(whole, own, size, random):
     return [*summands, whole - sum(summands)]
 
 
-def collect(held, placements, sizes):
+def collect(held, placements, sizes, *, order=None):
     """The array of which each device holds a part; equal devices have to hold equal ones."""
-    for size, own in reversed(list(zip(sizes, placements, strict=True))):
-        groups = {device[:-1] for device in held}
-        held = {group: _joined([held[*group, index] for index in range(size)], own) for group in groups}
-    return held[()]
+    for axis in reversed(range(len(sizes)) if order is None else order):
+        groups = {}
+        for device in sorted(held, key=lambda device: device[axis]):
+            groups.setdefault((*device[:axis], None, *device[axis + 1 :]), []).append(held[device])
+        held = {group: _joined(pieces, placements[axis]) for group, pieces in groups.items()}
+    return held[(None,) * len(sizes)]
 
 
 def _joined(pieces, own):

@@ -13,12 +13,12 @@ from stagecut.planner.sharding.layer_tables import LayerTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalTable:
-    """Stages [i, j) of L layers; infinite or zero where j <= i."""
+    """Stages [i, j) of L layers at some prices; infinite or zero where j <= i."""
 
     value_s: Floats
-    """What is minimised, shape (L + 1, L + 1)."""
+    """What is minimised, shape (prices, L + 1, L + 1)."""
     costs: Floats
-    """Shape (costs, L + 1, L + 1)."""
+    """Shape (prices, L + 1, L + 1, costs)."""
 
 
 def interval_table(layers: Sequence[LayerTable], firsts: Sequence[LayerTable]) -> IntervalTable:
@@ -27,52 +27,54 @@ def interval_table(layers: Sequence[LayerTable], firsts: Sequence[LayerTable]) -
     For all starts at once: V_j+1[i, s'] = min over s of V_j[i, s] + W_j[s, s'], with W the table of layer j. A stage
     begins with the table of its first layer, from `firsts`, and ends in any state.
     """
-    size = len(layers) + 1
-    value_s, costs = np.full((size, size), np.inf), np.zeros((len(Cost), size, size))
-    reached = _nothing(len(layers[0].value_s))
-    for stop, (layer, first) in enumerate(zip(layers, firsts, strict=True), start=1):
-        extended, _ = _extended(reached, layer)
-        begun, _ = _extended(_anywhere(first), first)
-        reached = np.concatenate((extended[0], begun[0])), np.concatenate((extended[1], begun[1]))
-        best, rows = reached[0].argmin(axis=1), np.arange(stop)
-        value_s[:stop, stop] = reached[0][rows, best]
-        costs[:, :stop, stop] = reached[1][rows, best].T
+    size, num_prices = len(layers) + 1, len(layers[0].value_s)
+    value_s = np.full((num_prices, size, size), np.inf)
+    costs = np.zeros((num_prices, size, size, len(Cost)))
+    begun = {id(first): _begun(first)[0] for first in firsts}
+    reached, prices = begun[id(firsts[0])], np.arange(num_prices)[:, None]
+    for start, (layer, first) in enumerate(zip(layers, firsts, strict=True)):
+        if start > 0:
+            extended, fresh = _extended(reached, layer)[0], begun[id(first)]
+            reached = np.concatenate((extended[0], fresh[0]), axis=1), np.concatenate((extended[1], fresh[1]), axis=1)
+        best, rows = reached[0].argmin(axis=2), np.arange(start + 1)
+        value_s[:, : start + 1, start + 1] = reached[0][prices, rows, best]
+        costs[:, : start + 1, start + 1] = reached[1][prices, rows, best]
     return IntervalTable(value_s=value_s, costs=costs)
 
 
-def cheapest_strategies(first: LayerTable, others: Sequence[LayerTable]) -> tuple[LayerStrategy, ...]:
-    """The strategies of the layers of one stage."""
-    reached, layers, ways = _anywhere(first), [first, *others], []
-    for layer in layers:
+def cheapest_strategies(first: LayerTable, others: Sequence[LayerTable], *, price: int) -> tuple[LayerStrategy, ...]:
+    """The strategies of the layers of one stage at a price, an index."""
+    reached, way = _begun(first)
+    ways = [way[price, 0]]
+    for layer in others:
         reached, way = _extended(reached, layer)
-        ways.append(way[0])
-    state, strategies = int(reached[0][0].argmin()), list[LayerStrategy]()
-    for layer, way in zip(reversed(layers), reversed(ways), strict=True):
-        strategies.append(layer.strategy(int(way[state]), state))
-        state = int(way[state])
+        ways.append(way[price, 0])
+    state, strategies = int(reached[0][price, 0].argmin()), list[LayerStrategy]()
+    for layer, before in zip(reversed([first, *others]), reversed(ways), strict=True):
+        strategies.append(layer.strategy(price, int(before[state]), state))
+        state = int(before[state])
     return tuple(reversed(strategies))
 
 
 Reached = tuple[Floats, Floats]
-"""Values and costs of stages by start and state behind them, shape (starts, states) and (starts, states, costs)."""
+"""Values and costs of stages by price, start and state behind; shape (prices, starts, states), and alike with costs."""
 
 
-def _nothing(num_states: int) -> Reached:
-    return np.zeros((0, num_states)), np.zeros((0, num_states, len(Cost)))
-
-
-def _anywhere(first: LayerTable) -> Reached:
-    num_states = len(first.value_s)
-    return np.zeros((1, num_states)), np.zeros((1, num_states, len(Cost)))
+def _begun(first: LayerTable) -> tuple[Reached, Ints]:
+    """Stages of one layer, and the best states before it."""
+    num_prices, num_states = first.value_s.shape[:2]
+    nothing = np.zeros((num_prices, 1, num_states)), np.zeros((num_prices, 1, num_states, len(Cost)))
+    return _extended(nothing, first)
 
 
 def _extended(reached: Reached, layer: LayerTable) -> tuple[Reached, Ints]:
     """Stages with one more layer, and the best states before it."""
     value_s, sums = reached
-    candidates = value_s[:, :, None] + layer.value_s
-    way = candidates.argmin(axis=1)
-    before = np.take_along_axis(sums, way[:, :, None], axis=1)
-    own = layer.costs[way, np.arange(layer.value_s.shape[1])]
+    candidates = value_s[..., None] + layer.value_s[:, None]
+    way = candidates.argmin(axis=2)
+    num_prices, num_starts, num_states = way.shape
+    prices, starts = np.arange(num_prices)[:, None, None], np.arange(num_starts)[:, None]
+    before, own = sums[prices, starts, way], layer.costs[prices, way, np.arange(num_states)]
     extended = before + own
     extended[..., LARGEST:] = np.maximum(before[..., LARGEST:], own[..., LARGEST:])
-    return (np.take_along_axis(candidates, way[:, None, :], axis=1)[:, 0], extended), way
+    return (candidates.min(axis=2), extended), way

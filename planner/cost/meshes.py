@@ -22,8 +22,8 @@ def meshes_of(
 ) -> tuple[Mesh, ...]:
     """All meshes of a replica's `tensor_parallel` devices, fewest axes first.
 
-    Axes between hosts are in rising order, and so are those inside: all have the same link, so another order would
-    only name the devices differently. A single device has the mesh without axes.
+    Axes between hosts are in rising order, and so are those inside: all have the same link, so in another order only
+    the parts of parts would differ. A single device has the mesh without axes.
 
     `cluster` is one pipeline's share. A replica has a part of one host, or whole hosts.
     """
@@ -86,7 +86,7 @@ def _axis_between_hosts(cluster: Cluster, placement: Placement, size: int) -> Me
     """Each device of a host is in a ring of its own: all of them share its interface and its paths."""
     own = placement.server_class
     link = link_between_hosts(cluster, (own, 1), (own, 1)).scaled(over=placement.devices_per_host)
-    return MeshAxis(size=size, link=link)
+    return MeshAxis(size=size, link=link, between_hosts=True)
 
 
 def _axis_inside(cluster: Cluster, placement: Placement, share: Share, size: int) -> MeshAxis:

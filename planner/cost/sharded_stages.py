@@ -42,7 +42,7 @@ class _Key:
     device: DeviceType
     samples: int
     meshes: tuple[Mesh, ...]
-    prices: Prices
+    prices: tuple[Prices, ...]
 
 
 class ShardedStages:
@@ -62,14 +62,16 @@ class ShardedStages:
     def sums(self, placement: Placement, *, micro_batch: int, start: Ints, stop: Ints) -> Floats:
         """Costs of the stages [start, stop), shape (costs, n)."""
         table, _ = self._table(self._key(placement, micro_batch))
-        return table.costs[:, start, stop]
+        return table.costs[placement.sharding, start, stop].T
 
     def sharding(self, placement: Placement, *, micro_batch: int, start: int, stop: int) -> StageSharding:
         """How the devices divide the layers of one stage."""
-        key = self._key(placement, micro_batch)
-        mesh = key.meshes[int(self._table(key)[1][start, stop])]
+        key, price = self._key(placement, micro_batch), placement.sharding
+        assert price is not None
+        mesh = key.meshes[int(self._table(key)[1][price, start, stop])]
         layers, firsts = self._layer_tables(key, mesh)
-        return StageSharding(mesh=mesh.sizes, layers=cheapest_strategies(firsts[start], layers[start + 1 : stop]))
+        strategies = cheapest_strategies(firsts[start], layers[start + 1 : stop], price=price)
+        return StageSharding(mesh=mesh.sizes, layers=strategies)
 
     def _key(self, placement: Placement, micro_batch: int) -> _Key:
         island = self._cluster.servers[placement.server_class].islands[placement.island]
@@ -81,19 +83,19 @@ class ShardedStages:
             prices=self._prices(placement, micro_batch, device, self._works_on(device, samples)),
         )
 
-    def _prices(self, placement: Placement, micro_batch: int, device: DeviceType, works: _Works) -> Prices:
-        job, degree = self._problem.job, placement.tensor_parallel
-        updates = WeightUpdates(self._problem, self._share, self._cluster, placement)
+    def _prices(self, placement: Placement, micro_batch: int, device: DeviceType, works: _Works) -> tuple[Prices, ...]:
+        degree, updates = placement.tensor_parallel, WeightUpdates(self._problem, self._share, self._cluster, placement)
         params = sum(layer.params_bytes for layer in self._problem.model.layers)
         num_summed = np.array([max(1.0, params / self._problem.model.precision.num_bytes / degree)])
-        assert placement.sharding is not None
-        price = MEMORY_PRICES[placement.sharding]
-        return Prices(
-            num_microbatches=job.global_batch // self._share.num_pipelines // micro_batch,
-            sync_s_per_param=float((updates.sync_s(num_summed) / num_summed)[0]),
-            update_s_per_param=float(updates.update_s(np.ones(1))[0]),
-            num_holders=updates.num_holders,
-            held_s_per_byte=price * works.total_s / degree / device.memory_bytes if price else 0.0,
+        return tuple(
+            Prices(
+                num_microbatches=self._problem.job.global_batch // self._share.num_pipelines // micro_batch,
+                sync_s_per_param=float((updates.sync_s(num_summed) / num_summed)[0]),
+                update_s_per_param=float(updates.update_s(np.ones(1))[0]),
+                num_holders=updates.num_holders,
+                held_s_per_byte=price * works.total_s / degree / device.memory_bytes,
+            )
+            for price in MEMORY_PRICES
         )
 
     def _works_on(self, device: DeviceType, samples: int) -> _Works:
@@ -114,7 +116,7 @@ class ShardedStages:
             best: Ints = np.argmin([table.value_s for table in tables], axis=0)
             costs = np.array([table.costs for table in tables])
             value_s = np.min([table.value_s for table in tables], axis=0)
-            chosen = np.take_along_axis(costs, best[None, None], axis=0)[0]
+            chosen = np.take_along_axis(costs, best[None, ..., None], axis=0)[0]
             self._tables[key] = IntervalTable(value_s=value_s, costs=chosen), best
         return self._tables[key]
 
@@ -139,7 +141,9 @@ class ShardedStages:
             layers.append(table(number, layers[-1].states))
         return layers, firsts
 
-    def _layer(self, work: LayerWork, mesh: Mesh, before: tuple[Placements, ...] | None, prices: Prices) -> LayerTable:
+    def _layer(
+        self, work: LayerWork, mesh: Mesh, before: tuple[Placements, ...] | None, prices: tuple[Prices, ...]
+    ) -> LayerTable:
         job = self._problem.job
         options = [
             options_of(

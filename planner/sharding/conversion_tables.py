@@ -106,10 +106,9 @@ def _ways_between(sizes: tuple[int, ...], source: Placements, target: Placements
         if visited[-1] == target:
             found[tuple(sorted(kinds))] = None
             return
-        if len(visited) > MAX_STEPS:
-            return
         for step, after in steps_between(mesh, visited[-1], (source, target), num_bytes=1.0):
-            if after not in visited:
+            to_change = sum(own != wanted for own, wanted in zip(after, target, strict=True))
+            if after not in visited and len(visited) + to_change <= MAX_STEPS:
                 walk((*visited, after), kinds + _kind(step))
 
     walk((source,), ())

@@ -44,9 +44,9 @@ def conversion(mesh: Mesh, source: Placements, target: Placements, *, num_bytes:
     | Partial | Shard | reduce-scatter |
     | Replicate | Shard | none |
 
-    Nothing becomes Partial. Where two axes divide one dimension, the inner one divides the parts of the outer one: the
-    outer one may change to or from a shard of that dimension only while no inner one is. Parts stay even: on the way, a
-    dimension has a number of parts that divides the number at one of the ends.
+    Nothing becomes Partial. Where two axes divide one dimension, the later one in `Mesh.division_order` divides the
+    parts of the earlier one, which may change to or from a shard of that dimension only while the later one does not
+    shard it. Parts stay even: on the way, a dimension has a number of parts that divides the number at one of the ends.
     """
     return _conversion(mesh, source, target, num_bytes)
 
@@ -92,8 +92,11 @@ def _parts_by_dim(mesh: Mesh, placements: Placements) -> dict[int, int]:
 
 def _steps(mesh: Mesh, placements: Placements, num_bytes: float, dims: set[int]) -> Iterator[Step]:
     local = num_bytes / mesh.parts(placements)
-    for axis, own in enumerate(placements):
-        inner = {place.dim for place in placements[axis + 1 :] if isinstance(place, Shard)}
+    order = mesh.division_order
+    for position, axis in enumerate(order):
+        own = placements[axis]
+        later = (placements[other] for other in order[position + 1 :])
+        inner = {place.dim for place in later if isinstance(place, Shard)}
         if isinstance(own, Shard) and own.dim in inner:
             continue
         shards = [Shard(dim) for dim in sorted(dims - inner) if Shard(dim) != own]

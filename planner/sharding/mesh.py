@@ -23,6 +23,8 @@ class MeshAxis:
     """Between neighbours of a ring along the axis, while all rings of the axis are in use."""
     all_reduce: AllReduceTable | None = None
     """Measured all-reduces along the axis."""
+    between_hosts: bool = False
+    """Whether its groups have one device on each of several hosts; otherwise they are inside hosts."""
 
     def __post_init__(self) -> None:
         require_count("mesh axis", "size", self.size)
@@ -55,6 +57,11 @@ class Mesh:
     def sizes(self) -> tuple[int, ...]:
         """Devices along each axis."""
         return tuple(axis.size for axis in self.axes)
+
+    @cached_property
+    def division_order(self) -> tuple[int, ...]:
+        """Axes in the order in which they divide a dimension in common: inside hosts first, so that others see less."""
+        return tuple(sorted(range(len(self.axes)), key=lambda axis: self.axes[axis].between_hosts))
 
     @property
     def num_devices(self) -> int:

@@ -6,7 +6,10 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Each device of the axis has an equal part of a dimension, in order; inner axes divide the parts of outer ones."""
+    """Each device of the axis has an equal part of a dimension, in order.
+
+    Axes that shard the same dimension divide it one after another, see `Mesh.division_order`.
+    """
 
     dim: int
 

@@ -27,7 +27,12 @@ LINKS = st.builds(
 def meshes(draw, *, most_axes=3):
     sizes = draw(st.lists(st.sampled_from((2, 3)), min_size=1, max_size=most_axes))
     assume(math.prod(sizes) in (2, 3, 4, 6, 12))
-    return Mesh(axes=tuple(MeshAxis(size=size, link=draw(LINKS)) for size in sizes))
+    num_between = draw(st.integers(0, len(sizes)))
+    return Mesh(
+        axes=tuple(
+            MeshAxis(size=size, link=draw(LINKS), between_hosts=axis < num_between) for axis, size in enumerate(sizes)
+        )
+    )
 
 
 def placements(mesh):
@@ -49,13 +54,13 @@ def test_the_steps_of_a_conversion_lead_there_and_send_what_they_say(mesh, data)
     assume(steps)
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     array, now = random.standard_normal(SHAPE), source
-    held = distribute(array, source, mesh.sizes, random)
+    held = distribute(array, source, mesh.sizes, random, order=mesh.division_order)
     for step in steps:
         held, now, num_sent = apply_step(held, now, step, mesh.sizes)
         assert num_sent == pytest.approx(step.sent_bytes(mesh))
     assert now == target
-    np.testing.assert_allclose(collect(held, target, mesh.sizes), array, atol=1e-9)
-    for device, part in distribute(array, target, mesh.sizes, random).items():
+    np.testing.assert_allclose(collect(held, target, mesh.sizes, order=mesh.division_order), array, atol=1e-9)
+    for device, part in distribute(array, target, mesh.sizes, random, order=mesh.division_order).items():
         if PARTIAL not in target:
             np.testing.assert_allclose(held[device], part, atol=1e-9)
 
@@ -65,7 +70,8 @@ def changes(mesh, now):
     local = NUM_BYTES / mesh.parts(now)
     for axis, to in itertools.product(range(len(now)), (Shard(0), Shard(1), REPLICATE)):
         own, size = now[axis], mesh.sizes[axis]
-        if own == to or any(isinstance(inner, Shard) and inner in (own, to) for inner in now[axis + 1 :]):
+        later = [now[other] for other in mesh.division_order[mesh.division_order.index(axis) + 1 :]]
+        if own == to or any(isinstance(inner, Shard) and inner in (own, to) for inner in later):
             continue
         if own is PARTIAL:
             collective, num_bytes = (

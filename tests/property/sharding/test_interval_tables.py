@@ -56,7 +56,7 @@ class Case:
         ]
 
     def table(self, index, before):
-        return layer_table(self.mesh, self.works[index], self.options[index], before=before, prices=self.prices)
+        return layer_table(self.mesh, self.works[index], self.options[index], before=before, prices=[self.prices])
 
     def tables(self):
         firsts = [self.table(index, None) for index in range(len(self.works))]
@@ -96,7 +96,7 @@ def test_the_value_of_an_interval_is_the_least_over_all_shardings(problem, mesh,
     stop = data.draw(st.integers(start + 1, len(case.works)))
     assume(case.num_choices(start, stop) <= MOST_CHOICES)
     least_s = min(case.value_s(sums) for sums in case.enumerated(start, stop))
-    found_s = interval_table(*case.tables()).value_s[start, stop]
+    found_s = interval_table(*case.tables()).value_s[0, start, stop]
     assert math.isclose(found_s, least_s, rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -107,8 +107,8 @@ def test_the_costs_of_an_interval_are_those_of_its_strategies(problem, mesh, pri
     layers, firsts = case.tables()
     table = interval_table(layers, firsts)
     for start, stop in itertools.combinations(range(len(layers) + 1), 2):
-        strategies = cheapest_strategies(firsts[start], layers[start + 1 : stop])
+        strategies = cheapest_strategies(firsts[start], layers[start + 1 : stop], price=0)
         sums = case.sums(start, stop, strategies)
-        np.testing.assert_allclose(table.costs[:, start, stop], sums, rtol=1e-9, atol=1e-12)
-        assert math.isclose(table.value_s[start, stop], case.value_s(sums), rel_tol=1e-9, abs_tol=1e-12)
-        assert table.costs[Cost.SAVED_BYTES, start, stop] >= 0
+        np.testing.assert_allclose(table.costs[0, start, stop], sums, rtol=1e-9, atol=1e-12)
+        assert math.isclose(table.value_s[0, start, stop], case.value_s(sums), rel_tol=1e-9, abs_tol=1e-12)
+        assert table.costs[0, start, stop, Cost.SAVED_BYTES] >= 0
