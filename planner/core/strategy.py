@@ -58,6 +58,6 @@ class StageSharding:
                 require(len(strategy.splits) == len(self.mesh), "sharding", "splits", rule, strategy.splits)
 
 
-MEMORY_PRICES = (0.0, 1.0, 30.0)
+MEMORY_PRICES = (0.0, 10.0)
 """What it may cost a stage to hold as many bytes as a device has, in times that its devices take for a micro-batch of
 the whole model: a stage takes the sharding that is the cheapest at one of them. 0: the fastest."""
