@@ -17,7 +17,7 @@ SUMMARIES = {
     "calibrate": "Correct the times of a profile from recorded runs.",
     "profile": "Measure a model, or devices and links, for `plan solve`.",
     "convert": "Read another planner's profile, or write a plan for a training framework.",
-    "shard": "Choose an option for every node of a choice graph, and prove how good the choice is.",
+    "shard": "Divide a model over devices, or solve a choice graph, and prove how good the answer is.",
     "models": "List the models of the catalogue or show one.",
     "clusters": "List the clusters of the catalogue or show one.",
     "schema": "Print the JSON Schema of a kind of file.",

@@ -8,6 +8,7 @@ from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.labels import run_label
+from stagecut.planner.sharding_search.scheme_result import SchemeResult
 
 SMALL_GAP = 1e-4
 """Largest gap at which a plan may be called optimal; that of a search by default."""
@@ -35,7 +36,7 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     return sentence + compared
 
 
-def quality(result: Result | WaveResult | ChoiceResult) -> str:
+def quality(result: Result | WaveResult | ChoiceResult | SchemeResult) -> str:
     """How close to optimal a plan is known to be; `proven optimal` only where it is."""
     gap = result.gap
     if gap is None:

@@ -1,4 +1,4 @@
-"""`plan shard`: solve a choice graph."""
+"""`plan shard`: divide a model over devices, or solve a choice graph."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,9 @@ import click
 
 from stagecut.planner.choice_graphs.answers import answer_tree, differences, read_answer
 from stagecut.planner.choice_graphs.result import ChoicePoint, ChoiceResult
+from stagecut.planner.cli.commands.shard_model import shard_model
 from stagecut.planner.cli.options.shard import AnswerFile, ShardOptions
+from stagecut.planner.cli.options.shard_model import ModelToShard
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 @click.command(
     "shard",
     epilog=example(
+        "plan shard --model gpt2-xl --cluster dgx-a100-16 --global-batch 64",
         "plan shard --choice-graph model.json.gz --time-limit 60 -o answer.json",
         "plan shard --choice-graph model.json.gz --check answer.json",
     ),
@@ -38,13 +41,13 @@ if TYPE_CHECKING:
     "--choice-graph",
     "path",
     type=InputFile(),
-    required=True,
     metavar="FILE",
     help="Graph of options and pair costs in the format of the ASPLOS 2025 contest, plain or gzipped.",
 )
 @click.option(
     "--check", "answer", type=InputFile(), metavar="ANSWER", help="Recompute an answer's numbers instead of searching."
 )
+@option_group(ModelToShard, argument="to_shard")
 @option_group(ShardOptions, argument="options")
 @option_group(AnswerFile, argument="output")
 @quiet_option
@@ -52,19 +55,27 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     context: click.Context,
-    path: Path,
+    path: Path | None,
     answer: Path | None,
+    to_shard: ModelToShard,
     options: ShardOptions,
     output: AnswerFile,
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Choose an option for every node of a choice graph, and prove how good the choice is.
+    """Divide a model over devices operator by operator, or choose an option for every node of a choice graph.
 
-    Minimises the cost of options and of pairs of options on edges, within a limit on the usage of the nodes alive at
-    any moment. Progress goes to stderr, the answer to stdout. Ctrl-C stops the search and keeps the best choice so far.
+    A model is divided over all devices of a cluster, without pipeline: samples, heads, widths, tokens, experts,
+    weights. Of a choice graph, the cost of options and of pairs of options on edges is minimised, within a limit on the
+    usage of the nodes alive at any moment. Progress goes to stderr, the answer to stdout. Ctrl-C stops the search and
+    keeps the best answer so far.
     """
+    if path is None:
+        if answer is not None:
+            raise click.UsageError("'--check' needs a '--choice-graph'.")
+        context.exit(shard_model(context, to_shard, options, output, quiet=quiet, as_json=as_json))
+    to_shard.refuse()
     if answer is not None:
         context.exit(_check(path, answer, as_json=as_json))
     output.check()

@@ -166,6 +166,14 @@ def shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def grid(text: str) -> tuple[int, ...]:
+    """Sizes of the axes of a mesh: `2x4`."""
+    parts = text.strip().split("x")
+    if not all(part.isdecimal() and 0 < int(part) <= MAX_COUNT for part in parts):
+        raise click.BadParameter(f"{text!r} is not a mesh; write 8 or 2x4")
+    return tuple(map(int, parts))
+
+
 def layer_range(text: str) -> tuple[int, int]:
     """First layer and one past the last, of `3-7` or `3`."""
     first, _, last = text.partition("-")

@@ -14,6 +14,7 @@ from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.report.tables import shortage_table
 from stagecut.planner.report.text_table import print_table
+from stagecut.planner.sharding_search.scheme_result import SchemeResult
 
 DIFFERS = 6
 EXIT_CODES = {
@@ -36,7 +37,7 @@ def compared_exit_code(results: Iterable[Result | WaveResult]) -> int:
     return EXIT_CODES[Status.INFEASIBLE if Status.INFEASIBLE in statuses else Status.NO_PLAN]
 
 
-def print_fault(result: Result | WaveResult | ChoiceResult, *, of: str = "") -> None:
+def print_fault(result: Result | WaveResult | ChoiceResult | SchemeResult, *, of: str = "") -> None:
     """Report an internal fault inside a search, named where there are several; its plan and bound still stand."""
     if result.fault is not None:
         reason = f"{of}: {result.fault.reason}" if of else result.fault.reason
