@@ -97,6 +97,7 @@ class StageTables:
         cost = sums(micro_batch)
         halves = self.costs.problem.job.slice != 0 and micro_batch % (2 * placement.replicas) == 0
         tail_s, latency_s = cost.sync_s + cost.update_s - cost.sync_s[0], float(cost.sync_s[0])
+        # With one more layer a sharded stage may be divided otherwise, and one of its directions take less.
         return StageTable(
             forward_s=np.maximum.accumulate(cost.forward_s),
             half_s=sums(micro_batch // 2).forward_s if halves else cost.forward_s,
