@@ -6,16 +6,15 @@ at one moment, the end of the last forward.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import floor, isinf
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.building import LARGEST_TOTAL, build
-from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.choice_graphs.graph import ChoiceGraph
+from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.layer_operators import operators_of
 from stagecut.planner.core.strategy import LayerStrategy, Strategy
 from stagecut.planner.cost.operator_times import layer_works
+from stagecut.planner.sharding_search.assembling import assembled, unit_of
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.options import (
     Allowed,
@@ -29,9 +28,6 @@ from stagecut.planner.sharding_search.options import (
 from stagecut.planner.sharding_search.pair_tables import PairTables
 from stagecut.planner.sharding_search.wiring import OperatorNode, Ties, maker_of, wires
 
-MOST_LEVELS = 8
-"""Working memory counts as the next of so many levels."""
-FINEST_UNIT_S = 1e-12
 Key = tuple[int, int]
 
 
@@ -167,61 +163,14 @@ def sharding_graph(case: ShardingCase, *, tied: bool = False, allowed: Allowed |
     builder.add_returns()
     builder.add_wires()
     numbers = {key: number for number, key in enumerate(builder.options)}
-    unit_s = _unit_s([each.seconds for each in builder.costs.values()], list(builder.pairs.values()))
     costs = [builder.costs[key] for key in numbers]
-    tables = [((numbers[u], numbers[v]), _units(table, unit_s)) for (u, v), table in builder.pairs.items()]
-    levels = _levels(costs)
-    tables += [
-        ((number, len(costs)), np.where(own.working_bytes[:, None] <= levels, 0, IMPOSSIBLE))
-        for number, own in enumerate(costs)
-        if own.working_bytes.max() > levels[0]
-    ]
-    usages = [_whole_bytes(each.held_bytes) for each in costs]
-    first_option = np.cumsum([0, *map(len, usages), len(levels)])
-    num_nodes = len(costs) + 1
-    graph = build(
-        name=case.model.name,
-        first_option=first_option,
-        cost=np.concatenate([*(_units(each.seconds, unit_s) for each in costs), np.zeros(len(levels), dtype=np.int64)]),
-        usage=np.concatenate([*usages, _whole_bytes(levels)]),
-        start=np.zeros(num_nodes, dtype=np.int64),
-        stop=np.ones(num_nodes, dtype=np.int64),
-        ends=np.array([ends for ends, _ in tables], dtype=np.int64).reshape(-1, 2),
-        first_pair=np.cumsum([0, *(table.size for _, table in tables)]),
-        pair_cost=np.concatenate([np.zeros(0, dtype=np.int64), *(table.ravel() for _, table in tables)]),
-        usage_limit=LARGEST_TOTAL if isinf(case.device.memory_bytes) else floor(case.device.memory_bytes),
-    )
+    pairs = [((numbers[u], numbers[v]), table) for (u, v), table in builder.pairs.items()]
+    unit_s = unit_of([*(own.seconds for own in costs), *(table for _, table in pairs)])
     return ShardingGraph(
         case=case,
-        graph=graph,
+        graph=assembled(case, costs, pairs, unit_s=unit_s),
         unit_s=unit_s,
         members={node: numbers[key] for node, key in builder.members.items()},
         options=tuple(builder.options.values()),
-        rounding_s=(len(costs) + len(builder.pairs)) * unit_s / 2,
+        rounding_s=(len(costs) + len(pairs)) * unit_s / 2,
     )
-
-
-def _unit_s(costs: Sequence[Floats], tables: Sequence[Floats]) -> float:
-    """A unit in which no cost looks impossible, and the dearest of all add up to less than 2^61."""
-    dearest = [float(np.max(each, initial=0.0, where=np.isfinite(each))) for each in (*costs, *tables)]
-    return max(FINEST_UNIT_S, 10 * max(dearest) / IMPOSSIBLE, 2 * sum(dearest) / LARGEST_TOTAL)
-
-
-def _units(seconds: Floats, unit_s: float) -> Ints:
-    finite = np.isfinite(seconds)
-    rounded = np.rint(np.where(finite, seconds, 0.0) / unit_s).astype(np.int64)
-    return np.where(finite, rounded, IMPOSSIBLE)
-
-
-def _whole_bytes(num_bytes: Floats) -> Ints:
-    return np.ceil(num_bytes).astype(np.int64)
-
-
-def _levels(costs: Sequence[OptionCosts]) -> Floats:
-    """Levels of working memory, rising: none below what some operator needs in any case."""
-    least = max(float(own.working_bytes.min()) for own in costs)
-    above = np.unique(np.concatenate([own.working_bytes for own in costs]))
-    above = above[above >= least]
-    if len(above) > MOST_LEVELS:
-        above = above[np.linspace(0, len(above) - 1, MOST_LEVELS).astype(np.int64)]
-    return above

@@ -21,10 +21,11 @@ from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.sharding_sums import sharding_sums
 from stagecut.planner.sharding.layer_costs import Cost
 from stagecut.planner.sharding.strategies import strategies
+from stagecut.planner.sharding_search.assembling import MOST_LEVELS
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent
 from stagecut.planner.sharding_search.sharding_costs import sharding_costs
-from stagecut.planner.sharding_search.sharding_graph import MOST_LEVELS, Sharding, ShardingGraph, sharding_graph
+from stagecut.planner.sharding_search.sharding_graph import Sharding, ShardingGraph, sharding_graph
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.sharding_models import case_of, random_model
 
