@@ -138,7 +138,7 @@ def assemble(
     Parameters
     ----------
     groups
-        Process groups by ranks, for torch's own tensor parallelism and ZeRO-1.
+        Process groups by ranks, for torch's own tensor parallelism and ZeRO-1, and for sharded stages.
     lock
         Held while the rank computes; None: ranks may compute at the same time.
     """

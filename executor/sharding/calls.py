@@ -81,6 +81,7 @@ class Call:
 
     def leave(self, outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs, such that their backward begins by gathering again what was not kept."""
+        self.kept = {address: kept for address, kept in self.kept.items() if kept.needed}
         apply: Any = _Leave.apply
         return tuple(apply(self, *outputs)) if self.kept else tuple(outputs)
 
@@ -95,7 +96,7 @@ class Call:
 
     def gather_again(self) -> None:
         """Before the backward of the operator."""
-        self.again = {address: kept.gather() for address, kept in self.kept.items() if kept.needed}
+        self.again = {address: kept.gather() for address, kept in self.kept.items()}
 
     def taken_rows(self, tensors: Sequence[Tensor], way: Way) -> tuple[Tensor, ...]:
         """Rows of tokens as the operator needs them."""

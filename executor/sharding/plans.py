@@ -51,6 +51,7 @@ def planned_stages(plan: Plan, chain: ModuleChain, problem: Problem | None) -> t
     if chain.stands_in or not is_sharded:
         return (None,) * len(plan.stages)
     costs = CostModel(problem, plan.share) if problem is not None else None
+    _check_ties(plan, chain)
     return tuple(_planned(stage, chain, costs) for stage in plan.stages)
 
 
@@ -87,6 +88,22 @@ def check_actions(lists: Sequence[Sequence[Action]], layout: RankLayout, stages:
                     f"stage {action.stage}: its devices divide the samples of a replica into {planned.sample_parts} "
                     f"parts, but replica {replica} forwards {hi - lo} at once; choose another micro-batch or sharding"
                 )
+
+
+def _check_ties(plan: Plan, chain: ModuleChain) -> None:
+    """Refuse weights tied between two stages of one device group: a rank would hold them once, divided in two ways."""
+    for tie in chain.ties:
+        first, second = (
+            next(number for number, stage in enumerate(plan.stages) if stage.start <= layer < stage.stop)
+            for layer in (tie.owner[0], tie.copy[0])
+        )
+        both = plan.stages[first], plan.stages[second]
+        alone = first == second or first % plan.num_groups != second % plan.num_groups
+        if not alone and any(stage.sharding is not None for stage in both):
+            raise BadInputError(
+                f"stages {first} and {second} are on the same devices and share tied weights "
+                f"({chain.layers[tie.owner[0]].name!r}): neither can be sharded; choose another schedule"
+            )
 
 
 def _planned(stage: Stage, chain: ModuleChain, costs: CostModel | None) -> PlannedStage | None:

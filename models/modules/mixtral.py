@@ -1,5 +1,6 @@
 """Mixtral decoders in torch."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,8 +32,11 @@ class ExpertMatrices(nn.Module):
         self.up = nn.Parameter(torch.empty(wide))
         self.down = nn.Parameter(torch.empty(shape.experts, shape.hidden, shape.width))
 
-    def forward(self, given: Tensor, index: int) -> Tensor:
-        """One expert on its tokens, shape (tokens, width)."""
+    def forward(self, given: Sequence[Tensor]) -> list[Tensor]:
+        """Each expert on its tokens, shape (tokens, width)."""
+        return [self._expert(tokens, index) for index, tokens in enumerate(given)]
+
+    def _expert(self, given: Tensor, index: int) -> Tensor:
         gate, up = (functional.linear(given, matrices[index]) for matrices in (self.gate, self.up))
         return functional.linear(functional.silu(gate) * up, self.down[index])
 
@@ -55,10 +59,11 @@ class Experts(nn.Module):
         logits, chosen = self.router(tokens).topk(self.per_token, dim=-1)
         weights = logits.softmax(dim=-1)
         mixed = torch.zeros_like(tokens)
-        for index in range(self.router.out_features):
-            rows, rank = (chosen == index).nonzero(as_tuple=True)
-            result = self.experts(tokens[rows], index) * weights[rows, rank].unsqueeze(-1)
-            mixed = mixed.index_add(0, rows, result.to(mixed.dtype))
+        places = [(chosen == index).nonzero(as_tuple=True) for index in range(self.router.out_features)]
+        results = self.experts([tokens[rows] for rows, _ in places])
+        for (rows, rank), result in zip(places, results, strict=True):
+            weighted = result * weights[rows, rank].unsqueeze(-1)
+            mixed = mixed.index_add(0, rows, weighted.to(mixed.dtype))
         return mixed.view_as(hidden)
 
 

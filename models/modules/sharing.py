@@ -58,12 +58,11 @@ class _SharedExperts(ParallelStyle):
 
     @staticmethod
     def _whole(_: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh) -> tuple[Any, ...]:
-        return (DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:])
+        return ([DTensor.from_local(given, mesh, [Replicate()], run_check=False) for given in inputs[0]],)
 
     @staticmethod
-    def _summed(_: nn.Module, output: Any, __: DeviceMesh) -> Tensor:
-        local: Tensor = output.redistribute(placements=[Replicate()]).to_local()
-        return local
+    def _summed(_: nn.Module, output: Any, __: DeviceMesh) -> list[Tensor]:
+        return [result.redistribute(placements=[Replicate()]).to_local() for result in output]
 
 
 def embedding_styles() -> Styles:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import pytest
 import torch
@@ -140,18 +141,18 @@ def _layer(layer, chosen, mesh: Mesh, before: Placements, *, is_first: bool):
     return forward, backward, sync, after
 
 
-def check(name: str, sizes: tuple[int, ...], num_cases: int) -> None:
-    layers, num_ranks = MODELS[name].profile.layers, int(torch.tensor(sizes).prod())
-    plan = plan_of((0, len(layers)), micro_batch=SAMPLES, num_microbatches=1, tensor_parallel=(num_ranks,))
-    shardings = [random_sharding(random.Random(seed), layers, sizes, samples=SAMPLES) for seed in range(num_cases)]
-    cases = [(name, sharded(plan, {0: sharding})) for sharding in shardings]
-    for found in pool.run(counted, cases, world_size=num_ranks):
-        for sharding, own in zip(shardings, found, strict=True):
-            assert own == pytest.approx(modelled(layers, sharding)), sharding
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt"])
-def test_counted_bytes_are_modelled_bytes(name: str) -> None:
+@pytest.mark.parametrize(("sizes", "num_cases"), [((2,), 6), ((2, 2), 4)])
+def test_counted_bytes_are_modelled_bytes(sizes: tuple[int, ...], num_cases: int) -> None:
     """Forward, backward with what is gathered again, and sums of gradients, of any strategies."""
-    check(name, (2,), 10)
-    check(name, (2, 2), 6)
+    cases = [one_stage(name, sizes, seed) for name in ("llama", "gpt") for seed in range(num_cases)]
+    for found in pool.run(counted, cases, world_size=prod(sizes)):
+        for (name, plan), own in zip(cases, found, strict=True):
+            sharding = plan.stages[0].sharding
+            assert own == pytest.approx(modelled(MODELS[name].profile.layers, sharding)), sharding
+
+
+def one_stage(name: str, sizes: tuple[int, ...], seed: int) -> tuple[str, Plan]:
+    """A single stage with random strategies."""
+    layers = MODELS[name].profile.layers
+    plan = plan_of((0, len(layers)), micro_batch=SAMPLES, num_microbatches=1, tensor_parallel=(prod(sizes),))
+    return name, sharded(plan, {0: random_sharding(random.Random(seed), layers, sizes, samples=SAMPLES)})

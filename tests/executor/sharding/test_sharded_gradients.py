@@ -56,18 +56,21 @@ def check(cases: list[Case], *, world_size: int) -> None:
 def one_stage(name: str, sizes: tuple[int, ...], seed: int) -> Case:
     """A single stage with random strategies."""
     layers = MODELS[name].profile.layers
-    num_ranks = int(torch.tensor(sizes).prod())
-    plan = plan_of((0, len(layers)), micro_batch=8, num_microbatches=2, tensor_parallel=(num_ranks,))
+    plan = plan_of((0, len(layers)), micro_batch=8, num_microbatches=2, tensor_parallel=(prod(sizes),))
     sharding = random_sharding(random.Random(seed), layers, sizes, samples=8)
     return name, sharded(plan, {0: sharding})
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_random_strategies_have_the_gradients_of_a_single_process(name: str) -> None:
+SMALL = ("gpt", "llama", "bert", "mixtral")
+LARGE = ("vit", "vgg")
+
+
+@pytest.mark.parametrize(("sizes", "num_cases"), [((2,), 2), ((2, 2), 2)])
+def test_random_strategies_have_the_gradients_of_a_single_process(sizes: tuple[int, ...], num_cases: int) -> None:
     """Any strategy of any operator on meshes of one and of two axes."""
-    few = name in ("vgg", "vit")
-    check([one_stage(name, (2,), seed) for seed in range(2 if few else 6)], world_size=2)
-    check([one_stage(name, (2, 2), seed) for seed in range(1 if few else 4)], world_size=4)
+    cases = [one_stage(name, sizes, seed) for name in SMALL for seed in range(num_cases)]
+    large = [one_stage(name, sizes, 0) for name in LARGE if len(sizes) == 1]
+    check([*cases, *large], world_size=prod(sizes))
 
 
 def random_plan(draw: random.Random, name: str, *, max_ranks: int) -> Plan:
@@ -111,12 +114,12 @@ def check_random_plans(name: str, seeds: Iterable[int], *, max_ranks: int) -> No
 @pytest.mark.parametrize("name", ["gpt", "llama"])
 def test_random_sharded_plans_have_the_gradients_of_a_single_process(name: str) -> None:
     """Pipeline stages x replicas x pipelines x sharding x recomputation; GPT's head is tied to its embedding."""
-    check_random_plans(name, range(6), max_ranks=6)
+    check_random_plans(name, range(3), max_ranks=5)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("STAGECUT_LONG_TESTS" not in os.environ, reason="takes minutes: set STAGECUT_LONG_TESTS")
-@pytest.mark.parametrize("name", ["gpt", "llama", "bert"])
+@pytest.mark.parametrize("name", SMALL)
 def test_a_hundred_random_sharded_plans_have_the_gradients_of_a_single_process(name: str) -> None:
     """The same, longer."""
-    check_random_plans(name, range(100, 134), max_ranks=8)
+    check_random_plans(name, range(100, 125), max_ranks=8)

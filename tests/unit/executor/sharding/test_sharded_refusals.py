@@ -9,6 +9,7 @@ from stagecut.executor.execution_plan import ExecutionPlan, Training
 from stagecut.executor.manual_plan import plan_of
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.simulator.action_lists import Action, Op
 from tests.executor.sharding.sharded_models import MODELS, plan_file, sharded
@@ -68,6 +69,14 @@ def test_split_backwards_of_sharded_stages_are_refused() -> None:
     plan = replace(plan_with(*SAMPLES), num_microbatches=1)
     with pytest.raises(BadInputError, match="backwards of a sharded stage cannot be split"):
         ExecutionPlan.of(plan_file(plan, GPT.profile), GPT.modules(), Training(), actions=lists)
+
+
+def test_tied_stages_of_one_device_group_are_not_sharded() -> None:
+    """Embedding and head of GPT are tied; interleaved, the same two devices have both."""
+    plan = plan_of((0, 2, NUM_LAYERS), schedule=Schedule.INTERLEAVED, micro_batch=4, tensor_parallel=(2,), chunks=2)
+    plan = sharded(plan, {0: StageSharding(mesh=(2,), layers=SAMPLES[:2])})
+    with pytest.raises(BadInputError, match="stages 0 and 1 are on the same devices and share tied weights"):
+        ExecutionPlan.of(plan, GPT.modules(), Training())
 
 
 def test_zero1_over_replicas_is_refused() -> None:
