@@ -248,11 +248,14 @@ def _shard_stage(
     lines = execution.layout.lines(context.role, stage.index)
     if any(line not in groups for line in lines):
         raise BadInputError("executor: a sharded stage needs a process for each device")
+    sizes = execution.layout.meshes[stage.index] or ()
+    grid = torch.tensor(execution.layout.sharing_ranks(context.role)).view(sizes).permute(planned.order)
+    ranks = tuple(grid.flatten().tolist())
     place = MeshPlace(
         mesh=planned.mesh,
-        ranks=execution.layout.sharing_ranks(context.role),
-        index=context.role.tensor_rank,
-        groups=tuple(groups[line] for line in lines),
+        ranks=ranks,
+        index=ranks.index(context.role.rank),
+        groups=tuple(groups[lines[axis]] for axis in planned.order),
         device=context.device,
     )
     is_last = stage.index == execution.layout.num_stages - 1

@@ -31,6 +31,14 @@ class PlannedLayer:
     operators: tuple[Operator, ...]
     strategy: LayerStrategy
 
+    def with_axes(self, order: tuple[int, ...]) -> "PlannedLayer":
+        """The same on a mesh with its axes in another order."""
+        own = (
+            replace(strategy, splits=tuple(strategy.splits[axis] for axis in order))
+            for strategy in self.strategy.operators
+        )
+        return replace(self, strategy=LayerStrategy(operators=tuple(own)))
+
     @property
     def pairs(self) -> tuple[tuple[Operator, Strategy], ...]:
         """Operators and how they are divided."""

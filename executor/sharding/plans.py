@@ -29,6 +29,9 @@ class PlannedStage:
     """A sharded stage of a plan."""
 
     mesh: Mesh
+    """Its axes in the order in which they divide a dimension in common."""
+    order: tuple[int, ...]
+    """Of these axes, among those of the plan."""
     layers: tuple[PlannedLayer, ...]
 
     @property
@@ -111,7 +114,13 @@ def _planned(stage: Stage, chain: ModuleChain, costs: CostModel | None) -> Plann
     if sharding is None or stage.tensor_parallel == 1:
         return None
     layers = tuple(_layers(stage, sharding, chain, costs))
-    return PlannedStage(mesh=_mesh(stage, sharding, costs), layers=layers)
+    mesh = _mesh(stage, sharding, costs)
+    order = mesh.division_order
+    return PlannedStage(
+        mesh=Mesh(axes=tuple(mesh.axes[axis] for axis in order)),
+        order=order,
+        layers=tuple(layer.with_axes(order) for layer in layers),
+    )
 
 
 def _mesh(stage: Stage, sharding: StageSharding, costs: CostModel | None) -> Mesh:

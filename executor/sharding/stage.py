@@ -119,7 +119,7 @@ def _divided(
     """Replace the operator's parameters by this rank's parts of them, and remember these in `held`."""
     weights: dict[str, Use] = {}
     for name, dims in run.module.weights.items():
-        division, owner = Division.of(dims, run.strategy), held.get(ties.get((layer, name), ("", "")))
+        division, owner = Division.of(dims, run.strategy, place.mesh), held.get(ties.get((layer, name), ("", "")))
         if isinstance(owner, HeldWeight):
             weights[name] = TiedUse(owner=owner, division=division)
         else:

@@ -16,6 +16,7 @@ from stagecut.executor.sharding import moving
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.planner.core.operators import Weight
 from stagecut.planner.core.strategy import Strategy, WeightStorage
+from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.placements import PARTIAL, Placements, Shard
 from stagecut.planner.sharding.strategies import weight_gradient_placements, weight_placements
 
@@ -26,15 +27,16 @@ class Division:
 
     placements: Placements
     summed: tuple[int, ...]
-    """Axes, in the order in which gradients are scattered: innermost first."""
+    """Axes, in the order in which gradients are scattered: those inside hosts first, and the innermost of them."""
     storage: WeightStorage
 
     @classmethod
-    def of(cls, dims: tuple[str, ...], strategy: Strategy) -> "Division":
+    def of(cls, dims: tuple[str, ...], strategy: Strategy, mesh: Mesh) -> "Division":
         """That of a weight with these dimensions."""
         weight = Weight(name="", dims=dims, num_bytes=0.0)
         gradients = weight_gradient_placements(weight, strategy.splits)
-        summed = tuple(axis for axis, own in reversed(list(enumerate(gradients))) if own is PARTIAL)
+        inwards = reversed([axis for axis, own in enumerate(gradients) if own is PARTIAL])
+        summed = tuple(sorted(inwards, key=lambda axis: mesh.axes[axis].between_hosts))
         return cls(
             placements=weight_placements(weight, strategy.splits),
             summed=summed,
