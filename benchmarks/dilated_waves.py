@@ -44,7 +44,7 @@ DILATED_PAGE = ROOT / "docs" / "dilated.md"
 TINY = ROOT / "examples" / "tiny"
 WORST, MEDIAN = 0.05, 0.025
 """Limits on the error of any setting, and on the median error."""
-PATIENCE = 3.0
+PATIENCE = 1.5
 """How much slower than `plan run` would play, so that other programs on the machine matter less."""
 FEWEST_WAVES = 6
 MOST_WARMUP = 8
