@@ -9,6 +9,7 @@ from typing import Unpack
 from stagecut.planner.choice_graphs.solving.solve import solve
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.tolerances import RECOMPUTED
+from stagecut.planner.core.units import format_bytes
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent
 from stagecut.planner.sharding_search.experts import experts_on
@@ -162,5 +163,6 @@ def _why(graph: ShardingGraph, overflow: str) -> str:
     limit_bytes = graph.case.device.memory_bytes
     mesh = "x".join(map(str, graph.case.mesh.sizes))
     if graph.least_bytes > limit_bytes:
-        return f"mesh {mesh}: every sharding needs at least {graph.least_bytes:,} of {limit_bytes:,.0f} bytes"
+        least, limit = format_bytes(graph.least_bytes), format_bytes(limit_bytes)
+        return f"mesh {mesh}: every sharding needs at least {least} per device, which has {limit}"
     return f"mesh {mesh}: {overflow} bytes"

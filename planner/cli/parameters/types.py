@@ -91,8 +91,8 @@ def slices(text: str) -> SliceChoice:
     return 0 if word == "never" else int(word)
 
 
-def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
-    """A reader of comma-separated words, each one of the choices, or the word `all`."""
+def words_of(choices: Iterable[Word], *, others: tuple[str, ...] = ()) -> Callable[[str], tuple[Word, ...]]:
+    """A reader of comma-separated words, each one of the choices, or the word `all`; `others` can be given instead."""
     known = {str(choice): choice for choice in choices}
 
     def words(text: str) -> tuple[Word, ...]:
@@ -101,7 +101,7 @@ def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
         found = [word.strip() for word in text.split(",")]
         for word in found:
             if word not in known:
-                raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}{nearest(word, known)}")
+                raise click.BadParameter(f"{word!r} is not one of {', '.join((*others, *known))}{nearest(word, known)}")
         return tuple(dict.fromkeys(known[word] for word in found))
 
     return words
@@ -110,7 +110,8 @@ def words_of(choices: Iterable[Word]) -> Callable[[str], tuple[Word, ...]]:
 def shardings(text: str) -> tuple[Parallelism, ...]:
     """Kinds of parallelism separated by commas, or `auto` for all; empty for the word `none`."""
     word = text.strip()
-    return () if word == "none" else words_of(Parallelism)("all" if word == AUTO else text)
+    kinds = words_of(Parallelism, others=("none", AUTO))
+    return () if word == "none" else kinds("all" if word == AUTO else text)
 
 
 def fraction(text: str) -> float:

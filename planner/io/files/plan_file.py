@@ -122,9 +122,9 @@ def problem_of(inputs: InputsEntry) -> Problem:
 
 
 def input_trees(problem: Problem) -> dict[str, Tree]:
-    """The inputs as a plan file holds them."""
+    """The inputs as a plan file holds them; operators only matter where the job allows to divide them."""
     return {
-        "profile": profile.to_tree(problem.model),
+        "profile": profile.to_tree(problem.model, operators=problem.job.sharding is not None),
         "cluster": cluster.to_tree(problem.cluster),
         "job": job.to_tree(problem.job),
     }

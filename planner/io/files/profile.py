@@ -124,11 +124,11 @@ def build_profile(entry: ProfileFile) -> ModelProfile:
     )
 
 
-def to_tree(model: ModelProfile) -> Tree:
-    """A profile as a file holds it; layers with the same operators share them."""
+def to_tree(model: ModelProfile, *, operators: bool = True) -> Tree:
+    """A profile as a file holds it, with or without operators; layers with the same ones share them."""
     tree = {"schema": 1, **tree_of(model, without=("layers", "skip_edges"), omit_empty=True)}
     tree["layers"] = [_layer_tree(layer) for layer in model.layers]
-    if graphs := graph_trees(model.layers):
+    if operators and (graphs := graph_trees(model.layers)):
         tree["operators"] = graphs
     if model.skip_edges:
         tree["skip_edges"] = [_skip_edge_tree(edge) for edge in model.skip_edges]

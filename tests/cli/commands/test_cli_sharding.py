@@ -21,7 +21,7 @@ def test_the_choice_is_kept_in_the_plan_file(plan, tiny, tmp_path, choice, held)
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--sharding", "contxt"], "'contxt' is not one of data, tensor"),
+        (["--sharding", "contxt"], "'contxt' is not one of none, auto, data, tensor"),
         (["--sharding", "auto", "--micro-batch", "unequal"], "job: sharding must be none with unequal micro-batches"),
         (["--sharding", "auto", "--solver", "alpa"], "solver 'alpa': does not divide operators"),
     ],

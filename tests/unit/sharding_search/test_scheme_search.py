@@ -45,7 +45,7 @@ def test_what_fits_nowhere_is_told_with_the_bytes():
     assert result.status is Status.INFEASIBLE
     assert result.best is None
     assert "mesh 8: every sharding needs at least" in result.overflow
-    assert "of 1,000,000 bytes" in result.overflow
+    assert "per device, which has 1 MB" in result.overflow
 
 
 def test_smaller_micro_batches_are_tried_until_something_fits():
