@@ -17,7 +17,7 @@ ROUNDING = 1e-9
 """Relative error allowed for sums of the same numbers in another order."""
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(problems())
 def test_no_plan_is_faster_than_any_row(problem):
     """Every plan of problems with replicas, shared links, recomputation, all-reduces and optimizer steps."""
@@ -34,7 +34,7 @@ def test_no_plan_is_faster_than_any_row(problem):
         assert too_high == {}, f"{plan} takes {seconds} s"
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 2**32 - 1),
     names=st.sampled_from([0, 0, 2, 5]),

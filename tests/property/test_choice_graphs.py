@@ -23,7 +23,7 @@ BY_HIGHS = 2e-6
 
 
 @given(small_graphs())
-@settings(max_examples=300)
+@settings(max_examples=180)
 def test_an_optimum_of_the_reduced_graph_is_one_of_the_whole(graph):
     least, reduced = optimum(graph), reduce(graph)
     if least is None:
@@ -35,7 +35,7 @@ def test_an_optimum_of_the_reduced_graph_is_one_of_the_whole(graph):
 
 
 @given(small_graphs())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_optima_of_the_parts_make_one_of_the_whole(graph):
     assume(not np.any(find_moments(graph).room < 0))
     parts = split(graph)
@@ -50,7 +50,7 @@ def test_optima_of_the_parts_make_one_of_the_whole(graph):
 
 
 @given(small_graphs(limited=False))
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_elimination_finds_the_optimum_without_limit(graph):
     done, best = eliminate_all(graph)
     assert done
@@ -58,7 +58,7 @@ def test_elimination_finds_the_optimum_without_limit(graph):
 
 
 @given(small_graphs(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_the_program_finds_and_proves_the_optimum(graph, from_optimum):
     least = optimum(graph)
     proven = solve_program(graph, ProgramLimits(), start=try_all(graph) if from_optimum else None)
@@ -71,7 +71,7 @@ def test_the_program_finds_and_proves_the_optimum(graph, from_optimum):
 
 
 @given(small_graphs())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_a_search_returns_the_optimum_or_why_there_is_none(graph):
     least = optimum(graph)
     result = solve(graph, SolveOptions(gap=1e-5))
@@ -83,7 +83,7 @@ def test_a_search_returns_the_optimum_or_why_there_is_none(graph):
 
 
 @given(small_graphs(), st.integers(1, 10**6))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_scaled_costs_scale_the_optimum(graph, factor):
     least = optimum(graph)
     assume(least is not None and least * factor < 10**16)
@@ -98,7 +98,7 @@ def test_scaled_costs_scale_the_optimum(graph, factor):
 
 
 @given(small_graphs())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_usage_is_within_the_rows_of_the_moments_just_when_it_is_within_the_limit(graph):
     """All choices of possible options: members' usage above the least against the room, against the evaluation."""
     moments = find_moments(graph)

@@ -25,7 +25,7 @@ def least_bounds(problem, costs, families=None):
     return least
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_all_rows_never_rule_out_the_best_plan(problem):
     """At the least bound over all plans some path must be left, without positions and with."""
@@ -38,7 +38,7 @@ def test_all_rows_never_rule_out_the_best_plan(problem):
             assert Decision(build_rows(chosen)).path_below(value_s * SLACK) is not None
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_shared_rows_are_decided_exactly(problem):
     """A path is found at the optimum of the shared rows, and none just below it."""
@@ -52,7 +52,7 @@ def test_shared_rows_are_decided_exactly(problem):
             assert decision.path_below(value_s * (1 - 1e-6)) is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5), st.integers(0, 2**32 - 1))
 def test_no_arc_of_a_plan_below_the_limit_is_impossible(problem, seed):
     """The limit is drawn from the bounds of all plans. The bottlenecks of the plans reach the floor."""

@@ -43,7 +43,7 @@ def row_bound(problem):
     return float("inf") if result.status is Status.INFEASIBLE else result.row_bound_s
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(problems(max_layers=7, max_micro_batches=6))
 def test_milp_finds_the_optimum_of_brute_force_and_agrees_with_dp_on_the_rows_they_share(problem):
     """With gap 0, plans are excluded until the bound meets the best one. Further rows only raise the bound."""
@@ -61,7 +61,7 @@ def test_milp_finds_the_optimum_of_brute_force_and_agrees_with_dp_on_the_rows_th
         assert result.bound_s >= shared.row_bound_s * (1 - ROUNDING)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=7, max_micro_batches=6), st.sampled_from((1e-4, 0.02, 0.3)))
 def test_optimal_is_claimed_within_the_gap_only(problem, gap):
     """Unlike at gap 0, the search may stop at any plan that is near enough."""
@@ -72,7 +72,7 @@ def test_optimal_is_claimed_within_the_gap_only(problem, gap):
         assert result.gap <= gap + ROUNDING
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=5, tables=False))
 def test_independent_formulation_agrees_on_the_shared_rows(problem):
     """Textbook assignment program, stage network and labels."""
@@ -84,13 +84,13 @@ def test_independent_formulation_agrees_on_the_shared_rows(problem):
         assert row_bound(problem) == same(textbook.row_bound_s)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(problems(max_layers=6))
 def test_more_memory_never_hurts(problem):
     assert row_bound(with_memory(problem, 1.5)) <= row_bound(problem) * (1 + ROUNDING)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(problems(max_layers=6, several_pipelines=False), st.data())
 def test_more_hosts_never_hurt(problem, data):
     """A host of any class is added; with one pipeline, as not every number of hosts divides into equal shares."""
@@ -165,7 +165,7 @@ def renamed(problem):
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(max_layers=5, max_micro_batches=4))
 def test_scaling_all_times_scales_the_optimum_and_names_and_order_of_servers_change_nothing(problem):
     """Both the optimum of the shared rows and that of the simulated times."""

@@ -274,31 +274,31 @@ def check_round_trip(data, to_tree, read):
 
 
 @given(profiles())
-@settings(max_examples=60)
+@settings(max_examples=35)
 def test_profile_reads_back_equal(model):
     check_round_trip(model, profile.to_tree, profile.profile_of)
 
 
 @given(clusters())
-@settings(max_examples=60)
+@settings(max_examples=35)
 def test_cluster_reads_back_equal(data):
     check_round_trip(data, cluster.to_tree, cluster.cluster_of)
 
 
 @given(jobs())
-@settings(max_examples=60)
+@settings(max_examples=35)
 def test_job_reads_back_equal(data):
     check_round_trip(data, job.to_tree, job.job_of)
 
 
 @given(plan_files())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_plan_file_reads_back_equal(data):
     check_round_trip(data, plan_file.to_tree, plan_file.plan_file_of)
 
 
 @given(profiles(), st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_order_of_keys_changes_nothing(model, random):
     def shuffled(value):
         if isinstance(value, dict):
@@ -312,7 +312,7 @@ def test_order_of_keys_changes_nothing(model, random):
 
 
 @given(st.floats(1e-30, 1e30), st.text(ascii_lowercase, min_size=1))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_every_float_reads_back_to_the_last_bit(value, name):
     tree = {"schema": 1, "name": name, "layers": [{"name": name, "params_bytes": value}]}
     assert profile.profile_of(parse_document(format_json(tree), file="f")).layers[0].params_bytes == value

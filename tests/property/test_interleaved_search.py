@@ -20,7 +20,7 @@ def with_schedules(problem, schedules):
     return replace(problem, job=replace(problem.job, schedules=schedules))
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(problems(max_layers=7, max_micro_batches=6, interleaved=True), MIXES)
 def test_milp_finds_the_optimum_of_brute_force(problem, schedules):
     problem = with_schedules(problem, schedules)
@@ -32,7 +32,7 @@ def test_milp_finds_the_optimum_of_brute_force(problem, schedules):
         assert result.bound_s == same(oracle.objective_s)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(max_layers=7, max_micro_batches=6, interleaved=True), MIXES, st.sampled_from((1e-4, 0.02, 0.3)))
 def test_optimal_is_claimed_within_the_gap_only(problem, schedules, gap):
     problem = with_schedules(problem, schedules)
@@ -43,7 +43,7 @@ def test_optimal_is_claimed_within_the_gap_only(problem, schedules, gap):
         assert result.gap <= gap + ROUNDING
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problems(max_layers=6, max_micro_batches=6, interleaved=True), MIXES)
 def test_least_shared_rows_are_a_weaker_bound(problem, schedules):
     problem = with_schedules(problem, schedules)

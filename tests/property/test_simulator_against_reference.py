@@ -32,7 +32,7 @@ num_names = st.sampled_from([0, 1, 2, 3, 6])
 Lists = list[list[Action]]
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(seed=seeds, stages=st.integers(1, 8), micro_batches=st.integers(1, 20), schedule=schedules, names=num_names)
 def test_iteration_times_of_a_population_equal_the_reference(seed, stages, micro_batches, schedule, names):
     """Sixteen plans of one structure, with and without ties: 2,400 plans."""
@@ -47,7 +47,7 @@ def test_iteration_times_of_a_population_equal_the_reference(seed, stages, micro
     assert [float(iteration_times([plan])[0]) for plan in plans[::8]] == expected[::8]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=seeds)
 def test_a_mixed_population_is_evaluated_plan_by_plan(seed):
     """Plans of many structures in one call keep their places."""
@@ -65,7 +65,7 @@ def test_a_mixed_population_is_evaluated_plan_by_plan(seed):
     assert iteration_times(plans).tolist() == [reference.iteration_time(reference_spans(plan)) for plan in plans]
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(seed=seeds, names=num_names)
 def test_interleaved_populations_equal_the_reference(seed, names):
     """Eight plans of one structure, and each of two on its own."""
@@ -87,14 +87,14 @@ def test_interleaved_populations_equal_the_reference(seed, names):
     assert [float(iteration_times([plan])[0]) for plan in plans[::4]] == expected[::4]
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(seed=seeds, names=num_names, style=styles)
 def test_every_span_of_an_interleaved_timeline_equals_the_reference(seed, names, style):
     costs = random_interleaved(np.random.default_rng(seed), names=names, style=style)
     _assert_timeline_equals(costs)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     seed=seeds,
     stages=st.integers(1, 8),
@@ -110,7 +110,7 @@ def test_every_span_of_a_timeline_equals_the_reference(seed, stages, micro_batch
     _assert_timeline_equals(costs)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(seed=seeds, stages=st.integers(1, 8), micro_batches=st.integers(1, 12), schedule=schedules, names=num_names)
 def test_sliced_plans_equal_the_reference(seed, stages, micro_batches, schedule, names):
     """Any sliced warm-up count, stages that cannot halve among them: times of a population, and a timeline."""
@@ -126,7 +126,7 @@ def test_sliced_plans_equal_the_reference(seed, stages, micro_batches, schedule,
     _assert_timeline_equals(plans[0])
 
 
-@settings(max_examples=300)
+@settings(max_examples=180)
 @given(seed=seeds, stages=st.integers(1, 6), samples=st.integers(1, 12), names=num_names, style=styles)
 def test_action_lists_in_any_legal_order_equal_the_reference(seed, stages, samples, names, style):
     """Stages cut and order their forwards and backwards each in a way of their own."""
@@ -134,7 +134,7 @@ def test_action_lists_in_any_legal_order_equal_the_reference(seed, stages, sampl
     _assert_equal(rng, _random_lists(rng, stages, samples), names=names, style=style)
 
 
-@settings(max_examples=300)
+@settings(max_examples=180)
 @given(seed=seeds, stages=st.integers(1, 8), micro_batches=st.integers(1, 12), names=num_names, style=styles)
 def test_halved_warmup_forwards_equal_the_reference(seed, stages, micro_batches, names, style):
     """Micro-batches of two samples; the first few forwards run as two halves."""
@@ -146,7 +146,7 @@ def test_halved_warmup_forwards_equal_the_reference(seed, stages, micro_batches,
     _assert_equal(rng, lists, names=names, style=style)
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(seed=seeds, stages=st.integers(1, 6), samples=st.integers(1, 6), names=num_names, style=styles)
 def test_stages_on_any_device_groups_in_any_legal_order_equal_the_reference(seed, stages, samples, names, style):
     """Stages are dealt out to device groups at random, neighbours may share one."""

@@ -31,7 +31,7 @@ def plans(draw: st.DrawFn, *, names: int) -> PlanCosts:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(costs=plans(names=2))
 def test_the_critical_path_is_unbroken_from_start_to_end(costs):
     timeline = simulate(costs)

@@ -34,7 +34,7 @@ def rows_above(costs, seconds, *, any_slicing=False):
     return {name: max(row) for name, row in rows.items() if len(row) and max(row) > seconds * (1 + ROUNDING)}
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     stages=st.integers(1, 6),
@@ -70,7 +70,7 @@ def test_rows_for_any_count_hold_for_every_count(problem):
             assert rows_above(sliced, seconds, any_slicing=True) == {}
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6, sliced=True))
 def test_rows_of_a_path_are_those_of_its_plan_for_any_count(problem):
     """The linear rows over arcs and the formulas over stages give the same number."""

@@ -35,7 +35,7 @@ def some_plans(chosen):
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=3))
 def test_paths_are_exactly_the_plans(problem):
     """The decoded paths are the plans that brute force enumerates, with and without positions."""
@@ -47,7 +47,7 @@ def test_paths_are_exactly_the_plans(problem):
     assert fine == set(all_plans(problem, costs)) == coarse
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
 def test_rows_of_a_path_are_the_bounds_of_its_plan(problem):
     """The linear rows over arcs and the formulas over stages give the same number."""
@@ -60,7 +60,7 @@ def test_rows_of_a_path_are_the_bounds_of_its_plan(problem):
             assert shared.value(path) == pytest.approx(lower_bound(numbers, SHARED_FAMILIES), rel=ROUNDING)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
 def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
     """Without positions, a stage costs what it would in its cheapest position."""
@@ -73,7 +73,7 @@ def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
             assert shared.value(path) <= lower_bound(numbers, SHARED_FAMILIES) * (1 + ROUNDING)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(problems(max_layers=4, max_devices=4, max_micro_batches=5))
 def test_leaving_out_long_stages_loses_no_plan_below_the_limit(problem):
     """The rows of every second plan serve as the limit: all plans at or below it must be there."""
@@ -90,7 +90,7 @@ def test_leaving_out_long_stages_loses_no_plan_below_the_limit(problem):
                 assert all(plan in found for plan, bound_s in zip(plans, bounds, strict=True) if bound_s <= limit_s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_layers=4, max_devices=3, max_micro_batches=5))
 def test_any_multipliers_give_a_bound_for_every_arc(problem):
     """No path through an arc has smaller rows than the arc's Lagrangian bound."""

@@ -44,7 +44,7 @@ def nests(chain, sizes):
     return is_union(chain.num_samples, sizes[1], sizes[0]) and is_union(chain.num_samples, sizes[-2], sizes[-1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(lines(releases=False), st.data())
 def test_a_staircase_is_a_product_of_max_plus_matrices(chain, data):
     """M[n, k] is the time of the sublots from that of k to that of n, if k is in no later one than n."""
@@ -61,7 +61,7 @@ def test_a_staircase_is_a_product_of_max_plus_matrices(chain, data):
     assert staircase[-1] == same(makespan_s(chain, sizes))
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(st.lists(SOME_S, min_size=1, max_size=3), st.data())
 def test_where_no_sublot_is_cheaper_than_its_samples_single_ones_are_best(per_sample_s, data):
     """T(x) >= x T(1): sum of T(1) + (N - 1) max T(1)."""
@@ -79,7 +79,7 @@ def test_where_no_sublot_is_cheaper_than_its_samples_single_ones_are_best(per_sa
     assert makespan_s(chain, [1] * len(per_sample_s)) == same(expected_s)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(affine_lines(processes=st.integers(3, 4), setups=st.just(0.0), sizes=some_sizes, max_samples=8))
 def test_without_setups_equal_sizes_at_either_end_are_best(chain):
     """Of processes 1 and 2, and of the last two."""
@@ -87,7 +87,7 @@ def test_without_setups_equal_sizes_at_either_end_are_best(chain):
     assert best_s == same(best_apart(chain).makespan_s)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(affine_lines(processes=st.integers(2, 4), sizes=some_sizes, max_samples=9))
 def test_with_setups_the_first_and_the_last_process_have_the_larger_sizes(chain):
     """x_1 >= x_2 and x_m >= x_m-1 in some optimum."""
@@ -95,14 +95,14 @@ def test_with_setups_the_first_and_the_last_process_have_the_larger_sizes(chain)
     assert best_s == same(best_apart(chain).makespan_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(affine_lines(processes=st.just(2), sizes=some_sizes, max_samples=9))
 def test_on_two_processes_equal_sizes_are_best(chain):
     best_s = min(makespan_s(chain, [size] * 2) for size in chain.processes[0].sizes)
     assert best_s == same(best_apart(chain).makespan_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(affine_lines(processes=st.integers(2, 4), sizes=lambda n: st.just(powers_of_two(n)), max_samples=12))
 def test_sizes_that_divide_one_another_nest_at_both_ends(chain):
     best_s = least_s(chain, lambda sizes: nests(chain, sizes))
@@ -134,7 +134,7 @@ def test_ends_need_not_nest_where_few_sizes_are_allowed():
     assert least_s(chain, lambda sizes: nests(chain, sizes)) == 19
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SOME_S, SOME_S, st.integers(1, 6), st.integers(1, 20))
 def test_sublots_of_two_processes_without_setups_are_geometric(first_s, second_s, num_sublots, num_samples):
     """u_j+1 = q u_j with q = c_2 / c_1, and c_2 N + c_1 N / (1 + q + .. + q^(J-1)) seconds."""

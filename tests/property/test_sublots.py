@@ -40,14 +40,14 @@ def check_sizes(problem, choice, best_s):
     assert played == same(choice.makespan_s)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(lines())
 def test_labels_find_the_optimum_of_brute_force(chain):
     problem = SublotProblem.apart(chain)
     check_sizes(problem, solve_sublots(problem), optimum_s(chain))
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(coupled_lines())
 def test_coupled_labels_find_the_optimum_of_brute_force(problem):
     forward, backward, computations = problem
@@ -57,7 +57,7 @@ def test_coupled_labels_find_the_optimum_of_brute_force(problem):
     assert are_unions(forward, choice.sizes[0], backward, choice.sizes[1], computations)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(lines(max_samples=6))
 def test_the_program_finds_the_optimum_of_brute_force(chain):
     found = solve_program(SublotSizes(lines=(chain,)), time_limit_s=60.0)
@@ -66,7 +66,7 @@ def test_the_program_finds_the_optimum_of_brute_force(chain):
     assert found.bound_s == same(best_s, BY_HIGHS)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(coupled_lines(max_samples=5))
 def test_the_coupled_program_finds_the_optimum_of_brute_force(problem):
     forward, backward, computations = problem
@@ -77,7 +77,7 @@ def test_the_coupled_program_finds_the_optimum_of_brute_force(problem):
     assert are_unions(forward, found.sizes[0], backward, found.sizes[1], computations)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(lines(), st.integers(1, 3), st.sampled_from((0.0, 0.05, 0.5)))
 def test_labels_that_were_capped_still_give_a_bound(chain, max_labels, gap):
     best_s, choice = optimum_s(chain), solve_sublots(SublotProblem.apart(chain), max_labels=max_labels, gap=gap)
@@ -86,7 +86,7 @@ def test_labels_that_were_capped_still_give_a_bound(chain, max_labels, gap):
     assert played_s(chain, choice.sizes[0]) == same(choice.makespan_s)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(coupled_lines(), st.integers(1, 3))
 def test_coupled_labels_that_were_capped_still_give_a_bound(problem, max_labels):
     best_s = best_coupled(*problem).makespan_s
@@ -95,7 +95,7 @@ def test_coupled_labels_that_were_capped_still_give_a_bound(problem, max_labels)
     assert choice.makespan_s >= best_s * (1 - ROUNDING)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lines(), st.integers(0, 5))
 def test_a_search_that_is_stopped_gives_a_bound(chain, moves):
     """After so many moves."""
@@ -106,7 +106,7 @@ def test_a_search_that_is_stopped_gives_a_bound(chain, moves):
     assert choice.makespan_s >= best_s * (1 - ROUNDING)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(lines())
 def test_staircases_are_those_of_sublots_played_one_by_one(chain):
     """For every choice of sizes."""
@@ -114,7 +114,7 @@ def test_staircases_are_those_of_sublots_played_one_by_one(chain):
         assert makespan_s(chain, sizes) == same(seconds)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(lines(releases=False))
 def test_backwards_in_time_the_same_sizes_take_as_long(chain):
     back = chain.reversed()
@@ -123,7 +123,7 @@ def test_backwards_in_time_the_same_sizes_take_as_long(chain):
     assert [each.name for each in back.reversed().processes] == [each.name for each in chain.processes]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(lines(releases=False), st.data())
 def test_the_makespan_is_the_longest_way_through_any_process(chain, data):
     """The largest C_i[n] + q_i+1[n] over the samples, at every i, q_i by the recursion from the end."""
@@ -137,7 +137,7 @@ def test_the_makespan_is_the_longest_way_through_any_process(chain, data):
         staircase = completions(chain, index, size, staircase)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(lines(), st.sampled_from((1e-3, 0.3, 7.0, 1e4)))
 def test_the_optimum_scales_with_all_times(chain, factor):
     scaled = map_processes(
@@ -147,7 +147,7 @@ def test_the_optimum_scales_with_all_times(chain, factor):
     assert found.makespan_s == pytest.approx(factor * optimum_s(chain), rel=ROUNDING, abs=1e-12)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(lines(), st.data())
 def test_more_sizes_never_hurt(chain, data):
     more = data.draw(st.sets(st.integers(1, chain.num_samples)))
@@ -155,7 +155,7 @@ def test_more_sizes_never_hurt(chain, data):
     assert solve_sublots(SublotProblem.apart(wider)).makespan_s <= optimum_s(chain) * (1 + ROUNDING)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(lines(), st.data())
 def test_a_slower_process_never_helps(chain, data):
     slow = data.draw(st.integers(0, len(chain.processes) - 1))
@@ -167,7 +167,7 @@ def test_a_slower_process_never_helps(chain, data):
     assert solve_sublots(SublotProblem.apart(slower)).makespan_s >= optimum_s(chain) * (1 - ROUNDING)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(coupled_lines())
 def test_coupling_never_helps_and_equal_sizes_are_never_better(problem):
     """Apart in both directions is a bound; so is coupled to one size for all, where all have it."""

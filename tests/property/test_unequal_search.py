@@ -46,7 +46,7 @@ def enumerated(problem):
     return costs, iteration_times(costs) if costs else []
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(unequal_problems())
 def test_search_finds_the_fastest_sizes_and_bounds_all_of_them(problem):
     """The flush row of every plan is its simulated time where it shares no link."""

@@ -54,7 +54,7 @@ def _worst(timeline: WaveTimeline, worker: int) -> list[int]:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(
     seed=seeds, distance=distances, names=num_names, carrier=st.sampled_from(Carrier), step=st.sampled_from(LocalStep)
 )
@@ -102,7 +102,7 @@ def _unlike(speed, *, in_flight, distance, carrier=Carrier.PARAMETER_SERVER, pus
     return WaveCosts(plan=plan, workers=costs, all_reduces=() if is_served else all_reduces(plan, [0.01, 0.01]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(seed=seeds, names=num_names)
 def test_a_minibatch_takes_no_less_than_stages_links_and_round_trips(seed, names):
     """Stage s has k_s minibatches in flight from its forward to its local step: k_s T >= the way there and back."""
@@ -119,7 +119,7 @@ def test_a_minibatch_takes_no_less_than_stages_links_and_round_trips(seed, names
     assert period_s >= max(bounds_s) * (1 - 1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seed=seeds, stages=st.integers(1, 4))
 def test_one_minibatch_at_a_time_takes_the_sum_of_all_times(seed, stages):
     """Local steps of later stages are over before their next forward arrives; here only the first stage has one."""
@@ -132,7 +132,7 @@ def test_one_minibatch_at_a_time_takes_the_sum_of_all_times(seed, stages):
     assert worker_rate(worker_costs(worker, **times)) == pytest.approx(1 / total_s, rel=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(seed=seeds, stages=st.integers(1, 5), wave=st.integers(1, 8), names=num_names, schedule=st.sampled_from(PLAIN))
 def test_a_wave_of_one_worker_with_a_flush_is_a_synchronous_iteration(seed, stages, wave, names, schedule):
     """Also to the last bit: both simulators add and take maxima of the same numbers, where no message waits for one
@@ -150,7 +150,7 @@ def test_a_wave_of_one_worker_with_a_flush_is_a_synchronous_iteration(seed, stag
     assert ends[0][0] == float(iteration_times([plan])[0])
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(seed=seeds, distance=distances, step=st.sampled_from(LocalStep))
 def test_a_larger_clock_distance_never_delays_an_all_reduce(seed, distance, step):
     """Without shared links: the gate of wave c waits for one all-reduce, of the earlier wave c - 1 - D."""
@@ -159,7 +159,7 @@ def test_a_larger_clock_distance_never_delays_an_all_reduce(seed, distance, step
     _assert_no_later(_ends(further, 7), _ends(costs, 7))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(seed=seeds, distance=distances)
 def test_a_larger_clock_distance_never_delays_workers_that_reach_their_servers_at_once(seed, distance):
     """Where pushes and pulls take time, another clock distance may put a pull into another wave."""
@@ -181,7 +181,7 @@ def _assert_no_later(first: list[list[float]], second: list[list[float]]) -> Non
         assert all(a <= b for a, b in zip(own, other, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(
     seed=seeds, distance=distances, names=num_names, carrier=st.sampled_from(Carrier), step=st.sampled_from(LocalStep)
 )
@@ -198,7 +198,7 @@ def test_a_state_that_returns_returns_again(seed, distance, names, carrier, step
         assert apart == pytest.approx(np.full(len(apart), steady.period_s), rel=1e-8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     seed=seeds, distance=distances, names=num_names, carrier=st.sampled_from(Carrier), step=st.sampled_from(LocalStep)
 )
@@ -213,7 +213,7 @@ def test_a_run_without_end_begins_like_a_long_one(seed, distance, names, carrier
         assert [end for end in own if end < min(last.values())] == [end for end in endless if end < min(last.values())]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=seeds, distance=distances, step=st.sampled_from(LocalStep))
 def test_no_worker_is_faster_than_alone(seed, distance, step):
     """Without shared links others only make a worker wait; with a flush the exchange stands before the step."""
@@ -224,7 +224,7 @@ def test_no_worker_is_faster_than_alone(seed, distance, step):
         assert waves_per_s * own.worker.samples_per_wave <= worker_rate(own, local_step=step) * (1 + 1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seed=seeds, distance=distances, names=num_names, step=st.sampled_from(LocalStep))
 def test_stages_compute_or_wait_all_the_time(seed, distance, names, step):
     costs = _random(seed, distance=distance, names=names, step=step)

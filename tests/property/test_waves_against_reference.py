@@ -23,7 +23,7 @@ WORDS = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(
     seed=st.integers(0, 2**32 - 1),
     carrier=st.sampled_from(Carrier),

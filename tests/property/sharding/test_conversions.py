@@ -46,7 +46,7 @@ def reachable(source, target):
 
 
 @given(meshes(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_the_steps_of_a_conversion_lead_there_and_send_what_they_say(mesh, data):
     source, target = data.draw(placements(mesh)), data.draw(placements(mesh))
     steps = conversion(mesh, source, target, num_bytes=NUM_BYTES)
@@ -110,7 +110,7 @@ def fastest(mesh, source, target):
 
 
 @given(meshes(most_axes=2), st.data())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_no_sequence_of_steps_is_faster(mesh, data):
     source, target = data.draw(placements(mesh)), data.draw(placements(mesh))
     assume(reachable(source, target))
@@ -119,7 +119,7 @@ def test_no_sequence_of_steps_is_faster(mesh, data):
 
 
 @given(meshes(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=35)
 def test_twice_the_bytes_never_take_less_and_never_twice_the_time(mesh, data):
     source, target = data.draw(placements(mesh)), data.draw(placements(mesh))
     assume(reachable(source, target))

@@ -88,7 +88,7 @@ class Case:
         return float(priced(sums[None], self.prices)[0])
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(sharded_problems(), meshes(), price_lists(), st.data())
 def test_the_value_of_an_interval_is_the_least_over_all_shardings(problem, mesh, prices, data):
     case = Case(problem, mesh, prices)
@@ -100,7 +100,7 @@ def test_the_value_of_an_interval_is_the_least_over_all_shardings(problem, mesh,
     assert math.isclose(found_s, least_s, rel_tol=1e-9, abs_tol=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(sharded_problems(max_layers=4), meshes(), price_lists())
 def test_the_costs_of_an_interval_are_those_of_its_strategies(problem, mesh, prices):
     case = Case(problem, mesh, prices)

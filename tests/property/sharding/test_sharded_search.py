@@ -17,7 +17,7 @@ from tests.property.sharding.sharded_problems import sharded_problems
 EXACT = SolveOptions(gap=0.0, time_limit_s=None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(sharded_problems(max_layers=3))
 def test_milp_finds_the_optimum_of_brute_force_over_all_shardings(problem):
     oracle, result, dynamic = (run(problem, name, EXACT) for name in ("brute-force", "milp", "dp"))
@@ -28,7 +28,7 @@ def test_milp_finds_the_optimum_of_brute_force_over_all_shardings(problem):
         assert (dynamic.bound_s or 0.0) <= oracle.objective_s * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(sharded_problems(max_layers=3))
 def test_allowing_shardings_never_makes_the_optimum_slower(problem):
     plain = replace(problem, job=replace(problem.job, sharding=None))
@@ -37,7 +37,7 @@ def test_allowing_shardings_never_makes_the_optimum_slower(problem):
         assert divided.objective_s <= alike.objective_s * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(sharded_problems(max_layers=2))
 def test_a_plan_costs_what_the_network_says_of_its_arrangement(problem):
     costs = CostModel(problem)
