@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stagecut import executor
+from stagecut.executor.pipeline import Pipeline
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.sharding.collectives import Collective, sent_bytes
-from tests.executor.sharding.sharded_models import HIDDEN_SIZE, MODELS, TOKENS, plan_file
+from tests.executor.sharding.sharded_models import HIDDEN_SIZE, MODELS, TOKENS
 
 Bytes = tuple[float, float, float]
 """Sent by a rank in a forward, in a backward, and once per iteration."""
@@ -46,13 +46,16 @@ class Sent(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def counted(name: str, plan: Plan) -> dict[int, Bytes]:
+def countable(name: str) -> ModuleChain:
+    """The layers of a model without ties, since one matrix cannot be divided in two ways, and with an even router."""
+    return evenly_routed(replace(MODELS[name].modules(), ties=()))
+
+
+def counted(pipeline: Pipeline, chain: ModuleChain, plan: Plan) -> dict[int, Bytes]:
     """What this rank sends for one micro-batch of each of its sharded stages, by the stage's index.
 
-    Tied weights are not: one matrix cannot be divided in two ways. Every expert gets as many tokens as any other.
+    Every expert gets as many tokens as any other.
     """
-    chain = evenly_routed(replace(MODELS[name].modules(), ties=()))
-    pipeline = executor.load(plan_file(plan, MODELS[name].profile), chain)
     return {
         own.index: _counted(own, chain, plan.micro_batch // plan.stages[own.index].replicas)
         for own in pipeline.stages

@@ -19,7 +19,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.strategy import StageSharding
 from tests.executor import pool
 from tests.executor.sharding.modelled_bytes import modelled
-from tests.executor.sharding.sent_bytes import Bytes, counted
+from tests.executor.sharding.sent_bytes import Bytes, countable, counted
 from tests.executor.sharding.sharded_models import MODELS, plan_file, random_sharding, sharded
 from tests.executor.sharding.strategy_walk import walk
 from tests.executor.tied_chain import num_ranks
@@ -29,13 +29,14 @@ SAMPLES = 4
 Case = tuple[str, Plan]
 
 
-def played(cases: list[Case]) -> list[tuple[tuple[float, float, float], dict[int, Bytes]]]:
+def played(cases: list[Case], as_built: bool) -> list[tuple[tuple[float, float, float], dict[int, Bytes]]]:
     """Differences of the loss, the evaluated loss, and the largest of a gradient; bytes sent, by stage."""
     torch.set_default_dtype(torch.float64)
     answers = []
     for name, plan in cases:
         model = MODELS[name]
-        chain = model.modules()
+        even = countable(name)
+        chain = model.modules() if as_built else even
         batch = chain.batch(len(plan.pipelines) * plan.num_samples, torch.Generator().manual_seed(3))
         expected = reference_step(chain, batch, chain.loss, seed=5)
         pipeline = executor.load(
@@ -47,13 +48,16 @@ def played(cases: list[Case]) -> list[tuple[tuple[float, float, float], dict[int
             float((whole(parameter.grad) - expected.gradients[key]).abs().max())
             for key, parameter in pipeline.named_parameters().items()
         )
-        answers.append(((abs(loss - expected.loss), abs(evaluated - expected.loss), worst), counted(name, plan)))
+        counting = executor.load(plan_file(plan, model.profile), even) if as_built else pipeline
+        answers.append(
+            ((abs(loss - expected.loss), abs(evaluated - expected.loss), worst), counted(counting, even, plan))
+        )
     return answers
 
 
-def check(cases: list[Case], *, world_size: int) -> None:
-    """Run cases of one number of ranks in one world."""
-    for answers in pool.run(played, cases, world_size=world_size):
+def check(cases: list[Case], *, world_size: int, as_built: bool = True) -> None:
+    """Run cases of one number of ranks in one world; the models as they are built, or only as bytes are counted."""
+    for answers in pool.run(played, cases, as_built, world_size=world_size):
         for (name, plan), (differences, sent) in zip(cases, answers, strict=True):
             assert max(differences) < TOLERANCE, (name, plan, differences)
             for index, own in sent.items():
@@ -76,7 +80,9 @@ SMALL = ("gpt", "llama", "bert", "mixtral")
 def check_every_strategy(names: Iterable[str], size: int) -> None:
     """Of every operator, on a mesh of one axis, with all ways to store its weights."""
     walks = {name: walk(MODELS[name].profile.layers, (size,), samples=SAMPLES) for name in names}
-    check([one_stage(name, sharding) for name, own in walks.items() for sharding in own], world_size=size)
+    check(
+        [one_stage(name, sharding) for name, own in walks.items() for sharding in own], world_size=size, as_built=False
+    )
 
 
 @pytest.mark.parametrize(("size", "names"), [(2, tuple(MODELS)), (4, ("mixtral",))])
