@@ -11,11 +11,12 @@ from torch import Tensor
 
 from stagecut.executor.sharding.moving import moved
 from stagecut.executor.sharding.place import MeshPlace
-from stagecut.executor.sharding.rows import moved_rows
+from stagecut.executor.sharding.rows import moved_rows, steps_of_rows
 from stagecut.executor.sharding.weights import Use
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step, conversion
 from stagecut.planner.sharding.edges import TensorEnds
+from stagecut.planner.sharding.placements import Placements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,8 @@ class Way:
         `keys` are those of rows, and their sizes.
         """
         if keys:
-            ends = self.ends.taken_gradient, self.ends.made_gradient
-            return moved_rows(gradient, keys[0], keys[1], ends, place)[0]
+            source, bundle = self.ends.taken_gradient, (gradient, keys[0], keys[1])
+            return moved_rows(bundle, source, steps_of_rows(bundle, (source, self.ends.made_gradient), place), place)[0]
         steps = _steps(place, gradient, self.ends.taken_gradient, self.ends.made_gradient)
         return moved(gradient, self.ends.taken_gradient, steps, place)
 
@@ -49,6 +50,15 @@ def _steps(place: MeshPlace, tensor: Tensor, source: Any, target: Any) -> tuple[
     steps = conversion(place.mesh, source, target, num_bytes=num_bytes)
     assert steps is not None, f"no way from {source} to {target}"  # found before anything starts
     return steps
+
+
+def _divided(steps: tuple[Step, ...], source: Placements) -> tuple[tuple[Step, ...], tuple[Step, ...], Placements]:
+    """The steps to what is kept, those from the first all-gather on, and the placements between them."""
+    gathers = (index for index, step in enumerate(steps) if step.collective is Collective.ALL_GATHER)
+    first = next(gathers, len(steps))
+    for step in steps[:first]:
+        source = (*source[: step.axis], step.to, *source[step.axis + 1 :])
+    return steps[:first], steps[first:], source
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -100,35 +110,42 @@ class Call:
 
     def taken_rows(self, tensors: Sequence[Tensor], way: Way) -> tuple[Tensor, ...]:
         """Rows of tokens as the operator needs them."""
-        rows, keys, sizes = tensors
-        rows, keys = moved_rows(rows, keys, sizes, (way.ends.made, way.ends.taken), self.place)
+        bundle = tensors[0], tensors[1], tensors[2]
+        own, again, source = _divided(steps_of_rows(bundle, (way.ends.made, way.ends.taken), self.place), way.ends.made)
+        part = moved_rows(bundle, way.ends.made, own, self.place)
+
+        def gathered() -> tuple[Tensor, ...]:
+            return moved_rows(part, source, again, self.place)
+
+        rows, keys, sizes = gathered()
+        if again and way.saved:
+            self._remember(rows, lambda: gathered()[0], needed=False)
         return rows, keys.clone(), sizes.clone()
 
     def taken_input(self, tensor: Tensor, way: Way) -> Tensor:
         """An input as the operator needs it."""
-        steps, source = way.there(tensor, self.place), way.ends.made
-        gathers = (index for index, step in enumerate(steps) if step.collective is Collective.ALL_GATHER)
-        first = next(gathers, len(steps))
-        part = moved(tensor, source, steps[:first], self.place)
-        for step in steps[:first]:
-            source = (*source[: step.axis], step.to, *source[step.axis + 1 :])
+        own, again, source = _divided(way.there(tensor, self.place), way.ends.made)
+        part = moved(tensor, way.ends.made, own, self.place)
 
         def gathered() -> Tensor:
-            return moved(part, source, steps[first:], self.place).contiguous()
+            return moved(part, source, again, self.place).contiguous()
 
-        return self._remembered(gathered, needed=False) if first < len(steps) and way.saved else gathered()
+        whole = gathered()
+        if again and way.saved:
+            self._remember(whole, gathered, needed=False)
+        return whole
 
     def taken_weight(self, weight: Use) -> Tensor:
         """A weight as the operator needs it."""
-        if weight.is_gathered_on_use:
-            return self._remembered(weight.for_use, needed=weight.parameter.requires_grad)
-        return weight.for_use().detach()
+        whole = weight.for_use()
+        if not weight.is_gathered_on_use:
+            return whole.detach()
+        self._remember(whole, weight.for_use, needed=weight.parameter.requires_grad)
+        return whole
 
-    def _remembered(self, gather: Callable[[], Tensor], *, needed: bool) -> Tensor:
-        tensor = gather()
+    def _remember(self, gathered: Tensor, gather: Callable[[], Tensor], *, needed: bool) -> None:
         if self.gathers_again:
-            self.kept[tensor.untyped_storage().data_ptr()] = _Kept(gather=gather, needed=needed)
-        return tensor
+            self.kept[gathered.untyped_storage().data_ptr()] = _Kept(gather=gather, needed=needed)
 
     def _pack(self, tensor: Tensor) -> object:
         address = tensor.untyped_storage().data_ptr()

@@ -174,8 +174,9 @@ def _ways(divided: DividedOperator, made: Mapping[str, _Made]) -> Iterator[Way]:
     splits = divided.strategy.splits
     whole = tuple(WHOLE_LOOP if split == PARTIAL_SUMS else split for split in splits)
     for port in divided.operator.inputs:
-        own = made[port.tensor]
-        way = _way(own, input_placements(port, splits), input_gradient_placements(port, splits), saved=own.saved)
+        own, gradient = made[port.tensor], input_gradient_placements(port, splits)
+        saved = own.saved and divided.operator.needs_inputs
+        way = _way(own, input_placements(port, splits), gradient, saved=saved)
         yield from (replace(way, num_tensors=3),) if own.are_rows else (way,) * len(own.tensors)
     for port in divided.module.also:
         gradients = zip(input_gradient_placements(port, whole), splits, strict=True)

@@ -51,7 +51,10 @@ class PlannedLayer:
 
     @property
     def runs_whole(self) -> bool:
-        """Whether the layer runs as a whole, because nothing or only the samples are divided."""
+        """Whether the layer runs as a whole: how its operators run is unknown, and at most the samples are divided."""
+        known = self.module.operators or {}
+        if all(operator.name in known or operator.kind == LOSS for operator in self.operators):
+            return False
         splits = {strategy.splits for strategy in self.strategy.operators}
         return len(splits) == 1 and set(*splits) <= {SAMPLE, WHOLE_LOOP} and len(self.storages) < 2
 

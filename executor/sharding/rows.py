@@ -5,6 +5,7 @@ in (sample, token, expert) of the whole mesh, increasing; and the sizes (samples
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -12,44 +13,42 @@ from torch import Tensor
 
 from stagecut.executor.sharding import moving
 from stagecut.executor.sharding.place import MeshPlace
-from stagecut.planner.sharding.conversions import conversion
+from stagecut.planner.sharding.conversions import Step, conversion
 from stagecut.planner.sharding.placements import PARTIAL, REPLICATE, AxisPlacement, Placements, Shard
 
 LAST = 3
 """The dimension that every row has whole unless it is divided itself."""
 
 
-def moved_rows(
-    rows: Tensor, keys: Tensor, sizes: Tensor, ends: tuple[Placements, Placements], place: MeshPlace
-) -> tuple[Tensor, Tensor]:
-    """The rank's rows, and their keys, in other placements."""
-    space, (source, target) = sizes.tolist(), ends
-    samples, tokens, _, chosen = space
-    columns = rows.shape[1] * math.prod(s for s, own in zip(place.sizes, source, strict=True) if own == Shard(LAST))
-    # all ranks must choose the same way, however many rows each of them has
-    steps = conversion(
-        place.mesh, source, target, num_bytes=float(samples * tokens * chosen * columns * rows.element_size())
-    )
+Bundle = tuple[Tensor, Tensor, Tensor]
+"""Rows, keys and sizes."""
+
+
+def steps_of_rows(bundle: Bundle, ends: tuple[Placements, Placements], place: MeshPlace) -> tuple[Step, ...]:
+    """The planner's steps between two placements, the same on all ranks, however many rows each of them has."""
+    rows, _, sizes = bundle
+    samples, tokens, _, chosen = sizes.tolist()
+    divided = (size for size, own in zip(place.sizes, ends[0], strict=True) if own == Shard(LAST))
+    num_elements = samples * tokens * chosen * rows.shape[1] * math.prod(divided)
+    steps = conversion(place.mesh, *ends, num_bytes=float(num_elements * rows.element_size()))
     assert steps is not None
+    return steps
+
+
+def moved_rows(bundle: Bundle, source: Placements, steps: Sequence[Step], place: MeshPlace) -> Bundle:
+    """The rank's rows, and their keys, after some steps from the placements `source`."""
+    rows, keys, sizes = bundle
     for step in steps:
         axis, after = step.axis, (*source[: step.axis], step.to, *source[step.axis + 1 :])
-        if _turns(source[axis], step.to):
-            rows, keys = _whole(rows, keys, source[axis], place.groups[axis])
-            source = (*source[:axis], REPLICATE, *source[axis + 1 :])
         if step.to is REPLICATE:
             rows, keys = _whole(rows, keys, source[axis], place.groups[axis])
         elif step.to == Shard(LAST):
-            rows = _own_columns(rows, source[axis], axis, place)
+            rows, keys = _own_columns(rows, keys, source[axis], axis, place)
         else:
-            owners = _owners(keys, after, axis, place, space)
+            owners = _owners(keys, after, axis, place, sizes.tolist())
             rows, keys = _own_rows(rows, keys, owners, source[axis], axis, place=place)
         source = after
-    return rows, keys
-
-
-def _turns(before: AxisPlacement, to: AxisPlacement) -> bool:
-    """Whether columns become rows or rows columns, which happens by way of whole tensors."""
-    return isinstance(before, Shard) and isinstance(to, Shard) and LAST in (before.dim, to.dim)
+    return rows, keys, sizes
 
 
 def _whole(rows: Tensor, keys: Tensor, before: AxisPlacement, group: dist.ProcessGroup) -> tuple[Tensor, Tensor]:
@@ -57,13 +56,18 @@ def _whole(rows: Tensor, keys: Tensor, before: AxisPlacement, group: dist.Proces
         return moving.all_reduce(rows, group), keys
     if before == Shard(LAST):
         return moving.all_gather(rows, 1, group), keys
-    return _gathered(rows, keys, group)
+    return _to_everyone(rows.repeat(group.size(), 1), keys, group)
 
 
-def _own_columns(rows: Tensor, before: AxisPlacement, axis: int, place: MeshPlace) -> Tensor:
+def _own_columns(
+    rows: Tensor, keys: Tensor, before: AxisPlacement, axis: int, place: MeshPlace
+) -> tuple[Tensor, Tensor]:
+    size, group = place.sizes[axis], place.groups[axis]
     if before is PARTIAL:
-        return moving.reduce_scatter(rows, 1, place.groups[axis])
-    return rows.chunk(place.sizes[axis], 1)[place.coordinate(axis)]
+        return moving.reduce_scatter(rows, 1, group), keys
+    if isinstance(before, Shard):
+        return _to_everyone(torch.cat(rows.chunk(size, 1)), keys, group)
+    return rows.chunk(size, 1)[place.coordinate(axis)], keys
 
 
 def _own_rows(
@@ -71,6 +75,8 @@ def _own_rows(
 ) -> tuple[Tensor, Tensor]:
     if before is PARTIAL:
         return _scattered(rows, keys, owners, place.coordinate(axis), place.groups[axis])
+    if before == Shard(LAST):
+        return _joined(rows, keys, owners, place.coordinate(axis), place.groups[axis])
     if isinstance(before, Shard):
         return _exchanged(rows, keys, owners, place.groups[axis])
     own = owners == place.coordinate(axis)
@@ -97,10 +103,25 @@ def _scattered(rows: Tensor, keys: Tensor, owners: Tensor, own: int, group: dist
     return total[: len(parts[own])], keys[owners == own]
 
 
-def _gathered(rows: Tensor, keys: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, Tensor]:
-    """The rows of all ranks: everyone's go to everyone."""
+def _joined(columns: Tensor, keys: Tensor, owners: Tensor, own: int, group: dist.ProcessGroup) -> tuple[Tensor, Tensor]:
+    """From some columns of all rows, the keys of which every rank has, to all columns of one's own rows."""
+    leaving = torch.bincount(owners, minlength=group.size())
+    own_keys = keys[owners == own]
+    coming = columns.new_empty(group.size(), len(own_keys), columns.shape[1])
+    dist.all_to_all_single(
+        coming.flatten(0, 1),
+        columns[owners.argsort(stable=True)].contiguous(),
+        [len(own_keys)] * group.size(),
+        leaving.tolist(),
+        group=group,
+    )
+    return torch.cat(coming.unbind(), 1), own_keys
+
+
+def _to_everyone(leaving: Tensor, keys: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, Tensor]:
+    """Send rows with these keys to every rank, first to the first one."""
     every = torch.arange(group.size(), device=keys.device).repeat_interleave(len(keys))
-    return _exchanged(rows.repeat(group.size(), 1), keys.repeat(group.size()), every, group)
+    return _exchanged(leaving, keys.repeat(group.size()), every, group)
 
 
 def _exchanged(rows: Tensor, keys: Tensor, owners: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, Tensor]:

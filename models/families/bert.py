@@ -39,7 +39,7 @@ from stagecut.models.families.token_ends import (
     token_loss,
 )
 from stagecut.models.families.transformer import WIDTH, Residual, activation, dense_blocks, first_token, mask, norm
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, Port
+from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, Port
 
 NUM_ORDERS = 2
 """Classes of next-sentence prediction."""
@@ -77,6 +77,7 @@ def _embedding(shape: BertShape, residual: Residual) -> LayerCounts:
             TensorCounts(name="summed", dims=STATE, elements=elements, saved=True),
             over=(token,),
             whole=(HIDDEN,),
+            kind=SUM,
             weights=(WeightCounts(name="weight", dims=(POSITION, HIDDEN), elements=rows * residual.hidden),),
         ),
         norm(

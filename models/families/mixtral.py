@@ -31,7 +31,7 @@ from stagecut.models.families.operators import (
     splits,
 )
 from stagecut.models.families.transformer import WIDTH
-from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators import DISPATCH, HIDDEN, SAMPLE, TOKEN, Port
 
 EXPERT = "expert"
 CHOICES = (SAMPLE, TOKEN, EXPERT)
@@ -88,7 +88,7 @@ def _dispatch(shape: MixtralShape, taken: str, *, token: Dim, expert: Dim) -> Op
     rows = token.size * shape.experts_per_token
     return OperatorCounts(
         name="dispatch",
-        kind="dispatch",
+        kind=DISPATCH,
         inputs=(Port(tensor=taken, dims=STATE), Port(tensor="probabilities", dims=CHOICES)),
         outputs=(_of_experts("dispatched", HIDDEN, rows * shape.hidden),),
         splits=splits(token, expert),

@@ -29,7 +29,7 @@ from stagecut.models.families.convolution import (
 from stagecut.models.families.entry import ModelEntry
 from stagecut.models.families.image_head import FEATURE, image_head
 from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, elementwise, splits
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Port
+from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, SUM, Port
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4
@@ -126,6 +126,7 @@ def _block_layer(name: str, block: Bottleneck) -> LayerCounts:
                 "sum",
                 ("widened", "projected" if project else INPUT),
                 image(OUTPUT, widen.output, saved=False),
+                kind=SUM,
                 over=(widen.channel,),
                 whole=PIXELS,
                 working=2 * widen.output,
@@ -141,7 +142,7 @@ def _head() -> LayerCounts:
     channel, given = Dim(name=CHANNEL, size=EXPANSION * WIDTHS[-1]), EXPANSION * WIDTHS[-1] * LAST_SIDE**2
     pool = OperatorCounts(
         name="pool",
-        kind="elementwise",
+        kind=SUM,
         inputs=(Port(tensor=INPUT, dims=(SAMPLE, CHANNEL, *PIXELS)),),
         outputs=(TensorCounts(name="pooled", dims=(SAMPLE, CHANNEL), elements=channel.size, saved=True),),
         splits=splits(channel),

@@ -28,7 +28,7 @@ from stagecut.models.families.operators import (
     vocabulary_dim,
 )
 from stagecut.models.families.transformer import Residual, mask, norm
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
 
 POSITION = "position"
 
@@ -75,6 +75,7 @@ def _add_positions(residual: Residual, positions: int) -> OperatorCounts:
         *((mask(residual.token, residual.wide),) if residual.dropout else ()),
         over=(residual.token,),
         whole=(HIDDEN,),
+        kind=SUM,
         weights=(WeightCounts(name="weight", dims=(POSITION, HIDDEN), elements=positions * residual.hidden),),
         working=elements,
     )

@@ -51,7 +51,7 @@ from stagecut.models.families.operators import (
     linear,
     splits,
 )
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
 
 HEAD, KEY_TOKEN, WIDTH = "head", "key token", "width"
 
@@ -99,6 +99,7 @@ class Residual:
             *dropped,
             over=(self.token,),
             whole=(HIDDEN,),
+            kind=SUM,
             working=self.tokens * self.hidden,
         )
 
@@ -121,7 +122,7 @@ def first_token(residual: Residual, *, working: int = 0) -> OperatorCounts:
     """The first token out of the layer's input: the sum over the tokens, of which the others count nothing."""
     return OperatorCounts(
         name="first token",
-        kind="elementwise",
+        kind=SUM,
         inputs=(Port(tensor=INPUT, dims=STATE),),
         outputs=(TensorCounts(name="first token", dims=(SAMPLE, HIDDEN), elements=residual.hidden),),
         splits=splits(residual.token, residual.wide),

@@ -34,6 +34,8 @@ class VggShape:
 
     repeats: tuple[int, ...]
     """Convolutions of each group."""
+    channels: tuple[int, ...] = CHANNELS
+    """Of each group."""
     side: int = IMAGE_SIDE
     classes: int = NUM_CLASSES
     hidden_layers: int = 2
@@ -42,7 +44,7 @@ class VggShape:
     def convolutions(self) -> Iterator[tuple[str, Convolution, bool]]:
         """Name of each convolution, the convolution, and whether a pooling follows it."""
         inputs, side = IMAGE_CHANNELS, self.side
-        for group, (channels, repeat) in enumerate(zip(CHANNELS, self.repeats, strict=True), start=1):
+        for group, (channels, repeat) in enumerate(zip(self.channels, self.repeats, strict=True), start=1):
             for index in range(1, repeat + 1):
                 convolution = Convolution(inputs=inputs, outputs=channels, kernel=3, side=side)
                 yield f"conv{group}-{index}", convolution, index == repeat
@@ -53,7 +55,7 @@ class VggShape:
     def classifier_widths(self) -> tuple[int, ...]:
         """Inputs of each linear layer of the classifier."""
         last_side = self.side >> len(self.repeats)
-        return (CHANNELS[-1] * last_side**2, *[CLASSIFIER_WIDTH] * self.hidden_layers)
+        return (self.channels[-1] * last_side**2, *[CLASSIFIER_WIDTH] * self.hidden_layers)
 
 
 def vgg(shape: VggShape) -> Chain:
@@ -61,7 +63,10 @@ def vgg(shape: VggShape) -> Chain:
     convolutions = (convolution_layer(name, each, pooled=pooled) for name, each, pooled in shape.convolutions())
     # Parts of the flattened channels are whole channels.
     first, *others = shape.classifier_widths
-    features = (Dim(name=FEATURE, size=first, units=CHANNELS[-1]), *(Dim(name=FEATURE, size=each) for each in others))
+    features = (
+        Dim(name=FEATURE, size=first, units=shape.channels[-1]),
+        *(Dim(name=FEATURE, size=each) for each in others),
+    )
     *hidden, last = features
     products = (_dense_layer(f"classifier{index}", feature) for index, feature in enumerate(hidden, start=1))
     head = image_head(f"classifier{len(features)}", feature=last, classes=shape.classes)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stagecut.models.families.mixtral import EXPERT, MixtralShape
+from stagecut.models.modules.expert_products import expert_products
 from stagecut.models.modules.llama import decoder_block, decoder_modules
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.models.modules.operators import LoopPart, OperatorModule
@@ -109,12 +110,7 @@ def _run_dispatch(layer: Any, inputs: Inputs, part: LoopPart) -> Inputs:
 
 def _of_experts(matrices: Tensor, given: Tensor, keys: Tensor, sizes: Tensor, part: LoopPart) -> Tensor:
     """Each row times the matrix of its expert."""
-    experts = keys % int(sizes[2]) - part.start(EXPERT, len(matrices))
-    made = given.new_zeros(len(given), matrices.shape[1])
-    for index, matrix in enumerate(matrices.unbind()):
-        rows = (experts == index).nonzero().squeeze(-1)
-        made = made.index_add(0, rows, functional.linear(given[rows], matrix))
-    return made
+    return expert_products(matrices, given, keys % int(sizes[2]) - part.start(EXPERT, len(matrices)))
 
 
 def _run_gate_and_up(layer: Any, inputs: Inputs, part: LoopPart) -> Inputs:

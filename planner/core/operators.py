@@ -14,6 +14,8 @@ INPUT, OUTPUT = "input", "output"
 """Names of the tensors that a layer takes and returns."""
 RESERVED = WHOLE, PARTIAL = "whole", "partial"
 """Words of plan files for loops that are not divided, and for partial sums."""
+SUM, DISPATCH = "sum", "dispatch"
+"""Kinds of operators whose backward does not need what they take: sums and means, and choices of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Operator:
     name: str
     """Unique within the layer."""
     kind: str
-    """linear, attention, norm, elementwise, embedding, convolution, experts, loss ..."""
+    """linear, attention, norm, elementwise, sum, embedding, convolution, experts, loss ..."""
     inputs: tuple[Port, ...]
     outputs: tuple[Tensor, ...]
     weights: tuple[Weight, ...] = ()
@@ -103,3 +105,8 @@ class Operator:
     def weight_bytes(self) -> float:
         """Bytes of all its weights."""
         return sum(weight.num_bytes for weight in self.weights)
+
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether its backward needs what it takes; what was gathered for it is then gathered again."""
+        return self.kind not in (SUM, DISPATCH)

@@ -78,7 +78,8 @@ def _taken_in(model: ModelProfile, number: int) -> Iterator[Wire]:
         for port in operator.inputs:
             if port.tensor in made:
                 source, tensor = made[port.tensor]
-                yield Wire(source=source, target=node, tensor=tensor, port=port)
+                needed = tensor.saved and operator.needs_inputs
+                yield Wire(source=source, target=node, tensor=replace(tensor, saved=needed), port=port)
         made.update((tensor.name, (node, tensor)) for tensor in operator.outputs)
 
 

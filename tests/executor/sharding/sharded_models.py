@@ -45,6 +45,8 @@ from stagecut.planner.sharding.strategies import (
 )
 
 TOKENS = 8
+HIDDEN_SIZE = 16
+"""Of the models on texts."""
 LINK = Link(bandwidth_bytes_per_s=1e6, latency_s=1e-6)
 
 
@@ -60,13 +62,13 @@ class SmallModel:
         return self.counts().in_precision(Precision.FP32, name=self.modules().name, sequence_length=TOKENS)
 
 
-GPT = GptShape(blocks=1, hidden=16, heads=4, vocabulary=32, positions=TOKENS, dropout=0.0)
-LLAMA = LlamaShape(blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabulary=32)
-BERT = BertShape(blocks=1, hidden=16, heads=4, vocabulary=30, positions=TOKENS, dropout=0.0)
+GPT = GptShape(blocks=1, hidden=HIDDEN_SIZE, heads=4, vocabulary=32, positions=TOKENS, dropout=0.0)
+LLAMA = LlamaShape(blocks=1, hidden=HIDDEN_SIZE, heads=4, key_heads=2, width=24, vocabulary=32)
+BERT = BertShape(blocks=1, hidden=HIDDEN_SIZE, heads=4, vocabulary=30, positions=TOKENS, dropout=0.0)
 VIT = VitShape(blocks=1, hidden=8, heads=2, patch=112)
-VGG = VggShape(repeats=(1, 1, 1, 1, 1), side=32, classes=6, hidden_layers=0)
+VGG = VggShape(repeats=(1, 1), channels=(8, 16), side=8, classes=6, hidden_layers=0)
 MIXTRAL = MixtralShape(
-    blocks=1, hidden=16, heads=4, key_heads=2, width=24, vocabulary=32, experts=4, experts_per_token=2
+    blocks=1, hidden=HIDDEN_SIZE, heads=4, key_heads=2, width=24, vocabulary=32, experts=4, experts_per_token=2
 )
 MODELS = {
     "mixtral": SmallModel(
