@@ -16,8 +16,8 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.bounds.scaled import Table
 from stagecut.planner.choice_graphs.bounds.tree import joined, offsets
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled
 
 
 class Core(NamedTuple):

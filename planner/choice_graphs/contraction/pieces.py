@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE
 from stagecut.planner.choice_graphs.moments import Moments, find_moments
 from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.compiled import compiled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

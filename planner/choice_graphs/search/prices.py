@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled
 
 _SAFE = 1 - 2.0**-36
 """For sums of up to 2^16 products."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.choice_graphs.compiled import compiled
+from stagecut.planner.core.compiled import compiled
 
 Words = NDArray[np.uint64]
 

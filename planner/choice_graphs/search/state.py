@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.slack import Slack, least_slack, slack_of, use
 from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.compiled import compiled
 
 
 class State(NamedTuple):

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.random_numbers import Words, below
 from stagecut.planner.choice_graphs.search.state import State, add_row, change
 from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.compiled import compiled
 
 _IN_TREE = -1
 

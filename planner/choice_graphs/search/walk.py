@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.choice_graphs.compiled import compiled
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.random_numbers import Words, below, fraction, random_state
 from stagecut.planner.choice_graphs.search.slack import least_slack
 from stagecut.planner.choice_graphs.search.state import State, state_of
 from stagecut.planner.choice_graphs.search.trees import Tree, choose_tree, grow, restore, tree_of
 from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.compiled import compiled
 
 _TINY = 1e-300
 
