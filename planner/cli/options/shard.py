@@ -1,6 +1,7 @@
 """How `plan shard` searches, and what it writes."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from stagecut.planner.cli.options.outputs import Outputs
 from stagecut.planner.cli.options.search import SearchOptions
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
+from stagecut.planner.cli.process.writing import announce, print_json
+from stagecut.planner.io.documents.canonical import Tree, format_json
 from stagecut.planner.solvers.search.options import RowChoice
 
 
@@ -38,3 +41,24 @@ class AnswerFile(Outputs):
     """The file that the answer is written to."""
 
     output: Path | None = output_option("-o", "--output", text="Write the answer to this file.")
+
+    def give(
+        self,
+        answer: Tree,
+        *,
+        known: bool,
+        in_words: Callable[[], None],
+        quiet: bool,
+        as_json: bool,
+    ) -> None:
+        """Write the answer if one is known, and print it, even if it cannot be written."""
+        try:
+            if self.output is not None and known:
+                self.write(self.output, format_json(answer))
+        finally:
+            if as_json:
+                print_json(answer)
+            else:
+                in_words()
+        if self.output is not None and known and not quiet:
+            announce([self.output])
