@@ -7,9 +7,10 @@ longer, and better prices of hosts can be found for what remains, so both are re
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.network.interval_network import IntervalNetwork
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.exact.host_prices import find_host_prices
+from stagecut.planner.solvers.exact.host_prices import best_prices, find_host_prices
 from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
@@ -24,6 +25,17 @@ class ArcFixing:
         self.prices: Floats = np.zeros(num_classes + 1)
         """The latest prices of hosts and of a stage, shape (server classes + 1,)."""
         self._stop = stop
+
+    def first(self, intervals: IntervalNetwork, limit_s: float) -> IntervalNetwork:
+        """The stages not ruled out for plans at or below the limit, before they become arcs."""
+        for prices in (self.prices, np.zeros_like(self.prices)):
+            intervals = intervals.without_late(prices, limit_s)
+        while (before := len(intervals)) and not self._stop():
+            self.prices = best_prices(intervals.shortest, intervals.limits, self.prices, stop=self._stop)
+            intervals = intervals.without_late(self.prices, limit_s)
+            if len(intervals) > WORTHWHILE * before:
+                break
+        return intervals
 
     def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""

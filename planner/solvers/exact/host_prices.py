@@ -7,6 +7,8 @@ path found is a cut of a small linear program; the next prices are half way from
 to its optimum.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
@@ -15,25 +17,38 @@ from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
-# Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor,
-# GAIN_TOLERANCE not measured, on gpt2-345m on dgx-a100-16.
-MAX_ROUNDS = 12
+MAX_ROUNDS = 40
 GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this."""
-HIGHEST = 4.0
-"""The highest price of a host, in shortest round trips without prices."""
+HIGHEST = 1e4
+"""The highest price of a host, in shortest round trips without prices. Where the hosts do not suffice, the length grows
+with the prices without end, and what many micro-batches take is only reached by high ones."""
 
 
 def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
     """Prices of hosts and of a stage, shape (server classes + 1,), from those to begin with."""
-    limits = rows.network.limits
+
+    def shortest(prices: Floats) -> tuple[float, Floats] | None:
+        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, prices))
+        return (float(rows.round_trip[path].sum()), _used(rows, path)) if len(path) else None
+
+    return best_prices(shortest, rows.network.limits, start, stop=stop)
+
+
+def best_prices(
+    shortest: Callable[[Floats], tuple[float, Floats] | None], limits: Floats, start: Floats, *, stop: StopCheck
+) -> Floats:
+    """Good prices of what is limited, where a path uses some of it, from those to begin with.
+
+    `shortest` gives length and use of a shortest path at some prices, the length without them; None if there is none.
+    """
     lengths, slopes = [], []
     prices, best, best_value = start, start, -np.inf
     for _ in range(MAX_ROUNDS):
-        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, prices))
-        if len(path) == 0:
+        found = shortest(prices)
+        if found is None:
             break
-        length, slope = float(rows.round_trip[path].sum()), _used(rows, path) - limits
+        length, slope = found[0], found[1] - limits
         lengths.append(length)
         slopes.append(slope)
         value = length + float(prices @ slope)

@@ -26,6 +26,7 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
+from stagecut.planner.network.interval_network import IntervalNetwork, build_intervals
 from stagecut.planner.network.lagrangian import price, single_family
 from stagecut.planner.network.pruning import position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
@@ -133,8 +134,15 @@ class VariantProof:
     def _build(self) -> Phase:
         """The network without positions, what arc fixing leaves of it, and a first bound."""
         search = self._search
+        intervals = None if self._shared else self._first_stages()
         with search.step("network"):
-            network = build_network(search.costs, self.variant, longest_s=search.best_s, room_bytes=search.room_bytes)
+            network = build_network(
+                search.costs,
+                self.variant,
+                longest_s=search.best_s,
+                room_bytes=search.room_bytes,
+                intervals=intervals,
+            )
             rows = build_rows(network, shared_only=self._shared)
         search.count("arcs without positions", len(rows.network.arcs))
         rows = self._fixed(rows, self._limit_s)
@@ -146,6 +154,15 @@ class VariantProof:
         # A bound that rests on HiGHS cannot close such a gap.
         needs_labels = search.options.gap < 10 * MIP_BOUND
         return self._branch(labels, then=None if needs_labels else partial(self._add_positions, rows, labels))
+
+    def _first_stages(self) -> IntervalNetwork:
+        """What arc fixing leaves before there are arcs."""
+        search = self._search
+        with search.step("network"):
+            intervals = build_intervals(search.costs, self.variant, longest_s=search.best_s)
+        search.count("stages", len(intervals))
+        with search.step("arc fixing"):
+            return self._fixing.first(intervals, self._limit_s)
 
     def _first_bound(self, rows: Rows) -> float:
         """A share of the limit that arc fixing alone proves: something to show, and an order for the variants."""
