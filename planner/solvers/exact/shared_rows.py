@@ -40,7 +40,9 @@ class SharedRowsProof:
             self.row_bound_s = 0.0
         else:
             self._next(search)
-        return Outcome((self,))
+        limit_s = _limit_s(search)
+        open_still = self.is_stuck or self.bound_s < limit_s
+        return Outcome((self,)) if open_still else Outcome((), self.bound_s)
 
     def _build(self, search: Search) -> None:
         """The network, with positions at the end, of the plans that are no worse than the best one."""
@@ -60,6 +62,8 @@ class SharedRowsProof:
                 ranges = position_ranges(rows, fixing.prices, limit_s)
                 network = with_positions(rows.network, ranges=ranges, longest_s=search.best_s)
             rows = fixed(build_rows(network, shared_only=True))
+        if len(rows.network.arcs) == 0:
+            self._raise(search, limit_s)
         self._next = partial(self._fix, rows)
 
     def _fix(self, rows: Rows, search: Search) -> None:
