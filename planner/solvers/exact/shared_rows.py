@@ -27,6 +27,7 @@ class SharedRowsProof:
         self.row_bound_s: float | None = None
         """Least value of the rows over all plans of the variant, once solved to optimality."""
         self._stalled = False  # whether the last MIP ended without an answer: another try would end the same way
+        self._is_empty = False  # whether no plan is left to look at
         self._next: Callable[[Search], None] = self._build
 
     @property
@@ -40,9 +41,7 @@ class SharedRowsProof:
             self.row_bound_s = 0.0
         else:
             self._next(search)
-        limit_s = _limit_s(search)
-        open_still = self.is_stuck or self.bound_s < limit_s
-        return Outcome((self,)) if open_still else Outcome((), self.bound_s)
+        return Outcome((), self.bound_s) if self._is_empty else Outcome((self,))
 
     def _build(self, search: Search) -> None:
         """The network, with positions at the end, of the plans that are no worse than the best one."""
@@ -63,7 +62,7 @@ class SharedRowsProof:
                 network = with_positions(rows.network, ranges=ranges, longest_s=search.best_s)
             rows = fixed(build_rows(network, shared_only=True))
         if len(rows.network.arcs) == 0:
-            self._raise(search, limit_s)
+            self.bound_s, self._is_empty = limit_s, True
         self._next = partial(self._fix, rows)
 
     def _fix(self, rows: Rows, search: Search) -> None:
