@@ -47,10 +47,10 @@ def test_no_plan_at_or_below_the_limit_loses_a_stage(problem, seed):
     for variant, times in times_by_variant(problem, costs).items():
         limit_s = random.choice(sorted(times.values())[:5]) * (1 + PATH_SUM)
         whole = build_intervals(costs, variant, longest_s=limit_s)
-        fixing = ArcFixing(len(problem.cluster.servers), lambda: False)
+        fixing = ArcFixing.without_prices(problem.cluster)
         for left in (
             whole.without_late(random_prices(random, len(whole.limits)), limit_s),
-            fixing.first(whole, limit_s),
+            fixing.first(whole, limit_s, stop=lambda: False),
         ):
             found = paths_by_plan(build_network(costs, variant, longest_s=limit_s, intervals=left)).keys()
             assert all(plan in found for plan, seconds in times.items() if seconds <= limit_s)
