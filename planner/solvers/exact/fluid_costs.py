@@ -1,0 +1,143 @@
+"""What single layers cost at least on the device groups of a variant: the columns of the fluid bound."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.problem import Problem, Variant
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.layer_times import layer_times, parts
+from stagecut.planner.network.arrangement import RECOMPUTE_MODES
+from stagecut.planner.network.device_groups import placements_in_host, placements_on_whole_hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sorts:
+    """The layers of a model by sort: layers of one sort cost the same on any devices."""
+
+    first: Ints
+    """Index of the first layer of each sort, shape (U,)."""
+    of_layers: Ints
+    """Sort of every layer, shape (L,)."""
+    count: Floats
+    """Number of layers of each sort, shape (U,)."""
+
+
+def sorts_of(problem: Problem) -> Sorts:
+    """Sorts of layers; equal ones take equal inputs too, which recomputation keeps."""
+    model, seen = problem.model, dict[tuple[object, ...], int]()
+    numbers = []
+    for layer, input_bytes in zip(model.layers, model.boundary_bytes().tolist(), strict=False):
+        sizes = (layer.params_bytes + layer.shared_params_bytes, layer.saved_bytes, layer.output_bytes, input_bytes)
+        work = (layer.forward_flops, layer.working_bytes, layer.tensor_parallel_bytes, layer.times)
+        numbers.append(seen.setdefault((*sizes, *work), len(seen)))
+    _, first, of_layers, count = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
+    return Sorts(first=first, of_layers=of_layers, count=count.astype(float))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidCosts:
+    """C choices of a device group and recompute mode for U sorts of layers."""
+
+    kind: Ints
+    """Which kind of devices each choice takes, shape (C,)."""
+    num_devices: Floats
+    """How many of them, shape (C,)."""
+    fits: Floats
+    """Zero where a stage may hold the layer, infinite where it does not even fit alone, shape (C, U)."""
+    work_s: Floats
+    """F + B of a layer, shape (C, U)."""
+    trip_s: Floats
+    """The same, with the least that the first part of a micro-batch takes for F, shape (C, U)."""
+    tail_s: Floats
+    """All-reduce of gradients and optimizer step, shape (C, U); a stage takes at least the sum over its layers."""
+    held_bytes: Floats
+    """On each device, with what the least number of micro-batches in flight saves, shape (C, U)."""
+    forward_share: float
+    """Largest F / (F + B)."""
+    kind_devices: Floats
+    """Number of devices of each kind, shape (K,)."""
+    kind_bytes: Floats
+    """Memory of a device of each kind, less what any layer needs while it runs, shape (K,)."""
+
+
+def fluid_costs(costs: CostModel, variant: Variant, sorts: Sorts) -> FluidCosts | None:
+    """The columns of one variant, whose share the costs are of; None if there are none."""
+    columns = [
+        (kind, placement, _column(costs, variant, sorts, placement, recompute=recompute))
+        for kind, placement in _placements(costs, variant.micro_batch)
+        for recompute in RECOMPUTE_MODES[costs.problem.job.recompute]
+    ]
+    if not columns:
+        return None
+    forward_s, backward_s, tail_s, held_bytes, working_bytes = np.stack([column for _, _, column in columns], axis=1)
+    kind = np.array([kind for kind, _, _ in columns])
+    limit_bytes = np.array([costs.stages.device_type(placement).memory_bytes for _, placement, _ in columns])
+    overfull = held_bytes + working_bytes > limit_bytes[:, None] * (1 + MEMORY_ROUNDING)
+    work_s = forward_s + backward_s
+    slices = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
+    kind_devices = [float(server.count * island.count) for server in costs.cluster.servers for island in server.islands]
+    kind_bytes = np.zeros(len(kind_devices))
+    np.maximum.at(kind_bytes, kind, limit_bytes - working_bytes.min(axis=1))
+    return FluidCosts(
+        kind=kind,
+        num_devices=np.array([float(group.replicas * group.tensor_parallel) for _, group, _ in columns]),
+        fits=np.where(overfull, np.inf, 0.0),
+        work_s=work_s,
+        trip_s=forward_s / 2 + backward_s if slices else work_s,
+        tail_s=tail_s,
+        held_bytes=held_bytes,
+        forward_share=float(np.max(forward_s / np.where(work_s > 0, work_s, 1.0))),
+        kind_devices=np.array(kind_devices),
+        kind_bytes=kind_bytes,
+    )
+
+
+def _placements(costs: CostModel, micro_batch: int) -> Iterator[tuple[int, Placement]]:
+    """Every device group that a stage may take, with the number of its kind of devices."""
+    kind = 0
+    for index, server in enumerate(costs.cluster.servers):
+        for island, devices in enumerate(server.islands):
+            inside = placements_in_host(
+                costs.problem, server_class=index, island=island, free=devices.count, micro_batch=micro_batch
+            )
+            yield from ((kind + island, placement) for placement in inside)
+        several = placements_on_whole_hosts(
+            costs.problem, costs.cluster, server_class=index, most=server.count, micro_batch=micro_batch
+        )
+        yield from ((kind, placement) for placement in several)
+        kind += len(server.islands)
+
+
+def _column(costs: CostModel, variant: Variant, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
+    """F, B, tail, bytes held and working bytes of each sort, shape (5, U)."""
+    if placement.sharding is not None:
+        return _divided(costs, variant, sorts, placement, recompute=recompute)
+    layers = costs.stages.stages(
+        placement, micro_batch=variant.micro_batch, recompute=recompute, start=sorts.first, stop=sorts.first + 1
+    )
+    model = costs.problem.model
+    params = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
+    params = params / parts(model, placement.tensor_parallel)
+    sync_s = costs.stages.least_sync_s(placement) * params[sorts.first] / max(params.sum(), 1.0)
+    in_flight = variant.num_microbatches if variant.schedule is Schedule.GPIPE else 1
+    held_bytes = layers.static_bytes + in_flight * layers.saved_bytes
+    columns = (layers.forward_s, layers.backward_s, sync_s + layers.update_s, held_bytes, layers.working_bytes)
+    return np.array(columns)
+
+
+def _divided(costs: CostModel, variant: Variant, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
+    """The same where each operator is divided in its own way: no collectives, and computation divided by all."""
+    model, device = costs.problem.model, costs.stages.device_type(placement)
+    launch_s = np.array([device.launch_s if layer.table(device.name) is None else 0.0 for layer in model.layers])
+    forward_s, backward_s = (
+        ((whole_s - launch_s) / placement.tensor_parallel + launch_s)[sorts.first]
+        for whole_s in layer_times(model, device, variant.micro_batch // placement.replicas)
+    )
+    nothing = np.zeros(len(sorts.first))
+    return np.array([forward_s, backward_s + forward_s * recompute, nothing, nothing, nothing])
