@@ -18,6 +18,7 @@ from stagecut.planner.simulator.action_lists import (
     pipeline_actions,
     sublot_actions,
 )
+from stagecut.planner.simulator.event_loop import UNKNOWN, game_of, play, queues
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, with_parts
 
 
@@ -107,7 +108,9 @@ def compile_actions(lists: Sequence[Sequence[Action]], sizes: MessageSizes | Non
     messages, need = _messages(actions, sizes)
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
-    return _assemble(actions, messages, before=before, need=need)
+    graph = _assemble(actions, messages, before=before, need=need)
+    _check_end(graph, actions)
+    return graph
 
 
 def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
@@ -225,7 +228,6 @@ def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Int
         hi=np.concatenate((actions.hi, messages.hi, stop, stop)),
         predecessors=np.stack(predecessors, axis=1),
         flow=np.concatenate((np.full(num_actions, NONE), flow, 2 * actions.num_stages - 2 + stages, nothing)),
-        level=_levels(actions, messages, need),
     )
 
 
@@ -250,28 +252,13 @@ def _previous(group: Ints, first: int) -> Ints:
     return previous
 
 
-def _levels(actions: _Actions, messages: _Messages, need: Ints) -> Ints:
-    """Length of the longest chain ending with each action: device groups run their lists until they have to wait."""
-    num_actions = len(need)
-    source = np.concatenate((np.arange(num_actions), messages.producer, [NONE]))[need].tolist()
-    level = [NONE] * num_actions + [0]  # level[NONE] is that of "waits for nobody"
-    cursor, stop = np.append(0, actions.last[:-1] + 1).tolist(), (actions.last + 1).tolist()
-    depth = [0] * len(stop)
-    waiting: dict[int, int] = {}
-    runnable = list(range(len(stop)))
-    while runnable:
-        device = runnable.pop()
-        task = cursor[device]
-        while task < stop[device] and level[source[task]] != NONE:
-            depth[device] = level[task] = max(depth[device], level[source[task]]) + 1
-            if task in waiting:
-                runnable.append(waiting.pop(task))
-            task += 1
-        cursor[device] = task
-        if task < stop[device]:
-            waiting[source[task]] = device
-    if waiting:
-        tasks = [cursor[device] for device in sorted(waiting.values())]
-        stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in tasks]
+def _check_end(graph: IterationGraph, actions: _Actions) -> None:
+    """Play the graph in no time: device groups run their lists until they have to wait."""
+    starts_s, ends_s = np.zeros((1, graph.num_tasks)), np.empty((1, graph.num_tasks + 1))
+    game = game_of(graph)
+    play(game, queues((), graph.num_flows), np.zeros((1, graph.cell.max() + 1)), starts_s, ends_s)
+    left = np.flatnonzero(ends_s[0, : graph.num_actions] == UNKNOWN)
+    if len(left):
+        _, first = np.unique(actions.device[actions.stage[left]], return_index=True)
+        stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in left[first]]
         raise BadInputError(f"schedule: stages wait for each other forever: {', '.join(stuck)}")
-    return np.array(level[:-1])
