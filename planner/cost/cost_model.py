@@ -23,10 +23,10 @@ from stagecut.planner.cost.sublot_costs import sublot_cut, sublot_seconds, whole
 class CostModel:
     """Costs of the stages and plans of one problem, for pipelines on one share of the cluster."""
 
-    def __init__(self, problem: Problem, share: Share = WHOLE) -> None:
+    def __init__(self, problem: Problem, share: Share = WHOLE, *, alike: StageCostModel | None = None) -> None:
         self.problem, self.share = problem, share
         self.cluster = cluster_share(problem.cluster, share)
-        self.stages = StageCostModel(problem, share, self.cluster)
+        self.stages = StageCostModel(problem, share, self.cluster, alike=alike)
         self._boundary_bytes = problem.model.boundary_bytes()
         names = device_names(problem.cluster, share, 0)
         self._devices = {names[device.name]: device for device in self.cluster.devices()}
@@ -48,7 +48,7 @@ class CostModel:
     def of(self, share: Share) -> "CostModel":
         """The costs of the same problem for another share, computed once."""
         if share not in self._others:
-            self._others[share] = CostModel(self.problem, share)
+            self._others[share] = CostModel(self.problem, share, alike=self.stages)
             self._others[share]._others = self._others
         return self._others[share]
 

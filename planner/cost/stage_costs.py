@@ -73,10 +73,14 @@ class StageCostModel:
     Every sum over layers is a difference of prefix sums, every peak the maximum of a range; both are tabulated once.
     """
 
-    def __init__(self, problem: Problem, share: Share, cluster: Cluster) -> None:
+    def __init__(
+        self, problem: Problem, share: Share, cluster: Cluster, *, alike: "StageCostModel | None" = None
+    ) -> None:
         self._problem, self._share, self._cluster = problem, share, cluster
         self._times: dict[tuple[str, float, int, AllReduce | None], tuple[Floats, Floats]] = {}
         self._sizes_by_degree: dict[int, _Sizes] = {}
+        if alike is not None:  # Of the same problem: neither depends on the share beyond its key.
+            self._times, self._sizes_by_degree = alike._times, alike._sizes_by_degree
         self._sharded = ShardedStages(problem, share, cluster)
 
     def device_type(self, placement: Placement) -> DeviceType:

@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 
+import numpy as np
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
+from stagecut.planner.solvers.exact.fluid_bound import fluid_bound, fluid_bounds
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from tests.property.sharding.sharded_problems import sharded_problems
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9
@@ -45,6 +48,35 @@ def test_no_plan_is_faster_than_the_fluid_bound_of_its_variant(problem):
 
 
 @settings(max_examples=30)
+@given(problems(max_layers=6), st.sampled_from((1.0001, 1.5)))
+def test_no_plan_below_a_limit_is_faster_than_the_bound_on_plans_with_one_of_its_stages(problem, times):
+    """So a stage whose bound reaches the limit is of no use."""
+    costs, fastest_s = CostModel(problem), fastest_by_variant(problem)
+    assume(fastest_s)
+    for plan in all_plans(problem, costs):
+        own, number, limit_s = costs.of(plan.share), costs.plan(plan), times * fastest_s[plan.variant]
+        seconds = iteration_times([number])[0]
+        if seconds >= limit_s:
+            continue
+        bound = fluid_bound(costs, plan.variant, limit_s)
+        for stage in plan.stages:
+            placement = own.device_group(stage).placement
+            interval = {"start": np.array([stage.start]), "stop": np.array([stage.stop])}
+            stages = own.stages.stages(placement, micro_batch=plan.micro_batch, recompute=stage.recompute, **interval)
+            islands = [len(server.islands) for server in own.cluster.servers]
+            kind = sum(islands[: placement.server_class]) + placement.island
+            num_devices = placement.replicas * placement.tensor_parallel
+            through_s = bound.through_s(kind, num_devices, stages=stages, **interval)[0]
+            assert through_s <= seconds * (1 + ROUNDING)
+
+
+@settings(max_examples=30)
 @given(problems(max_layers=6, max_devices=3, max_micro_batches=6, sliced=True))
 def test_no_plan_with_halved_micro_batches_is_faster_either(problem):
+    check(problem)
+
+
+@settings(max_examples=30)
+@given(sharded_problems(max_layers=3))
+def test_no_plan_that_divides_operators_is_faster_either(problem):
     check(problem)

@@ -13,19 +13,23 @@ on average over the kinds at any prices (the fill rows: with an m that depends o
 not negative give a bound, so those of a linear program may be off.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING, PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.solvers.exact.fluid_costs import FluidCosts, Sorts, fluid_costs, sorts_of
 from stagecut.planner.solvers.interleaved.shapes import floor_s, shapes_of
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
+
+KEPT = (1.0, 0.75, 0.5, 0.25)
+"""Shares of the round trip to try."""
 
 
 def fluid_bounds(costs: CostModel, variants: Sequence[Variant]) -> Floats:
@@ -39,11 +43,17 @@ def fluid_bounds(costs: CostModel, variants: Sequence[Variant]) -> Floats:
     )
 
 
+def fluid_bound(costs: CostModel, variant: Variant, limit_s: float) -> "FluidBound | None":
+    """The bound on the plans of one variant that take less than a limit; None if the job allows no device group."""
+    rows = fluid_rows(costs.of(variant.share), variant, sorts_of(costs.problem))
+    return None if rows is None else rows.solution(limit_s)
+
+
 def _bound_s(costs: CostModel, variant: Variant, sorts: Sorts) -> float:
     if variant.schedule is Schedule.INTERLEAVED:
         return min((floor_s(costs, shape) for shape in shapes_of(costs, variant)), default=np.inf) * (1 - PATH_SUM)
     rows = fluid_rows(costs, variant, sorts)
-    return np.inf if rows is None else max(rows.bound_s(prices) for prices in rows.prices())
+    return np.inf if rows is None else rows.solution().seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,8 @@ class Prices:
     sync: Floats
     fill: Floats
     memory: Floats
+    kept: float = 1.0
+    """How much of the round trip the fill rows count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +83,17 @@ class FluidRows:
 
     def bound_s(self, prices: Prices) -> float:
         """What the prices prove."""
+        return float(self.spread_s(prices, self.sorts.count @ self.worths_s(prices)))
+
+    def spread_s(self, prices: Prices, charged_s: Floats) -> Floats:
+        """What plans take at least whose stages cost that much at these prices, elementwise."""
         num, columns = self.costs.kind_devices, self.costs
-        held = float(prices.memory @ np.where(prices.memory > 0, num * columns.kind_bytes, 0.0))
+        held = float(prices.memory @ np.where(prices.memory > 0, num * columns.kind_bytes, 0.0)) * (1 + MEMORY_ROUNDING)
         devices = float(num @ (prices.sync + prices.fill))
-        total_s = float(self.sorts.count @ self.worths_s(prices)) + float(num @ prices.fill) * self.first_tail_s
+        total_s = charged_s + float(num @ prices.fill) * self.first_tail_s
         if devices <= 0:
-            return np.inf if total_s > held * (1 + MEMORY_ROUNDING) else 0.0
-        return max(0.0, (total_s - held * (1 + MEMORY_ROUNDING)) / devices * (1 - PATH_SUM))
+            return np.where(total_s > held, np.inf, 0.0)
+        return np.maximum(0.0, (total_s - held) / devices * (1 - PATH_SUM))
 
     def worths_s(self, prices: Prices) -> Floats:
         """The least that a layer of each sort costs at these prices, shape (U,)."""
@@ -88,42 +104,82 @@ class FluidRows:
         """What a layer costs at these prices on each choice, shape (C, U)."""
         columns, num = self.costs, self.num_microbatches
         sync, fill, memory = (own[columns.kind][:, None] for own in (prices.sync, prices.fill, prices.memory))
-        each_s = sync * (num * columns.work_s + columns.tail_s) + fill * self.in_row(prices.fill) * columns.work_s
-        trips_s = float(columns.kind_devices @ prices.fill) * columns.trip_s
+        each_s = (
+            sync * (num * columns.work_s + columns.tail_s)
+            + fill * self.in_row(prices.fill, prices.kept) * columns.work_s
+        )
+        trips_s = prices.kept * float(columns.kind_devices @ prices.fill) * columns.trip_s
         return columns.num_devices[:, None] * (each_s + memory * columns.held_bytes) + trips_s + columns.fits
 
-    def in_row(self, fill: Floats) -> float:
+    def in_row(self, fill: Floats, kept: float) -> float:
         """m: how many times the mean stage a fill row has beside the round trip, at such prices."""
-        most = float(self.num_microbatches - 1)
-        least = fill[np.unique(self.costs.kind)].min() / max(float(self.costs.kind_devices @ fill), ALMOST_ZERO)
+        most = self.num_microbatches - kept
         if not self.lost_is_idle:
-            return most - self.most_lost
-        return most if most * least >= 1 else (most - self.most_lost) / (1 - self.most_lost * least)
+            return most - kept * self.most_lost
+        lost = np.append(np.arange(np.ceil(self.most_lost)), self.most_lost)
+        idle = np.interp(lost, np.arange(1 + len(self.sorts.of_layers)), self._idle(fill))
+        busy = 1 - idle / max(float(self.costs.kind_devices @ fill), ALMOST_ZERO)
+        return float(np.min((most - kept * lost)[busy > 0] / busy[busy > 0]))
 
-    def prices(self) -> Iterator[Prices]:
-        """Prices worth a try: those of equal speed, and the best for the m of these."""
-        columns, none = self.costs, np.zeros_like(self.costs.kind_devices)
-        if not np.isfinite(columns.fits.min(axis=0)).all():
-            yield Prices(sync=none, fill=none, memory=none)
-            return
+    def _idle(self, fill: Floats) -> Floats:
+        """Least price of 0 .. L device groups that each hold a layer, shape (L + 1,)."""
+        columns, num_layers = self.costs, len(self.sorts.of_layers)
+        of_devices = np.repeat(fill, np.minimum(columns.kind_devices, num_layers).astype(int))
+        groups = (fill[columns.kind] * columns.num_devices)[:, None] + columns.fits
+        of_layers = groups.min(axis=0)[self.sorts.of_layers]
+        of_devices = np.append(np.sort(of_devices), np.full(num_layers, np.inf))[:num_layers]
+        return np.append(0.0, np.cumsum(np.maximum(of_devices, np.sort(of_layers))))
+
+    def below(self, limit_s: float) -> "FluidRows":
+        """The rows of the plans that take less: no stage holds a layer that takes longer on its own."""
+        alone_s = self.num_microbatches * self.costs.work_s + self.costs.tail_s
+        fits = np.where(alone_s > limit_s * (1 + PATH_SUM), np.inf, self.costs.fits)
+        return replace(self, costs=replace(self.costs, fits=fits))
+
+    def solution(self, limit_s: float = np.inf) -> "FluidBound":
+        """The best bound of a few prices: those of equal speed, then those of two programs.
+
+        Plans that take `limit_s` or longer are of no interest; without a limit, those slower than a guess.
+        """
+        none = np.zeros_like(self.costs.kind_devices)
+        full = Prices(sync=none, fill=none, memory=np.ones_like(none))
+        if self.bound_s(full) == np.inf:
+            return FluidBound(seconds=np.inf, rows=self, prices=full)
         device_s = np.full((len(none), len(self.sorts.count)), np.inf)
-        np.minimum.at(device_s, columns.kind, columns.num_devices[:, None] * columns.work_s)
+        np.minimum.at(device_s, self.costs.kind, self.costs.num_devices[:, None] * self.costs.work_s)
         speed = _inverse(device_s @ self.sorts.count)
-        yield Prices(sync=speed, fill=none, memory=none)
-        yield Prices(sync=none, fill=speed, memory=none)
-        scale_s = self.bound_s(Prices(sync=speed, fill=none, memory=none)) or 1.0
-        program = self._program(self.in_row(speed), scale_s)
-        answer = solve_linear(program, time_limit_s=np.inf, stop=lambda: False)
-        size, num = len(none), columns.kind_devices
-        if answer.row_duals.shape == program.row_lower.shape:
-            sync, fill, memory = np.abs(answer.row_duals[: 3 * size]).reshape(3, size)
-            yield Prices(
-                sync=sync / num,
-                fill=fill / num,
-                memory=memory * scale_s / num * _inverse(columns.kind_bytes),
-            )
+        even = Prices(sync=speed, fill=none, memory=none)
+        lossless = replace(self, most_lost=0.0)
+        ideal = lossless.solved(1.0, lossless.in_row(speed, 1.0), self.bound_s(even) or 1.0) or even
+        tried = [replace(own, kept=kept) for kept in KEPT for own in (ideal, replace(even, sync=none, fill=speed))]
+        first = self.best_of([even, ideal])
+        if limit_s == np.inf:
+            limit_s = max(first.seconds, lossless.bound_s(ideal))
+        if not 0 < limit_s < np.inf:
+            return first
+        rows = self.below(limit_s)
+        best = rows.best_of(tried).prices
+        better = rows.solved(best.kept, rows.in_row(best.fill, best.kept), limit_s) or best
+        second = rows.best_of([*tried, better])
+        return replace(second, seconds=max(first.seconds, min(limit_s, second.seconds)))
 
-    def _program(self, in_row: float, scale_s: float) -> LinearProgram:
+    def best_of(self, tried: Sequence[Prices]) -> "FluidBound":
+        """The best bound of these prices."""
+        seconds, prices = max(((self.bound_s(prices), prices) for prices in tried), key=lambda pair: pair[0])
+        return FluidBound(seconds=seconds, rows=self, prices=prices)
+
+    def solved(self, kept: float, in_row: float, scale_s: float) -> Prices | None:
+        """The best prices for the plans whose fill rows have that m, if a program gives any."""
+        program = self._program(in_row, kept, scale_s)
+        answer = solve_linear(program, time_limit_s=np.inf, stop=lambda: False)
+        if answer.row_duals.shape != program.row_lower.shape:
+            return None
+        num = self.costs.kind_devices
+        sync, fill, memory = np.abs(answer.row_duals[: 3 * len(num)]).reshape(3, -1) / num
+        memory = memory * scale_s * _inverse(self.costs.kind_bytes)
+        return Prices(sync=sync, fill=fill, memory=memory, kept=kept)
+
+    def _program(self, in_row: float, kept: float, scale_s: float) -> LinearProgram:
         """Variables T, sum of trips, and x[c,u] where the layer fits; times in units of `scale_s`."""
         columns, size = self.costs, len(self.costs.kind_devices)
         choice, sort = np.nonzero(np.isfinite(columns.fits))
@@ -142,7 +198,7 @@ class FluidRows:
             (np.full(number, trips), variable, columns.trip_s[choice, sort] / scale_s),
             (kinds, np.zeros(size, dtype=int), -np.ones(size)),
             (size + kinds, np.zeros(size, dtype=int), -np.ones(size)),
-            (size + kinds, np.ones(size, dtype=int), np.ones(size)),
+            (size + kinds, np.ones(size, dtype=int), np.full(size, kept)),
             (np.array([trips]), np.array([1]), -np.ones(1)),
         ]
         entry_row, entry_column, entry_value = (np.concatenate(part) for part in zip(*entries, strict=True))
@@ -174,6 +230,37 @@ def fluid_rows(costs: CostModel, variant: Variant, sorts: Sorts) -> FluidRows | 
         most_lost=0.0 if flush else (deepest - 1) * columns.forward_share,
         lost_is_idle=variant.schedule is not Schedule.EAGER_ONE_F_ONE_B,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidBound:
+    """What good prices prove of a variant."""
+
+    seconds: float
+    """No plan is faster."""
+    rows: FluidRows
+    """Those of the plans below some limit no less than that."""
+    prices: Prices
+
+    def through_s(self, kind: int, num_devices: int, start: Ints, stop: Ints, stages: StageCosts) -> Floats:
+        """The same for the plans with a stage [start, stop) on a device group, `stages` its costs, shape (n,).
+
+        The kind of its devices counts the islands of all server classes in order. Valid below the limit of the rows.
+        """
+        rows, prices, own = self.rows, self.prices, self.rows.costs
+        worths_s = np.append(0.0, np.cumsum(rows.worths_s(prices)[rows.sorts.of_layers]))
+        work_s = stages.forward_s + stages.backward_s
+        trip_s = stages.forward_s * own.first_share + stages.backward_s
+        row_s = prices.sync[kind] * (rows.num_microbatches * work_s + stages.sync_s + stages.update_s)
+        row_s = row_s + prices.fill[kind] * rows.in_row(prices.fill, prices.kept) * work_s
+        held = prices.memory[kind] * (stages.static_bytes + own.in_flight * stages.saved_bytes)
+        return rows.spread_s(
+            prices,
+            worths_s[-1]
+            - (worths_s[stop] - worths_s[start])
+            + num_devices * (row_s + held)
+            + prices.kept * float(own.kind_devices @ prices.fill) * trip_s,
+        )
 
 
 def _inverse(values: Floats) -> Floats:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.layer_times import layer_times, parts
+from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 from stagecut.planner.network.device_groups import placements_in_host, placements_on_whole_hosts
 
@@ -26,6 +26,10 @@ class Sorts:
     """Sort of every layer, shape (L,)."""
     count: Floats
     """Number of layers of each sort, shape (U,)."""
+    params_bytes: Floats
+    """Weights of a layer of each sort, shape (U,)."""
+    divisible: Bools
+    """Whether devices can share the layers of each sort, shape (U,)."""
 
 
 def sorts_of(problem: Problem) -> Sorts:
@@ -37,7 +41,14 @@ def sorts_of(problem: Problem) -> Sorts:
         work = (layer.forward_flops, layer.working_bytes, layer.tensor_parallel_bytes, layer.times)
         numbers.append(seen.setdefault((*sizes, *work), len(seen)))
     _, first, of_layers, count = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
-    return Sorts(first=first, of_layers=of_layers, count=count.astype(float))
+    layers = [model.layers[index] for index in first]
+    return Sorts(
+        first=first,
+        of_layers=of_layers,
+        count=count.astype(float),
+        params_bytes=np.array([layer.params_bytes + layer.shared_params_bytes for layer in layers]),
+        divisible=np.array([layer.tensor_parallel_bytes is not None for layer in layers]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +63,16 @@ class FluidCosts:
     """Zero where a stage may hold the layer, infinite where it does not even fit alone, shape (C, U)."""
     work_s: Floats
     """F + B of a layer, shape (C, U)."""
+    first_share: float
+    """Least part of F that the first part of a micro-batch takes: a half where the job may slice, else all."""
     trip_s: Floats
-    """The same, with the least that the first part of a micro-batch takes for F, shape (C, U)."""
+    """F + B with that part of F, shape (C, U)."""
     tail_s: Floats
     """All-reduce of gradients and optimizer step, shape (C, U); a stage takes at least the sum over its layers."""
+    in_flight: int
+    """Least number of micro-batches that a stage keeps."""
     held_bytes: Floats
-    """On each device, with what the least number of micro-batches in flight saves, shape (C, U)."""
+    """On each device, with what these save, shape (C, U)."""
     forward_share: float
     """Largest F / (F + B)."""
     kind_devices: Floats
@@ -89,13 +104,19 @@ def fluid_costs(costs: CostModel, variant: Variant, sorts: Sorts) -> FluidCosts 
         num_devices=np.array([float(group.replicas * group.tensor_parallel) for _, group, _ in columns]),
         fits=np.where(overfull, np.inf, 0.0),
         work_s=work_s,
+        first_share=0.5 if slices else 1.0,
         trip_s=forward_s / 2 + backward_s if slices else work_s,
         tail_s=tail_s,
+        in_flight=_in_flight(variant),
         held_bytes=held_bytes,
         forward_share=float(np.max(forward_s / np.where(work_s > 0, work_s, 1.0))),
         kind_devices=np.array(kind_devices),
         kind_bytes=kind_bytes,
     )
+
+
+def _in_flight(variant: Variant) -> int:
+    return variant.num_microbatches if variant.schedule is Schedule.GPIPE else 1
 
 
 def _placements(costs: CostModel, micro_batch: int) -> Iterator[tuple[int, Placement]]:
@@ -121,12 +142,9 @@ def _column(costs: CostModel, variant: Variant, sorts: Sorts, placement: Placeme
     layers = costs.stages.stages(
         placement, micro_batch=variant.micro_batch, recompute=recompute, start=sorts.first, stop=sorts.first + 1
     )
-    model = costs.problem.model
-    params = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
-    params = params / parts(model, placement.tensor_parallel)
-    sync_s = costs.stages.least_sync_s(placement) * params[sorts.first] / max(params.sum(), 1.0)
-    in_flight = variant.num_microbatches if variant.schedule is Schedule.GPIPE else 1
-    held_bytes = layers.static_bytes + in_flight * layers.saved_bytes
+    params = sorts.params_bytes / np.where(sorts.divisible, placement.tensor_parallel, 1)
+    sync_s = costs.stages.least_sync_s(placement) * params / max(float(params @ sorts.count), ALMOST_ZERO)
+    held_bytes = layers.static_bytes + _in_flight(variant) * layers.saved_bytes
     columns = (layers.forward_s, layers.backward_s, sync_s + layers.update_s, held_bytes, layers.working_bytes)
     return np.array(columns)
 
