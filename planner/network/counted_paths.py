@@ -7,6 +7,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
@@ -14,8 +15,9 @@ from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
-STATE_BYTES = 48
-"""Memory per node and count state: the way on, four lengths, the arc of the least."""
+STATE_BYTES = 44
+"""Memory per node and count state, at most: the way on, four lengths, the arc of the least."""
+NOT_REACHED = -1
 
 
 class Limits(NamedTuple):
@@ -71,12 +73,13 @@ class Openings(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What a sweep from the source finds at each node and count state, arrays of shape (nodes, H)."""
+    """What a sweep from the source finds at each node and count state."""
 
     lengths: Floats
-    """Least round trip, forward part, largest loop, and forward part with what is queued, shape (nodes, H, 4)."""
-    arc: Ints
-    """The arc that the least round trip ends with; -1 for none."""
+    """Least round trip, forward part, largest loop, and forward part with what is queued, shape (nodes, H, 4); not
+    set where not reached, which most count states are at most nodes."""
+    arc: NDArray[np.int32]
+    """The arc that the least round trip ends with, or `NOT_REACHED`, shape (nodes, H); of no meaning at the source."""
 
 
 class Cheapest(NamedTuple):
@@ -128,17 +131,20 @@ class CountedPaths:
         shape = (self._graph.num_nodes, self._num_states)
         way_on = np.full(shape, np.inf)
         _set_ways_on(arcs, self._openings, criteria.round_trip, way_on)
-        labels = Labels(np.full((*shape, 4), np.inf), np.full(shape, -1))
+        labels = Labels(np.empty((*shape, 4)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
         _set_labels(arcs, self._openings, criteria, way_on, labels, possible)
         path = self._walk_back(labels)
-        return Cheapest(path, possible) if len(path) else None
+        return None if path is None else Cheapest(path, possible)
 
-    def _walk_back(self, labels: Labels) -> Ints:
-        """Arcs of the path that the least label at the sink stems from, least before and across them; empty if none."""
-        node, state = self._graph.num_nodes - 1, int(np.argmin(labels.lengths[-1, :, 0]))
-        path = []
-        while (arc := int(labels.arc[node, state])) >= 0:
+    def _walk_back(self, labels: Labels) -> Ints | None:
+        """Arcs of the path that the least label at the sink stems from, least before and across them."""
+        states = np.flatnonzero(labels.arc[-1] != NOT_REACHED)
+        if len(states) == 0:
+            return None
+        node, state, path = self._graph.num_nodes - 1, states[np.argmin(labels.lengths[-1, states, 0])], []
+        while node != 0:
+            arc = labels.arc[node, state]
             path.append(arc)
             node, state = self._graph.tail[arc], state - self._openings.steps[arc]
         return np.array(path[::-1], dtype=np.int64)
@@ -156,10 +162,14 @@ def _set_ways_on(arcs: SortedArcs, openings: Openings, round_trip: Floats, way_o
     for arc in arcs.order[::-1]:
         here, there, length = way_on[arcs.tail[arc]], way_on[arcs.head[arc]], round_trip[arc]
         hosts, step = openings.hosts[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
-        for state in range(len(here) - step):
-            if left[state] >= hosts:
-                here[state] = min(here[state], there[state + step] + length)
+        if hosts == 0:
+            for state in range(len(here)):
+                here[state] = min(here[state], there[state] + length)
+        else:
+            left = openings.left[openings.server_class[arc]]
+            for state in range(len(here) - step):
+                if left[state] >= hosts:
+                    here[state] = min(here[state], there[state + step] + length)
 
 
 @compiled
@@ -171,13 +181,14 @@ def _set_labels(
     lengths = labels.lengths
     lengths[0, 0] = 0.0
     lengths[0, 0, 2] = -np.inf
+    labels.arc[0, 0] = 0
     # The count states at the tail of the latest arc that a path from source to sink may have there.
     node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
     for arc in arcs.order:
         if arcs.tail[arc] != node:
             node, num_states = arcs.tail[arc], 0
             for state in range(len(states)):
-                if lengths[node, state, 0] < np.inf and way_on[node, state] < np.inf:
+                if labels.arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
                     states[num_states] = state
                     num_states += 1
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
@@ -198,10 +209,19 @@ def _set_labels(
             possible[arc] = True
             if queues:
                 queued = forward if criteria.queue.restarts[arc] else queued + criteria.queue.queued[arc]
-            _set_least(labels, head, state + step, arc, round_trip + criteria.round_trip[arc])
-            _lower(lengths, head, state + step, 1, forward + criteria.forward[arc])
-            _lower(lengths, head, state + step, 2, loop)
-            _lower(lengths, head, state + step, 3, queued + criteria.forward[arc])
+            queued += criteria.forward[arc]
+            round_trip += criteria.round_trip[arc]
+            forward += criteria.forward[arc]
+            after = state + step
+            if labels.arc[head, after] == NOT_REACHED:
+                lengths[head, after] = np.inf
+            # Of several arcs with the least round trip the label keeps the one with the smallest number.
+            if (round_trip, arc) < (lengths[head, after, 0], labels.arc[head, after]):
+                labels.arc[head, after] = arc
+            _lower(lengths, head, after, 0, round_trip)
+            _lower(lengths, head, after, 1, forward)
+            _lower(lengths, head, after, 2, loop)
+            _lower(lengths, head, after, 3, queued)
 
 
 @compiled
@@ -214,12 +234,3 @@ def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float
     return bool(
         length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
     )
-
-
-@compiled
-def _set_least(labels: Labels, node: int, state: int, arc: int, round_trip: float) -> None:
-    """Of several arcs with the least round trip the label keeps the one with the smallest number."""
-    least = labels.lengths[node, state, 0]
-    if round_trip < least or (round_trip == least and arc < labels.arc[node, state]):
-        labels.lengths[node, state, 0] = round_trip
-        labels.arc[node, state] = arc

@@ -30,16 +30,28 @@ STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
+class Payments(NamedTuple):
+    """What arcs pay for, each of shape (A,): `amount` times the price of `unit`."""
+
+    unit: Ints
+    """A server class, for hosts that the arc opens; for stages, the number of classes: the reward of a stage."""
+    amount: Floats
+
+
+def payments(rows: Rows) -> Payments:
+    """What each arc pays for: the hosts that it opens or, minus once, being a stage."""
+    arcs, reward = rows.network.arcs, len(rows.network.limits) - 1
+    unit = np.where(arcs.is_stage, reward, np.maximum(0, arcs.opened_class))
+    return Payments(unit, np.where(arcs.is_stage, -1.0, arcs.opened_hosts))
+
+
 def arc_prices(rows: Rows, prices: Floats) -> Floats:
     """What each arc pays for the hosts that it opens, or is paid for being a stage, shape (A,).
 
     `prices` holds the price of a host of each class, then the reward of a stage; none is negative.
     """
-    arcs = rows.network.arcs
-    price = np.where(arcs.is_stage, -prices[-1], 0.0)
-    opening = arcs.opened_hosts > 0
-    price[opening] = prices[:-1][arcs.opened_class[opening]] * arcs.opened_hosts[opening]
-    return price
+    paid = payments(rows)
+    return prices[paid.unit] * paid.amount
 
 
 def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
@@ -47,8 +59,8 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
 
     With a limit it holds for plans at or below the limit: arcs above it lead no way to later ones.
     """
-    network, price, costs_s = rows.network, arc_prices(rows, prices), rows.costs_s
-    never, queues = np.full(len(price), -np.inf), rows.queues
+    network, costs_s, queues = rows.network, rows.costs_s, rows.queues
+    never = np.full(len(rows.round_trip), -np.inf)
     terms = _Terms(
         with_total=np.maximum(0.0, rows.bottleneck),
         busy=costs_s["busy"],
@@ -61,7 +73,7 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
     )
     # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
-    lengths = _Lengths(rows.round_trip + price, rows.forward + price, price)
+    lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
     return _lowest_times(network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rounding, limit_s)
 
 
@@ -69,10 +81,11 @@ class _Lengths(NamedTuple):
     """What an arc adds to sums along paths, each of shape (A,)."""
 
     round_trip: Floats
-    """With its price."""
+    """Without its price, which is added to both."""
     forward: Floats
-    """With its price."""
-    price: Floats
+    payments: Payments
+    prices: Floats
+    """By unit."""
 
 
 class _Terms(NamedTuple):
@@ -99,6 +112,12 @@ class _Rounding(NamedTuple):
 
 
 @compiled
+def price_of(paid: Payments, arc: int, prices: Floats) -> float:
+    """What one arc pays."""
+    return float(prices[paid.unit[arc]] * paid.amount[arc])
+
+
+@compiled
 def _lowest_times(
     arcs: SortedArcs, num_nodes: int, lengths: _Lengths, terms: _Terms, rounding: _Rounding, limit_s: float
 ) -> Floats:
@@ -106,16 +125,17 @@ def _lowest_times(
     on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
     on[-1] = price_on[-1] = 0.0
     for arc in arcs.order[::-1]:
-        tail, head = arcs.tail[arc], arcs.head[arc]
-        on[tail] = min(on[tail], on[head] + lengths.round_trip[arc])
-        price_on[tail] = min(price_on[tail], price_on[head] + lengths.price[arc])
+        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
+        on[tail] = min(on[tail], on[head] + (lengths.round_trip[arc] + price))
+        price_on[tail] = min(price_on[tail], price_on[head] + price)
     # Least sums from the source to each node, over arcs that are not above the limit.
     to, forward_to, queued_to = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
     to[0] = forward_to[0] = queued_to[0] = 0.0
     lowest, queues = np.full(len(arcs.tail), np.inf), len(terms.queued) > 0
     for arc in arcs.order:
-        tail, head = arcs.tail[arc], arcs.head[arc]
-        rest, rest_price = on[head] + lengths.round_trip[arc], price_on[head] + lengths.price[arc]
+        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
+        round_trip, forward = lengths.round_trip[arc] + price, lengths.forward[arc] + price
+        rest, rest_price = on[head] + round_trip, price_on[head] + price
         if to[tail] == np.inf or rest == np.inf:
             continue
         row = max(to[tail] + rest + terms.with_total[arc], to[tail] + rest_price + terms.busy[arc])
@@ -127,11 +147,11 @@ def _lowest_times(
         lowest[arc] = row
         if row > limit_s:
             continue
-        to[head] = min(to[head], to[tail] + lengths.round_trip[arc])
-        forward_to[head] = min(forward_to[head], forward_to[tail] + lengths.forward[arc])
+        to[head] = min(to[head], to[tail] + round_trip)
+        forward_to[head] = min(forward_to[head], forward_to[tail] + forward)
         if queues:
             before = forward_to[tail] if terms.restarts[arc] else queued_to[tail] + terms.queued[arc]
-            queued_to[head] = min(queued_to[head], before + lengths.forward[arc])
+            queued_to[head] = min(queued_to[head], before + forward)
     return lowest
 
 
