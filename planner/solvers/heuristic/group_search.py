@@ -16,7 +16,7 @@ from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.allocation_graph import IDLE, AllocationGraph, LinkedGroup
-from stagecut.planner.solvers.heuristic.min_max_cut import starts_within, work_limits
+from stagecut.planner.solvers.heuristic.min_max_cut import RULES, starts_in_time
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 
 
@@ -64,9 +64,7 @@ class _GroupSearch:
         self._first_layer[0, 0] = self._tables.num_layers
         most = np.minimum(graph.num_devices, self._max_stages)
         in_time, recomputing_in_time, plain, recomputing = (np.array(starts) for starts in zip(*groups, strict=True))
-        _follow(
-            graph.arcs, most, in_time, recomputing_in_time, plain, recomputing, self._first_layer, self._arc_to
-        )
+        _follow(graph.arcs, most, in_time, recomputing_in_time, plain, recomputing, self._first_layer, self._arc_to)
 
     def best(self, count: int) -> list[GroupSequence]:
         """See :func:`group_sequences`."""
@@ -101,11 +99,10 @@ class _GroupSearch:
         table = self._tables.of(variant.share, variant.micro_batch, group.placement)
         transfer_s = np.zeros(self._tables.num_layers + 1)
         transfer_s[:-1] = group.link.transfer_s(variant.micro_batch * self._tables.boundary_bytes[:-1])
-        limits_s = work_limits(variant.schedule, self._limits_s[:, None], transfer_s)
-        work_s, stop = table.forward_s + table.backward_s, np.arange(self._tables.num_layers + 1)
+        work_s, rule = table.forward_s + table.backward_s, RULES[variant.schedule]
         return (
-            starts_within(work_s, stop, limits_s),
-            starts_within(work_s + table.forward_s, stop, limits_s),
+            starts_in_time(work_s, transfer_s, self._limits_s, rule),
+            starts_in_time(work_s + table.forward_s, transfer_s, self._limits_s, rule),
             table.plain.starts_of(depths),
             table.recomputing.starts_of(depths),
         )
@@ -146,7 +143,9 @@ def _follow(
                 if group != IDLE:
                     stages += 1
                     plain = max(in_time[group, limit, stop], in_memory[group, after, stop])
-                    recomputing = max(recomputing_in_time[group, limit, stop], recomputing_in_memory[group, after, stop])
+                    recomputing = max(
+                        recomputing_in_time[group, limit, stop], recomputing_in_memory[group, after, stop]
+                    )
                     start = min(plain, recomputing)
                     if start >= stop:
                         continue
