@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
-from stagecut.executor.machine.devices import usable_cores
+from stagecut.planner.core.cores import usable_cores
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import SYNC, UPDATE
 from stagecut.executor.schedule.messages import Message

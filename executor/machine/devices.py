@@ -11,6 +11,7 @@ import torch
 from torch import distributed
 
 from stagecut.executor.ranks.allocator import keep_freed_memory
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
@@ -69,11 +70,6 @@ def this_machine() -> Machine:
         backends=_backends(),
         interfaces=tuple(_interface(name) for _, name in socket.if_nameindex()),
     )
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_bytes() -> int:

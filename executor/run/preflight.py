@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from stagecut.executor.execution_plan import ExecutionPlan, Training
-from stagecut.executor.machine.devices import usable_cores
+from stagecut.planner.core.cores import usable_cores
 from stagecut.executor.machine.free_memory import free_memory_bytes
 from stagecut.executor.ranks.dispensable import Crews
 from stagecut.executor.run.host_memory import check_memory

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from stagecut.executor.machine.devices import usable_cores
+from stagecut.planner.core.cores import usable_cores
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.preflight import Preflight
 from stagecut.executor.run.waves.comparison import check_checkable

@@ -14,6 +14,7 @@ from stagecut import __version__
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.core.units import format_bytes
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.report.summary import SCHEMA
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def command(*, devices: bool, as_json: bool) -> None:
     for name in versions:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-    # where the system does not say which cores this process may run on: all of them
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cores = {"machine": os.cpu_count(), "usable": usable}
+    cores = {"machine": os.cpu_count(), "usable": usable_cores()}
     if as_json:
         print_json(
             {

@@ -7,6 +7,7 @@ import click
 from stagecut.planner.analysis.stated_options import LARGEST_SEED, MOST_THREADS
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import fraction, memory_size, time_limit
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 
@@ -48,4 +49,11 @@ class SearchOptions(SolveOptions):
         "--rows", members=RowChoice, default=str(RowChoice.ALL), help="Families of bound rows to use."
     )
     seed: int = option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, help="Random seed.")
+    jobs: int = option(
+        "--jobs",
+        type=click.IntRange(1, MOST_THREADS),
+        default=usable_cores,
+        show_default="all cores",
+        help="Number of proofs at once.",
+    )
     threads: int = option("--threads", type=click.IntRange(1, MOST_THREADS), default=1, help="Number of HiGHS threads.")

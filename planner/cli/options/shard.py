@@ -1,6 +1,5 @@
 """How `plan shard` searches, and what it writes."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,9 @@ from stagecut.planner.cli.options.outputs import Outputs
 from stagecut.planner.cli.options.search import SearchOptions
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
+from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.solvers.search.options import RowChoice
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +20,12 @@ class ShardOptions(SearchOptions):
     """Limits and tolerances of a search on a choice graph."""
 
     rows: RowChoice = RowChoice.ALL
-    """Of no use here, and no option."""
+    jobs: int = 1
+    """Of no use here, and no options."""
     threads: int = option(
         "--threads",
         type=click.IntRange(1, MOST_THREADS),
-        default=_num_cores,
+        default=usable_cores,
         show_default="all cores",
         help="Number of threads.",
     )

@@ -4,9 +4,12 @@ Often no arc is left, which proves that there is no such plan. Arcs left out mak
 longer, and better prices of hosts can be found for what remains, so both are repeated while that pays.
 """
 
+from typing import Self
+
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.exact.host_prices import find_host_prices
@@ -20,19 +23,23 @@ on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 class ArcFixing:
     """Arc fixing that remembers the prices of hosts from one question to the next."""
 
-    def __init__(self, num_classes: int, stop: StopCheck) -> None:
-        self.prices: Floats = np.zeros(num_classes + 1)
+    def __init__(self, prices: Floats) -> None:
+        self.prices = prices
         """The latest prices of hosts and of a stage, shape (server classes + 1,)."""
-        self._stop = stop
 
-    def remaining(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
+    @classmethod
+    def without_prices(cls, cluster: Cluster) -> Self:
+        """Nothing is known about good prices yet."""
+        return cls(np.zeros(len(cluster.servers) + 1))
+
+    def remaining(self, rows: Rows, limit_s: float, *, stop: StopCheck) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""
         kept = np.arange(len(rows.network.arcs))
         # Cheap first: the latest prices, and none at all, rule out most arcs before new prices are sought.
         for prices in (self.prices, np.zeros_like(self.prices)):
             rows, kept = _leave_out(rows, kept, prices, limit_s)
-        while (before := len(rows.network.graph.by_tail)) and not self._stop():
-            self.prices = find_host_prices(rows, self.prices, stop=self._stop)
+        while (before := len(rows.network.graph.by_tail)) and not stop():
+            self.prices = find_host_prices(rows, self.prices, stop=stop)
             rows, kept = _leave_out(rows, kept, self.prices, limit_s)
             if len(rows.network.graph.by_tail) > WORTHWHILE * before:
                 break

@@ -9,7 +9,7 @@ with the lowest bound is always next.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
+from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision, StoppedError
 from stagecut.planner.solvers.heuristic.local_search import improve
@@ -39,86 +40,53 @@ MANY_ARCS = 300_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
 
-class BranchAndBound:
-    """Branch and bound over the plans of one variant, from a bound known already."""
-
-    def __init__(self, search: Search, rows: Rows, low_s: float) -> None:
-        self._search = search
-        self._open = [Node(search, rows, low_s)]
-        self._done_s = math.inf
-
-    @property
-    def bound_s(self) -> float:
-        """No plan is faster, except those simulated on the way; infinite if there are none."""
-        return min([self._done_s, *(node.low_s for node in self._open)])
-
-    @property
-    def num_arcs(self) -> int:
-        """Arcs in the networks of all open nodes."""
-        return sum(len(node.rows.network.arcs) for node in self._open)
-
-    @property
-    def settled(self) -> bool:
-        """Whether only branching on a stage can raise the bound further."""
-        return not self._open or (self._weakest.narrow and self._weakest.is_single)
-
-    def raise_to(self, limit_s: float, *, may_split: bool, max_steps: int) -> None:
-        """Raise the bound, at most to the limit, by that many decisions and branchings at most."""
-        for _ in range(max_steps):
-            self._done_s = min([self._done_s, *(node.low_s for node in self._open if node.low_s >= limit_s)])
-            self._open = [node for node in self._open if node.low_s < limit_s]
-            if not self._open or self._search.out_of_budget:
-                break
-            weakest = self._weakest
-            if not weakest.ready_to_branch:
-                weakest.bisect(limit_s)
-            elif may_split or not weakest.is_single:
-                self._open.remove(weakest)
-                with self._search.step("branching"):
-                    self._open += weakest.children(limit_s)
-            else:
-                break
-
-    @property
-    def _weakest(self) -> "Node":
-        return min(self._open, key=lambda node: node.low_s)
-
-
 class Node:
-    """Some of the plans: none is below `low_s`, and at the upper end of the interval labels find a path."""
+    """Some of the plans: none is below `bound_s`, and at the upper end of the interval labels find a path."""
+
+    is_stuck = False
 
     def __init__(
         self,
-        search: Search,
         rows: Rows,
-        low_s: float,
+        bound_s: float,
         *,
+        prices: Floats,
         step_s: float = math.inf,
         floor_s: float = 0.0,
         just_positioned: bool = False,
+        known: Mapping[bytes, Plan | None] | None = None,
     ) -> None:
-        self.low_s = low_s
+        self.bound_s = bound_s
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
-        self._step_s = step_s  # the next step above `low_s`; infinite: ask at the limit first
+        self._step_s = step_s  # the next step above the bound; infinite: ask at the limit first
         self._floor_s = floor_s  # a bottleneck that all plans reach
         self._just_positioned = just_positioned  # whether the network was built with positions just now
         self._high_s = math.inf
         self._path: Ints | None = None
         self._plan: Plan | None = None
-        self._search = search
+        self._known = dict(known or {})  # plans of the paths found before, here and on the way here
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
-        self._fixing = ArcFixing(len(rows.network.cluster.servers), self._is_over)
+        self._fixing = ArcFixing(prices)
 
-    def _is_over(self) -> bool:
-        return self._search.out_of_budget
+    def step(self, search: Search) -> Outcome:
+        """Ask the labels once, and branch if that has little left to gain."""
+        limit_s = limit_of(search)
+        self.bisect(search, limit_s)
+        limit_s = limit_of(search)
+        if self.bound_s >= limit_s:
+            return Outcome((), self.bound_s)
+        if not self.ready_to_branch:
+            return Outcome((self,))
+        with search.step("branching"):
+            return Outcome(tuple(self.children(search, limit_s)), limit_s)
 
     @property
     def narrow(self) -> bool:
         """Whether bisection has little left to gain compared with branching."""
         precision = PRECISION if self.rows.network.has_positions else COARSE_PRECISION
-        return self._path is not None and self._high_s - self.low_s <= precision * self._high_s
+        return self._path is not None and self._high_s - self.bound_s <= precision * self._high_s
 
     @property
     def is_single(self) -> bool:
@@ -130,16 +98,16 @@ class Node:
         """Whether bisection is over; with positions and several numbers of stages, one path found is enough."""
         return self.narrow or (self._path is not None and not self.is_single and self.rows.network.has_positions)
 
-    def bisect(self, limit_s: float) -> None:
+    def bisect(self, search: Search, limit_s: float) -> None:
         """Ask once more: in growing steps above the bound until a path is found, then in the middle."""
-        attempt_s = min(self.low_s + self._step_s, limit_s, (self.low_s + self._high_s) / 2)
-        self._search.count("decisions")
+        attempt_s = min(self.bound_s + self._step_s, limit_s, (self.bound_s + self._high_s) / 2)
+        search.count("decisions")
         try:
-            found = self._below(self._inner, attempt_s, thorough=attempt_s == limit_s)
+            found = self._below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
         except StoppedError:
             return
         if found is None:
-            self.low_s = attempt_s
+            self.bound_s = attempt_s
             self._step_s *= STEP_GROWTH
             return
         rows, chosen, path = found
@@ -148,19 +116,19 @@ class Node:
             self.rows, numbers = rows, np.arange(len(chosen))
         self._inner, self._numbers = rows, numbers
         self._high_s, self._path = attempt_s, numbers[path]
-        self._simulate(self._path)
+        self._simulate(search, self._path)
 
-    def children(self, limit_s: float) -> Iterator["Node"]:
+    def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """Nodes that together hold the same plans below the limit, except those simulated."""
         if self.is_single:
-            return self._split_on_stage()
+            return self._split_on_stage(search)
         if self.rows.network.has_positions:
             return self._split_by_length()
-        return self._with_positions_or_by_length(limit_s)
+        return self._with_positions_or_by_length(search, limit_s)
 
-    def _with_positions_or_by_length(self, limit_s: float) -> Iterator["Node"]:
+    def _with_positions_or_by_length(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """The network with positions if that is small enough, else plans of fewer and of more stages."""
-        rows, search = self.rows, self._search
+        rows = self.rows
         ranges = position_ranges(rows, self._fixing.prices, limit_s)
         shortest, longest = int(ranges[0][0]), int(ranges[1][0])
         if shortest > longest:
@@ -171,14 +139,14 @@ class Node:
                 finer = build_rows(with_positions(rows.network, ranges=ranges, longest_s=limit_s))
             search.count("arcs with positions", len(finer.network.arcs))
             if len(finer.network.arcs):
-                yield Node(search, finer, self.low_s, floor_s=self._floor_s, just_positioned=True)
+                yield self._child(finer, just_positioned=True)
             return
         middle = (shortest + longest) // 2
         for lengths in ((shortest, middle), (middle + 1, longest)):
             some = rows.network.of_lengths(*lengths)
             network, _ = with_depths(some, some.stages_to_come(), longest_s=limit_s)
             if len(network.arcs):
-                yield Node(search, build_rows(network), self.low_s, floor_s=self._floor_s)
+                yield self._child(build_rows(network))
 
     @property
     def _lengths(self) -> Ints:
@@ -192,72 +160,84 @@ class Node:
         for chosen in (arcs.position < middle, arcs.position >= middle):
             yield from self._restricted((arcs.tail != 0) | chosen, step_s=math.inf)
 
-    def _split_on_stage(self) -> Iterator["Node"]:
+    def _split_on_stage(self, search: Search) -> Iterator["Node"]:
         """Plans with, and plans without, one stage of the path; none once the path is the only plan."""
         assert self._path is not None
-        self._search.count("splits")
+        search.count("splits")
         arcs = self.rows.network.arcs
         chosen = self._stage_to_branch_on(self._path[arcs.is_stage[self._path]])
         if chosen is None:
             return
         numbers = np.arange(len(arcs))
         overlapping = (arcs.start < arcs.stop[chosen]) & (arcs.stop > arcs.start[chosen])
-        step_s = FIRST_STEP * self.low_s
+        step_s = FIRST_STEP * self.bound_s
         yield from self._restricted(~overlapping | (numbers == chosen), step_s=step_s)
         yield from self._restricted(numbers != chosen, step_s=step_s)
 
     def _restricted(self, chosen: Bools, *, step_s: float) -> Iterator["Node"]:
         network, kept = self.rows.network.restricted(chosen)
         if len(kept):
-            rows = self.rows.restricted(network, kept)
-            yield Node(self._search, rows, self.low_s, step_s=step_s, floor_s=self._floor_s)
+            yield self._child(self.rows.restricted(network, kept), step_s=step_s)
 
-    def _below(self, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
+    def _child(self, rows: Rows, *, step_s: float = math.inf, just_positioned: bool = False) -> "Node":
+        return Node(
+            rows,
+            self.bound_s,
+            prices=self._fixing.prices,
+            step_s=step_s,
+            floor_s=self._floor_s,
+            just_positioned=just_positioned,
+            known=self._known,
+        )
+
+    def _below(
+        self, search: Search, rows: Rows, limit_s: float, *, thorough: bool
+    ) -> tuple[Rows, Ints, Ints] | None:
         """The rows over the arcs that plans below the limit may use, which these are, and a path over them.
 
         Where counting hosts takes too much memory the path may open too many.
         """
-        rows, kept = self._fixed(rows, limit_s)
+        rows, kept = self._fixed(search, rows, limit_s)
         if self._just_positioned:
-            self._search.count("arcs with positions, after arc fixing", len(kept))
+            search.count("arcs with positions, after arc fixing", len(kept))
             self._just_positioned = False
         if len(kept) == 0:
             return None
-        if not CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
+        if not CountedPaths.fit(rows.network, room_bytes=search.room_bytes):
             path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
             return rows, kept, path
-        decision, found = self._ask_labels(rows, limit_s)
+        decision, found = self._ask_labels(search, rows, limit_s)
         if found is not None and thorough:
-            with self._search.step("labels"):
+            with search.step("labels"):
                 self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, decision.bottleneck_of(found.path))
-            rows, kept = self._tightened(rows.with_floor(self._floor_s), kept, limit_s)
+            rows, kept = self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
             if len(kept) == 0:
                 return None
-            _, found = self._ask_labels(rows, limit_s)
+            _, found = self._ask_labels(search, rows, limit_s)
         if found is None:
             return None
         smaller, chosen = rows.network.restricted(found.possible)
         return rows.restricted(smaller, chosen), kept[chosen], np.searchsorted(chosen, found.path)
 
-    def _fixed(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
-        with self._search.step("arc fixing"):
-            return self._fixing.remaining(rows, limit_s)
+    def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
+        with search.step("arc fixing"):
+            return self._fixing.remaining(rows, limit_s, stop=lambda: search.out_of_budget)
 
-    def _ask_labels(self, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
-        with self._search.step("labels"):
-            decision = Decision(rows, stop=self._is_over)
+    def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
+        with search.step("labels"):
+            decision = Decision(rows, stop=lambda: search.out_of_budget)
             return decision, decision.path_below(limit_s)
 
-    def _tightened(self, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
+    def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
         """Fewer warm-up depths where the limit leaves fewer positions, and so fewer arcs."""
         if rows.network.has_positions:
             return rows, kept
-        with self._search.step("network"):
+        with search.step("network"):
             ranges = position_ranges(rows, self._fixing.prices, limit_s)
             network, chosen = with_depths(rows.network, ranges, longest_s=limit_s)
         if len(chosen) == 0:
             return rows, chosen
-        rows, fixed = self._fixed(build_rows(network).with_floor(self._floor_s), limit_s)
+        rows, fixed = self._fixed(search, build_rows(network).with_floor(self._floor_s), limit_s)
         return rows, kept[chosen[fixed]]
 
     def _stage_to_branch_on(self, stages: Ints) -> int | None:
@@ -273,14 +253,18 @@ class Node:
     def _largest_rows(self, stages: Ints) -> Floats:
         if self._plan is None:
             return self.rows.costs_s["fill"][stages]
-        rows = bound_rows(self._search.costs.plan(self._plan))
+        rows = bound_rows(self.rows.network.costs.plan(self._plan))
         return np.maximum(rows["drain"], rows["late"])
 
-    def _simulate(self, path: Ints) -> None:
-        """Simulate the plan of a path and, if it comes close to the best one, move its layers."""
-        search, network = self._search, self.rows.network
-        self._plan = plan = decode_path(network, path)
-        if plan is None:
+    def _simulate(self, search: Search, path: Ints) -> None:
+        """Simulate the plan of a path not met before and, if it comes close to the best one, move its layers."""
+        network = self.rows.network
+        key = network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()
+        is_new = key not in self._known
+        if is_new:
+            self._known[key] = decode_path(network, path)
+        self._plan = plan = self._known[key]
+        if plan is None or not is_new:
             return
         (seconds,) = search.offer([plan])
         if self._step_s == math.inf and seconds <= WORTH_IMPROVING * search.best_s:

@@ -81,7 +81,7 @@ class _Bisection:
     def prove(self, variant: Variant) -> float:
         """A bound on the rows of all plans of the variant but those found, as high as budget and memory allow."""
         self._low_s = 0.0
-        self._fixing = ArcFixing(len(self._search.problem.cluster.servers), lambda: self._search.out_of_budget)
+        self._fixing = ArcFixing.without_prices(self._search.problem.cluster)
         with self._search.surviving(), suppress(TooManyLabelsError):
             self._run(variant)
         return self._low_s
@@ -90,7 +90,7 @@ class _Bisection:
         if self._search.out_of_budget:
             return
         network = build_network(self._search.costs, variant, longest_s=self.least_s, room_bytes=self._search.room_bytes)
-        rows, _ = self._fixing.remaining(build_rows(network, shared_only=True), self.least_s)
+        rows, _ = self._fixed(build_rows(network, shared_only=True), self.least_s)
         self._bisect_without_positions(rows)
         step_s = FIRST_STEP * self._low_s
         while self._may_improve:
@@ -135,7 +135,7 @@ class _Bisection:
 
     def _with_positions(self, rows: Rows, target_s: float) -> Rows:
         """The rows of plans below a target."""
-        rows, kept = self._fixing.remaining(rows, target_s)
+        rows, kept = self._fixed(rows, target_s)
         if len(kept) == 0:
             return rows
         ranges = position_ranges(rows, self._fixing.prices, target_s)
@@ -145,7 +145,7 @@ class _Bisection:
 
     def _below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> tuple[Rows, Ints] | None:
         """The rows over the arcs that plans below the limit may use, and a path over them, which is simulated."""
-        rows, kept = self._fixing.remaining(rows, limit_s)
+        rows, kept = self._fixed(rows, limit_s)
         if len(kept) == 0:
             return None
         path = self._path_below(rows, limit_s, must_fit=must_fit)
@@ -156,6 +156,9 @@ class _Bisection:
             self._search.offer([plan])
             self._note(plan)
         return rows, path
+
+    def _fixed(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
+        return self._fixing.remaining(rows, limit_s, stop=lambda: self._search.out_of_budget)
 
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
         self._search.count("decisions")

@@ -8,11 +8,14 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
 from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.lagrangian import price, single_family
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork
+from stagecut.planner.solvers.exact.agenda import Outcome, Part, limit_of
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
+from stagecut.planner.solvers.exact.multipliers import improve_multipliers
 from stagecut.planner.solvers.search.highs import IntegerAnswer, SolveOutcome, solve_integer
-from stagecut.planner.solvers.search.options import RowChoice
+from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 from stagecut.planner.solvers.search.search import Search
 
 PROBES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
@@ -29,6 +32,47 @@ MOST_PROGRAMS = 10
 bound on vgg16 on hetpipe-16, but solved 12 and 42 MIPs in place of 22."""
 MAX_NODES = 5000
 """Limit on the tree of one MIP, a safeguard: half and twice as many changed nothing on vgg16 on hetpipe-16."""
+
+
+class ProgramPart:
+    """Plans of few arcs as a MIP, if the arcs that multipliers leave are few enough; if not, `otherwise` goes on."""
+
+    is_stuck = False
+
+    def __init__(self, rows: Rows, otherwise: Part) -> None:
+        self.bound_s = otherwise.bound_s
+        self._rows, self._otherwise = rows, otherwise
+        self._rounds: MipRounds | None = None
+
+    def step(self, search: Search) -> Outcome:
+        """Leave out arcs, or solve one MIP, whose plan is excluded from the next."""
+        limit_s = limit_of(search)
+        if self._rounds is None:
+            bound_s, self._rounds = first_round(search, self._rows, limit_s)
+            gives_up = self._rounds.num_arcs > EASY_ARCS
+        else:
+            found = self._rounds.solve_next(search, self.bound_s, limit_s)
+            bound_s, gives_up = found.bound_s, found.gives_up
+        self.bound_s = max(self.bound_s, min(limit_s, bound_s))
+        self._otherwise.bound_s = self.bound_s
+        return Outcome((self._otherwise if gives_up else self,))
+
+
+def first_round(search: Search, rows: Rows, limit_s: float) -> "tuple[float, MipRounds]":
+    """A bound on all plans, and the MIPs over the arcs that good multipliers do not prove too slow for the limit."""
+    start = price(rows, single_family(rows, "fill"))
+    first = rows.network.graph.shortest_path(start.costs_s)
+    scale_s = min(search.best_s, rows.value(first)) or float(rows.round_trip.sum()) or 1.0
+    search.count("arcs before fixing", len(rows.network.arcs))
+    with search.step("multipliers"):
+        priced = improve_multipliers(
+            rows, start, scale_s=scale_s, time_limit_s=search.seconds_left, stop=lambda: search.out_of_budget
+        )
+    simulate_path(search, rows.network, rows.network.graph.shortest_path(priced.costs_s))
+    network, kept = rows.network.restricted(priced.through_s < limit_s)
+    search.count("arcs after fixing", len(kept))
+    rounds = MipRounds(search.options, rows.restricted(network, kept), priced.through_s[kept], scale_s)
+    return priced.bound_s, rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +95,27 @@ class MipRounds:
     No plan that uses an arc is faster than `through_s`, shape (A,); `scale_s` is some iteration time near the bound.
     """
 
-    def __init__(self, search: Search, rows: Rows, through_s: Floats, scale_s: float) -> None:
-        self._search, self._rows, self._through_s, self._scale_s = search, rows, through_s, scale_s
-        self._shared = search.options.rows is RowChoice.SHARED
+    def __init__(self, options: SolveOptions, rows: Rows, through_s: Floats, scale_s: float) -> None:
+        self._rows, self._through_s, self._scale_s = rows, through_s, scale_s
+        self._shared = options.rows is RowChoice.SHARED
         # The value of the shared rows is compared with other solvers', not proven.
         self._margin = PATH_SUM if self._shared else MIP_BOUND
-        self._mip_gap = 0.0 if self._shared else search.options.gap / 2
+        self._mip_gap = 0.0 if self._shared else options.gap / 2
         self._excluded: list[Ints] = []
         self._probe = 0
 
-    def solve_next(self, bound_s: float, limit_s: float) -> Round:
+    @property
+    def num_arcs(self) -> int:
+        """Arcs of the network."""
+        return len(self._rows.network.arcs)
+
+    def solve_next(self, search: Search, bound_s: float, limit_s: float) -> Round:
         """One MIP over the arcs whose bound is within a cutoff."""
         cutoff_s = self._cutoff(bound_s, limit_s)
         network, kept = self._rows.network.restricted(self._through_s <= cutoff_s)
         if len(kept) == 0:
             return self._nothing_below(cutoff_s)
-        answer = self._solve(self._rows.restricted(network, kept).scaled(1 / cutoff_s), kept)
+        answer = self._solve(search, self._rows.restricted(network, kept).scaled(1 / cutoff_s), kept)
         if answer.outcome is SolveOutcome.INFEASIBLE:
             return self._nothing_below(cutoff_s)
         stopped = answer.outcome is SolveOutcome.STOPPED
@@ -76,7 +125,7 @@ class MipRounds:
             path = path_of(network, answer.columns)
             if answer.outcome is SolveOutcome.OPTIMAL and self._mip_gap == 0:
                 proven_s = row_bound_s = self._rows.value(kept[path])
-            simulate_path(self._search, network, path)
+            simulate_path(search, network, path)
             self._excluded.append(kept[path[network.arcs.is_stage[path]]])
         return Round(bound_s=min(cutoff_s, proven_s), row_bound_s=row_bound_s, stopped=stopped, gives_up=gives_up)
 
@@ -92,8 +141,7 @@ class MipRounds:
         self._probe += 1
         return Round(bound_s=cutoff_s * (1 - self._margin))
 
-    def _solve(self, small: Rows, kept: Ints) -> IntegerAnswer:
-        search = self._search
+    def _solve(self, search: Search, small: Rows, kept: Ints) -> IntegerAnswer:
         excluded = [np.searchsorted(kept, arcs) for arcs in self._excluded if np.isin(arcs, kept).all()]
         program, _ = stage_program(small, integer=True, missing_penalty=None, excluded=excluded, longest=1.0)
         search.count("MIPs solved")

@@ -98,6 +98,8 @@ class Budget:
     def __init__(self, options: SolveOptions, **limits: Unpack[RunLimits]) -> None:
         self.options = options
         self.fault: InternalFault | None = None
+        self.abandoned = threading.Event()
+        """Set once what other threads still do for the search is of no use."""
         self._cancelled = limits.get("cancelled") or threading.Event()
         limit_bytes = options.memory_limit_bytes
         self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
@@ -138,7 +140,7 @@ class Budget:
     def stop_after(self, seconds: float) -> StopCheck:
         """A check that says to stop once the budget is spent, or that many seconds from now."""
         deadline_s = self.seconds + seconds
-        return lambda: self.out_of_budget or self.seconds > deadline_s
+        return lambda: self.stop_cause is not None or self.seconds > deadline_s
 
     @property
     def cancelled(self) -> bool:
@@ -148,7 +150,7 @@ class Budget:
     @property
     def out_of_budget(self) -> bool:
         """Whether to stop now."""
-        return self.stop_cause is not None
+        return self.stop_cause is not None or self.abandoned.is_set()
 
     @property
     def stop_cause(self) -> StopCause | None:

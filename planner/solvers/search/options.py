@@ -1,10 +1,11 @@
 """Options that every solver takes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stagecut.planner.core.checks import require, require_count, require_non_negative, require_positive
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.core.result import HistoryPoint
 
 StopCheck = Callable[[], bool]
@@ -34,6 +35,8 @@ class SolveOptions:
     """Resident memory of the whole process; None: no limit."""
     seed: int = 0
     threads: int = 1
+    jobs: int = field(default_factory=usable_cores)
+    """Threads that prove at once; the answer is the same for any number."""
     rows: RowChoice = RowChoice.ALL
 
     def __post_init__(self) -> None:
@@ -44,3 +47,4 @@ class SolveOptions:
         if self.memory_limit_bytes is not None:
             require_positive("options", "memory_limit_bytes", self.memory_limit_bytes)
         require_count("options", "threads", self.threads)
+        require_count("options", "jobs", self.jobs)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Unpack
 
@@ -65,6 +66,29 @@ class Search(Budget):
         """Simulate plans, see :meth:`offer`; iteration times of shape (n,), infinite where there is no plan."""
         times_s = iter(self.offer([plan for plan in plans if plan is not None]))
         return np.array([math.inf if plan is None else next(times_s) for plan in plans])
+
+    def fork(self) -> "Search":
+        """The search as a piece of work in another thread sees it; :meth:`absorb` brings back what the work found.
+
+        The budget is the same one. The fork starts from the best plan known now, and has counts, seconds and bounds of
+        its own that nobody observes.
+        """
+        fork = copy(self)
+        fork._observer, fork._history, fork._counts, fork._clock = None, [], {}, StepClock()
+        return fork
+
+    def follow(self, other: "Search") -> None:
+        """Take over the best plan of another record of the same search, if it is better."""
+        if other.best_plan is not None and other.best_s < self.best_s:
+            self._keep(other.best_plan, other.best_s, other._own_objective)
+
+    def absorb(self, fork: "Search") -> None:
+        """Take over what a fork found and counted since the last time."""
+        for what, how_many in fork._counts.items():
+            self.count(what, how_many)
+        self._clock.add(fork._clock)
+        fork._counts, fork._clock = {}, StepClock()
+        self.follow(fork)
 
     def _keep(self, plan: Plan, seconds: float, own_objective: OwnObjective | None) -> None:
         with uninterrupted():

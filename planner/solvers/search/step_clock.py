@@ -30,6 +30,11 @@ class StepClock:
         """Seconds of each step so far, sorted by name."""
         return tuple(sorted(self._seconds.items()))
 
+    def add(self, other: "StepClock") -> None:
+        """Add the seconds of another clock, on which no step is open."""
+        for name, seconds in other.seconds:
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
     def _settle(self) -> None:
         now_s = self._now()
         if self._open:

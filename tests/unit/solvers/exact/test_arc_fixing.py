@@ -18,8 +18,8 @@ from tests.property.strategies import problems
 SLACK = 1 + 1e-12
 
 
-def fixing_for(network, *, stop=lambda: False):
-    return ArcFixing(len(network.cluster.servers), stop)
+def remaining(fixing, rows, limit_s, *, stop=lambda: False):
+    return fixing.remaining(rows, limit_s, stop=stop)
 
 
 @settings(max_examples=80)
@@ -31,9 +31,9 @@ def test_no_plan_at_or_below_the_limit_loses_an_arc(problem, seed, stopped):
         paths = paths_by_plan(chosen)
         bounds = {plan: lower_bound(network.costs.plan(plan)) for plan in paths}
         assume(bounds)
-        rows, fixing = build_rows(chosen), fixing_for(network, stop=lambda: stopped)
+        rows, fixing = build_rows(chosen), ArcFixing.without_prices(network.cluster)
         for limit_s in random.choice(list(bounds.values()), 3):
-            left, kept = fixing.remaining(rows, limit_s * SLACK)
+            left, kept = remaining(fixing, rows, limit_s * SLACK, stop=lambda: stopped)
             assert len(left.network.arcs) == len(kept)
             for plan, path in paths.items():
                 assert bounds[plan] > limit_s or np.isin(path, kept).all()
@@ -42,28 +42,28 @@ def test_no_plan_at_or_below_the_limit_loses_an_arc(problem, seed, stopped):
 def test_nothing_is_left_below_the_only_way_that_the_hosts_allow():
     """1 and 3 s on the fast and the slow host; a way over the fast one twice would take 2."""
     rows = build_rows(coarse_network(fast_and_slow()))
-    fixing = fixing_for(rows.network)
-    assert len(fixing.remaining(rows, 3.9)[1]) == 0
-    assert len(fixing.remaining(rows, 4.0)[1]) > 0
+    fixing = ArcFixing.without_prices(rows.network.cluster)
+    assert len(remaining(fixing, rows, 3.9)[1]) == 0
+    assert len(remaining(fixing, rows, 4.0)[1]) > 0
 
 
 def test_everything_is_left_without_a_limit():
     rows = build_rows(coarse_network(fast_and_slow()))
-    left, kept = fixing_for(rows.network).remaining(rows, math.inf)
+    left, kept = remaining(ArcFixing.without_prices(rows.network.cluster), rows, math.inf)
     assert left is rows
     assert kept.tolist() == list(range(len(rows.network.arcs)))
 
 
 def test_prices_are_remembered():
     rows = build_rows(coarse_network(fast_and_slow()))
-    fixing = fixing_for(rows.network)
+    fixing = ArcFixing.without_prices(rows.network.cluster)
     assert not fixing.prices.any()
-    fixing.remaining(rows, 4.0)
+    remaining(fixing, rows, 4.0)
     assert fixing.prices.any()
 
 
 def test_where_there_is_nothing_nothing_is_left():
     rows = build_rows(coarse_network(fast_and_slow()))
     network, kept = rows.network.restricted(np.zeros(len(rows.network.arcs), dtype=bool))
-    left, kept = fixing_for(network).remaining(rows.restricted(network, kept), 4.0)
+    left, kept = remaining(ArcFixing.without_prices(network.cluster), rows.restricted(network, kept), 4.0)
     assert len(left.network.arcs) == len(kept) == 0

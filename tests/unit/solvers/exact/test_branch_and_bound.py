@@ -9,6 +9,7 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.exact import branch_and_bound
+from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -29,22 +30,27 @@ def whole(problem):
     numbers = [search.costs.plan(plan) for plan in plans]
     times = dict(zip(plans, iteration_times(numbers) if plans else (), strict=True))
     bounds = dict(zip(plans, map(lower_bound, numbers), strict=True))
-    return search, Node(search, rows, 0.0), times, bounds
+    return search, node_of(rows), times, bounds
 
 
-def bisect_fully(node, limit_s):
+def node_of(rows):
+    """The root node over some rows."""
+    return Node(rows, 0.0, prices=ArcFixing.without_prices(rows.network.cluster).prices)
+
+
+def bisect_fully(search, node, limit_s):
     """Bisect until it is time to branch, or nothing is left below the limit."""
     for _ in range(MOST_STEPS):
-        if node.ready_to_branch or node.low_s >= limit_s:
+        if node.ready_to_branch or node.bound_s >= limit_s:
             break
-        node.bisect(limit_s)
+        node.bisect(search, limit_s)
 
 
 def check_children(search, node, plans, times, limit_s):
     """Every plan wanted is in one of the children, or was simulated."""
-    smaller = list(node.children(limit_s))
+    smaller = list(node.children(search, limit_s))
     found = [paths_by_plan(small.rows.network).keys() for small in smaller]
-    assert all(small.low_s == node.low_s for small in smaller)
+    assert all(small.bound_s == node.bound_s for small in smaller)
     for plan in plans:
         assert any(plan in kept for kept in found) or search.best_s <= times[plan]
     return smaller
@@ -57,8 +63,8 @@ def test_bound_is_never_above_a_plan_that_was_not_simulated(problem):
     assume(times)
     best_s = min(times.values())
     for _ in range(8):
-        node.bisect(2 * best_s)
-        assert min(node.low_s, search.best_s) <= best_s * SLACK
+        node.bisect(search, 2 * best_s)
+        assert min(node.bound_s, search.best_s) <= best_s * SLACK
 
 
 @pytest.mark.parametrize("many_arcs", [0, branch_and_bound.MANY_ARCS])
@@ -74,8 +80,8 @@ def test_children_keep_every_plan_below_the_limit(many_arcs, problem):
         patch.setattr(branch_and_bound, "MANY_ARCS", many_arcs)
         for _ in range(3):
             node = waiting.pop()
-            bisect_fully(node, limit_s)
-            if node.low_s >= limit_s:
+            bisect_fully(search, node, limit_s)
+            if node.bound_s >= limit_s:
                 break
             network = node.rows.network
             wanted = {plan for plan in paths_by_plan(network) if bounds[plan] <= limit_s}
@@ -88,36 +94,36 @@ def test_children_keep_every_plan_below_the_limit(many_arcs, problem):
 @given(SMALL)
 def test_what_is_left_for_a_limit_holds_every_plan_below_it(problem):
     """Asked at the limit itself: depths and arcs are narrowed down in turn."""
-    _, node, times, bounds = whole(problem)
+    search, node, times, bounds = whole(problem)
     assume(times and min(times.values()) > 0)
     limit_s = 1.2 * min(times.values())
-    node.bisect(limit_s)
+    node.bisect(search, limit_s)
     left = paths_by_plan(node.rows.network)
-    assert node.low_s < limit_s
+    assert node.bound_s < limit_s
     assert {plan for plan, bound_s in bounds.items() if bound_s <= limit_s} <= left.keys()
 
 
 def test_narrow_interval_ends_the_bisection():
     """One device of each kind, and memory for one layer: the best of two plans takes 4 s, and so do its rows."""
-    _, node, _, _ = whole(fast_and_slow())
-    bisect_fully(node, 8.0)
+    search, node, _, _ = whole(fast_and_slow())
+    bisect_fully(search, node, 8.0)
     assert node.narrow
-    assert node.low_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
+    assert node.bound_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
 
 
 def test_limit_that_nothing_stays_below_is_a_bound():
-    _, node, _, _ = whole(fast_and_slow())
-    node.bisect(3.9)
-    assert node.low_s == 3.9
+    search, node, _, _ = whole(fast_and_slow())
+    node.bisect(search, 3.9)
+    assert node.bound_s == 3.9
     assert not node.narrow
 
 
 def test_node_of_a_single_plan_has_no_children():
     """A single device: the whole model is one stage."""
-    _, node, times, _ = whole(CATALOGUE[0].problem)
+    search, node, times, _ = whole(CATALOGUE[0].problem)
     (seconds,) = times.values()
-    bisect_fully(node, math.inf)
-    (alone,) = node.children(2 * seconds)
-    bisect_fully(alone, 2 * seconds)
+    bisect_fully(search, node, math.inf)
+    (alone,) = node.children(search, 2 * seconds)
+    bisect_fully(search, alone, 2 * seconds)
     assert alone.is_single
-    assert list(alone.children(2 * seconds)) == []
+    assert list(alone.children(search, 2 * seconds)) == []

@@ -15,6 +15,7 @@ from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.exact import mip_rounds
 from stagecut.planner.solvers.exact.milp import VariantProof
+from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
@@ -32,13 +33,17 @@ def plan_costs(problem):
     return [costs.plan(plan) for plan in all_plans(problem, costs) if plan.variant == problem.variants[-1]]
 
 
-def steps(proof):
+def steps(search, part):
     """The bound after every step, as long as it may still rise."""
+    parts, proven_s = [part], math.inf
     for _ in range(MOST_STEPS):
-        if proof.row_bound_s is not None or proof.bound_s == math.inf:
+        parts.sort(key=lambda part: part.bound_s)
+        if not parts or parts[0].is_stuck or parts[0].bound_s == math.inf:
             break
-        proof.advance()
-        yield proof.bound_s
+        outcome = parts.pop(0).step(search)
+        parts += outcome.parts
+        proven_s = min(proven_s, outcome.proven_s)
+        yield min([proven_s, *(part.bound_s for part in parts)])
 
 
 @settings(max_examples=50)
@@ -46,8 +51,8 @@ def steps(proof):
 def test_bound_of_the_shared_rows_only_rises_and_ends_at_their_least_value(problem):
     search = Search(problem, SolveOptions(gap=0.0, time_limit_s=None, rows=RowChoice.SHARED))
     least_s = min((lower_bound(costs, SHARED_FAMILIES) for costs in plan_costs(problem)), default=math.inf)
-    proof, before_s = VariantProof(search, problem.variants[-1]), 0.0
-    for bound_s in steps(proof):
+    proof, before_s = SharedRowsProof(problem.variants[-1]), 0.0
+    for bound_s in steps(search, proof):
         assert before_s <= bound_s <= least_s * (1 + ROUNDING)
         before_s = bound_s
     if search.best_s < math.inf:
@@ -63,7 +68,7 @@ def test_bound_of_all_rows_only_rises_and_never_above_a_plan_not_simulated(easy_
     search, before_s = Search(problem, SolveOptions(gap=gap, time_limit_s=None)), 0.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mip_rounds, "EASY_ARCS", easy_arcs)
-        for bound_s in steps(VariantProof(search, problem.variants[-1])):
+        for bound_s in steps(search, VariantProof(problem.variants[-1], 0.0)):
             assert before_s <= bound_s
             assert min(bound_s, search.best_s) <= min(times, default=math.inf) * (1 + ROUNDING)
             before_s = bound_s
