@@ -14,7 +14,7 @@ from stagecut.planner.cli.main import main
 
 torch = pytest.importorskip("torch")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/train_gpt"
 
 
