@@ -21,10 +21,9 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - late, stages s <= e with M > k_s:  PF_e + F_e + total - PF_s - PB_s + (M - k_s - 1)(F_s + B_s) + k_e B_e
   + max(g_e, PB_e + g_0). Stage s starts its last forward after M - k_s backwards; once that micro-batch
   has come to stage e, k_e backwards are still to do there.
-- queue, per stage whose all-reduce takes shared links: the latest of PF_s + M (F_s + B_s),
-  total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M) in the late row, + the all-reduces
-  of the stages a <= s on the same links + the step of the first of them. They are served one after
-  another, none before stage s is done, the first stage's last.
+- queue: the latest of PF_s + M (F_s + B_s), total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M)
+  in the late row, + the way home: the last gradient passes the stages before, and it and the all-reduces
+  wait on the links that they share for those of later stages, which are ready sooner.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
@@ -42,6 +41,7 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 from stagecut.planner.simulator.sublot_bounds import sublot_rows
+from stagecut.planner.simulator.ways_home import ways_home
 
 
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
@@ -72,7 +72,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         "pair": total + _pair_loops(costs) + tail_s[0],
         "link": total + (num - 1) * transfer_s + tail_s[0],
         "late": late_end_s + np.maximum(tail_s, backward_before + tail_s[0]),
-        "queue": end_s + _queued(costs),
+        "queue": end_s + ways_home(costs),
     }
     if costs.variant.schedule is Schedule.GPIPE:
         slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
@@ -111,16 +111,3 @@ def _last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
     last_forward_s: Floats = forward_before + costs.forward_s + largest_s
     return last_forward_s
 
-
-def _queued(costs: PlanCosts) -> Floats:
-    """All-reduces of each stage and those before it on the same links, and the step after the last of them."""
-    sums: dict[tuple[str, ...], float] = {}
-    queued = np.full(costs.num_stages, -np.inf)
-    for stage, route in enumerate(costs.sync_links):
-        if not route:
-            continue
-        if route not in sums:
-            sums[route] = float(costs.update_s[stage]) if costs.backward_s[stage] > 0 else 0.0
-        sums[route] += float(costs.sync_s[stage])
-        queued[stage] = sums[route]
-    return queued
