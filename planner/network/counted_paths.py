@@ -4,24 +4,18 @@ Labels live on (node, hosts opened so far per class): exact, and exponential in 
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.network.graph import ArcLevel
+from stagecut.planner.core.compiled import compiled
+from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
-LABEL_BYTES, OPENING_BYTES, SWEEP_BYTES = 48, 8, 64
-"""Memory per count state and node (six lengths), arc that opens hosts (two states), and arc of the widest level
-(temporaries of a sweep)."""
-
-States = NDArray[np.int32]
-"""Numbers of count states: there may be many of them for each arc."""
+STATE_BYTES = 48
+"""Memory per node and count state: the way on, four lengths, the arc of the least."""
 
 
 class Limits(NamedTuple):
@@ -34,13 +28,6 @@ class Limits(NamedTuple):
     with_loop: Floats
     """Limit of the length plus the largest loop up to the arc."""
 
-    def exceeded(self, arcs: Ints, length: Floats, way_on: Floats, loop: Floats) -> Bools:
-        """Which of the arcs come too late."""
-        late: Bools = length > self.alone[arcs]
-        late |= length + way_on > self.with_way_on[arcs]
-        late |= length + loop > self.with_loop[arcs]
-        return late
-
 
 class Queue(NamedTuple):
     """A third length: the forward part plus what has queued since the last restart; each of shape (A,)."""
@@ -50,8 +37,11 @@ class Queue(NamedTuple):
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Criteria:
+NOTHING = np.empty(0)
+NO_QUEUE = Queue(NOTHING, np.empty(0, dtype=bool), Limits(NOTHING, NOTHING, NOTHING))
+
+
+class Criteria(NamedTuple):
     """What arcs cost, and how long a path may be where it takes an arc; arrays of shape (A,).
 
     Two lengths are kept per path, the round trip and the forward part, and its largest *loop*; each
@@ -65,7 +55,28 @@ class Criteria:
     """The loop of an arc is this plus the way on from it; minus infinity for none."""
     round_trip_limits: Limits
     forward_limits: Limits
-    queue: Queue | None = None
+    queue: Queue = NO_QUEUE
+
+
+class Openings(NamedTuple):
+    """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
+
+    server_class: Ints
+    hosts: Ints
+    """Hosts that the arc opens, shape (A,)."""
+    steps: Ints
+    """By how much the arc moves the number of the count state, shape (A,)."""
+    left: Ints
+    """Hosts of each class not yet opened in each count state, shape (classes, H)."""
+
+
+class Labels(NamedTuple):
+    """What a sweep from the source finds at each node and count state, arrays of shape (nodes, H)."""
+
+    lengths: Floats
+    """Least round trip, forward part, largest loop, and forward part with what is queued, shape (nodes, H, 4)."""
+    arc: Ints
+    """The arc that the least round trip ends with; -1 for none."""
 
 
 class Cheapest(NamedTuple):
@@ -77,49 +88,22 @@ class Cheapest(NamedTuple):
     """Which arcs some way from source to sink takes in time, shape (A,)."""
 
 
-class _Transitions(NamedTuple):
-    """How labels pass a level: its arcs, and the count states at their other ends."""
-
-    level: ArcLevel
-    states: States | None
-    """Count state at the other end for each count state at the grouped one, shape (n, H); None: the same."""
-
-    def at_other_end(self, labels: Floats) -> Floats:
-        """Labels at the other end of each arc, shape (n, H)."""
-        if self.states is None:
-            return labels[self.level.others, :-1]
-        return labels[self.level.others[:, None], self.states]
-
-    def set_least(self, labels: Floats, lengths: Floats) -> None:
-        """Set the labels of the nodes to the least over their arcs."""
-        labels[self.level.nodes, :-1] = np.minimum.reduceat(lengths, self.level.begins, axis=0)
-
-
-class _Labels(NamedTuple):
-    """Labels of a sweep from the source, each of shape (nodes, H + 1)."""
-
-    round_trip: Floats
-    forward: Floats
-    loop: Floats
-    queued: Floats
-    """Forward part plus what is queued; the same array as `forward` if nothing queues."""
-
-
 class CountedPaths:
-    """Label setting over nodes and opened hosts.
-
-    Count states number the vectors of hosts opened per class in mixed radix, H = prod (N_h + 1);
-    H itself stands for an impossible state.
-    """
+    """Label setting over nodes and opened hosts."""
 
     def __init__(self, network: StageNetwork) -> None:
-        self._graph = network.graph
-        self._opened_class, self._opened_hosts = network.arcs.opened_class, network.arcs.opened_hosts
-        self._counts = np.array([server.count + 1 for server in network.cluster.servers])
-        self._strides = np.concatenate(([1], np.cumprod(self._counts)[:-1]))
-        self._num_states = num_states(network)
-        self._from_source = self._transitions(self._graph.from_source_levels, self._states_before)
-        self._to_sink = self._transitions(self._graph.to_sink_levels, self._states_after)
+        arcs, servers = network.arcs, network.cluster.servers
+        self._graph, self._num_states = network.graph, num_states(network)
+        counts = np.array([server.count + 1 for server in servers])
+        strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
+        opened = np.arange(self._num_states) // strides[:, None] % counts[:, None]
+        # Opening o hosts of class h moves the digit of h, and so adds o x stride_h to the number of the state.
+        self._openings = Openings(
+            server_class=arcs.opened_class,
+            hosts=arcs.opened_hosts,
+            steps=arcs.opened_hosts * strides[arcs.opened_class],
+            left=counts[:, None] - 1 - opened,
+        )
 
     @classmethod
     def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
@@ -129,11 +113,8 @@ class CountedPaths:
 
     @staticmethod
     def needed_bytes(network: StageNetwork) -> int:
-        """An estimate, rather too large, of the memory that the labels take."""
-        graph, opening = network.graph, int(np.count_nonzero(network.arcs.opened_hosts))
-        widest = max(int(np.bincount(graph.level[ends]).max(initial=0)) for ends in (graph.tail, graph.head))
-        per_state = LABEL_BYTES * graph.num_nodes + OPENING_BYTES * opening + SWEEP_BYTES * widest
-        return per_state * num_states(network)
+        """The memory that the labels take."""
+        return STATE_BYTES * network.graph.num_nodes * num_states(network)
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """A path of least round trip over usable arcs, each taken in time; None if there is none.
@@ -142,92 +123,25 @@ class CountedPaths:
         some arc; its length is still a lower bound.
         """
         # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
-        way_on = self._ways_on(criteria, usable)
-        round_trip, forward, loop = (np.full_like(way_on, np.inf) for _ in range(3))
-        round_trip[0, 0], forward[0, 0], loop[0, 0] = 0.0, 0.0, -np.inf
-        queued = forward if criteria.queue is None else forward.copy()
-        labels = _Labels(round_trip, forward, loop, queued)
+        order = self._graph.by_tail
+        arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
+        shape = (self._graph.num_nodes, self._num_states)
+        way_on = np.full(shape, np.inf)
+        _set_ways_on(arcs, self._openings, criteria.round_trip, way_on)
+        labels = Labels(np.full((*shape, 4), np.inf), np.full(shape, -1))
         possible = np.zeros(len(usable), dtype=bool)
-        for passing in self._from_source:
-            arcs = passing.level.arcs[:, None]
-            before_forward = passing.at_other_end(forward)
-            before = _Labels(
-                round_trip=passing.at_other_end(round_trip),
-                forward=before_forward,
-                loop=passing.at_other_end(loop),
-                queued=before_forward if criteria.queue is None else passing.at_other_end(queued),
-            )
-            rest = criteria.round_trip[arcs] + way_on[self._graph.head[arcs[:, 0]], :-1]
-            largest_loop, late = _loops_and_late(criteria, arcs, before, rest)
-            late |= ~usable[arcs]
-            # An arc is possible if in some count state it is reached in time and the sink can still be reached from it.
-            possible[arcs[:, 0]] = (~late & np.isfinite(before.round_trip + rest)).any(axis=1)
-            # A queue label restarts from the forward label before the arc, so it is set from `before` as well.
-            if criteria.queue is not None:
-                passing.set_least(queued, np.where(late, np.inf, _enqueue(criteria, criteria.queue, arcs, before)))
-            passing.set_least(round_trip, np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs]))
-            passing.set_least(forward, np.where(late, np.inf, before.forward + criteria.forward[arcs]))
-            passing.set_least(loop, np.where(late, np.inf, largest_loop))
-        path = self._walk_back(criteria, usable, labels, way_on)
-        return None if path is None else Cheapest(path, possible)
+        _set_labels(arcs, self._openings, criteria, way_on, labels, possible)
+        path = self._walk_back(labels)
+        return Cheapest(path, possible) if len(path) else None
 
-    def _ways_on(self, criteria: Criteria, usable: Bools) -> Floats:
-        """Least round trip from every node and count state to the sink, shape (nodes, H + 1)."""
-        way_on = np.full((self._graph.num_nodes, self._num_states + 1), np.inf)
-        way_on[-1, :-1] = 0.0
-        length = np.where(usable, criteria.round_trip, np.inf)
-        for passing in self._to_sink:
-            passing.set_least(way_on, passing.at_other_end(way_on) + length[passing.level.arcs, None])
-        return way_on
-
-    def _walk_back(self, criteria: Criteria, usable: Bools, labels: _Labels, way_on: Floats) -> Ints | None:
-        """Arcs of the path that the least label at the sink stems from: in time, and least before and across them."""
-        node, state = self._graph.num_nodes - 1, int(np.argmin(labels.round_trip[-1, :-1]))
-        if not np.isfinite(labels.round_trip[node, state]):
-            return None
-        order = self._graph.by_head
-        sorted_heads = self._graph.head[order]
+    def _walk_back(self, labels: Labels) -> Ints:
+        """Arcs of the path that the least label at the sink stems from, least before and across them; empty if none."""
+        node, state = self._graph.num_nodes - 1, int(np.argmin(labels.lengths[-1, :, 0]))
         path = []
-        while node != 0:
-            first, last = np.searchsorted(sorted_heads, [node, node + 1])
-            arcs = order[first:last]
-            tails, states = self._graph.tail[arcs], self._states_before(arcs)[:, state]
-            before = _Labels(*(label[tails, states] for label in labels))
-            late = (
-                _loops_and_late(criteria, arcs, before, criteria.round_trip[arcs] + way_on[node, state])[1]
-                | ~usable[arcs]
-            )
-            best = int(np.argmin(np.where(late, np.inf, before.round_trip + criteria.round_trip[arcs])))
-            path.append(arcs[best])
-            node, state = int(tails[best]), int(states[best])
-        return np.array(path[::-1])
-
-    def _transitions(self, levels: list[ArcLevel], states: Callable[[Ints], States]) -> list[_Transitions]:
-        return [
-            _Transitions(level, states(level.arcs) if (self._opened_hosts[level.arcs] > 0).any() else None)
-            for level in levels
-        ]
-
-    def _states_before(self, arcs: Ints) -> States:
-        """Count state before each arc for every count state after it, shape (n, H)."""
-        # Opening o hosts of class h moves the digit of h, and so adds o x stride_h to the number of the state.
-        used, strides, opened = self._used(arcs)
-        before = np.where(used >= opened, np.arange(self._num_states) - opened * strides, self._num_states)
-        return before.astype(np.int32)
-
-    def _states_after(self, arcs: Ints) -> States:
-        """Count state after each arc for every count state before it, shape (n, H)."""
-        used, strides, opened = self._used(arcs)
-        most = (self._counts - 1)[self._opened_class[arcs]][:, None]
-        after = np.where(used + opened <= most, np.arange(self._num_states) + opened * strides, self._num_states)
-        return after.astype(np.int32)
-
-    def _used(self, arcs: Ints) -> tuple[Ints, Ints, Ints]:
-        """Hosts opened of the arc's class in every count state, the class's stride, hosts the arc opens."""
-        classes = self._opened_class[arcs]
-        strides = self._strides[classes][:, None]
-        used = (np.arange(self._num_states) // strides) % self._counts[classes][:, None]
-        return used, strides, self._opened_hosts[arcs][:, None]
+        while (arc := int(labels.arc[node, state])) >= 0:
+            path.append(arc)
+            node, state = self._graph.tail[arc], state - self._openings.steps[arc]
+        return np.array(path[::-1], dtype=np.int64)
 
 
 def num_states(network: StageNetwork) -> int:
@@ -235,20 +149,77 @@ def num_states(network: StageNetwork) -> int:
     return math.prod(server.count + 1 for server in network.cluster.servers)
 
 
-def _loops_and_late(criteria: Criteria, arcs: Ints, before: _Labels, rest: Floats) -> tuple[Floats, Bools]:
-    """The largest loop up to and including each arc, and which arcs come too late; `rest` is the way on from them."""
-    # No way on and no loop make inf - inf = nan, which fmax passes over; such an arc is late in any case.
-    with np.errstate(invalid="ignore"):
-        largest_loop = np.fmax(before.loop, rest + criteria.loop[arcs])
-    late = criteria.round_trip_limits.exceeded(arcs, before.round_trip, rest, largest_loop)
-    late |= criteria.forward_limits.exceeded(arcs, before.forward, rest, largest_loop)
-    if criteria.queue is not None:
-        late |= criteria.queue.limits.exceeded(arcs, before.queued, rest, largest_loop)
-    return largest_loop, late
+@compiled
+def _set_ways_on(arcs: SortedArcs, openings: Openings, round_trip: Floats, way_on: Floats) -> None:
+    """Least round trip from every node and count state to the sink."""
+    way_on[-1] = 0.0
+    for arc in arcs.order[::-1]:
+        here, there, length = way_on[arcs.tail[arc]], way_on[arcs.head[arc]], round_trip[arc]
+        hosts, step = openings.hosts[arc], openings.steps[arc]
+        left = openings.left[openings.server_class[arc]]
+        for state in range(len(here) - step):
+            if left[state] >= hosts:
+                here[state] = min(here[state], there[state + step] + length)
 
 
-def _enqueue(criteria: Criteria, queue: Queue, arcs: Ints, before: _Labels) -> Floats:
-    """Length after each arc: a restart leaves behind what was queued."""
-    waited = np.where(queue.restarts[arcs], before.forward, before.queued + queue.queued[arcs])
-    reached: Floats = waited + criteria.forward[arcs]
-    return reached
+@compiled
+def _set_labels(
+    arcs: SortedArcs, openings: Openings, criteria: Criteria, way_on: Floats, labels: Labels, possible: Bools
+) -> None:
+    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
+    queues = len(criteria.queue.queued) > 0
+    lengths = labels.lengths
+    lengths[0, 0] = 0.0
+    lengths[0, 0, 2] = -np.inf
+    # The count states at the tail of the latest arc that a path from source to sink may have there.
+    node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
+    for arc in arcs.order:
+        if arcs.tail[arc] != node:
+            node, num_states = arcs.tail[arc], 0
+            for state in range(len(states)):
+                if lengths[node, state, 0] < np.inf and way_on[node, state] < np.inf:
+                    states[num_states] = state
+                    num_states += 1
+        head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
+        left = openings.left[openings.server_class[arc]]
+        for state in states[:num_states]:
+            if left[state] < hosts:
+                continue
+            rest = criteria.round_trip[arc] + way_on[head, state + step]
+            round_trip, forward, queued = lengths[node, state, 0], lengths[node, state, 1], lengths[node, state, 3]
+            loop = max(lengths[node, state, 2], rest + criteria.loop[arc])
+            if (
+                rest == np.inf
+                or _is_late(arc, criteria.round_trip_limits, round_trip, rest, loop)
+                or _is_late(arc, criteria.forward_limits, forward, rest, loop)
+                or (queues and _is_late(arc, criteria.queue.limits, queued, rest, loop))
+            ):
+                continue
+            possible[arc] = True
+            if queues:
+                queued = forward if criteria.queue.restarts[arc] else queued + criteria.queue.queued[arc]
+            _set_least(labels, head, state + step, arc, round_trip + criteria.round_trip[arc])
+            _lower(lengths, head, state + step, 1, forward + criteria.forward[arc])
+            _lower(lengths, head, state + step, 2, loop)
+            _lower(lengths, head, state + step, 3, queued + criteria.forward[arc])
+
+
+@compiled
+def _lower(lengths: Floats, node: int, state: int, which: int, value: float) -> None:
+    lengths[node, state, which] = min(lengths[node, state, which], value)
+
+
+@compiled
+def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float) -> bool:
+    return bool(
+        length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
+    )
+
+
+@compiled
+def _set_least(labels: Labels, node: int, state: int, arc: int, round_trip: float) -> None:
+    """Of several arcs with the least round trip the label keeps the one with the smallest number."""
+    least = labels.lengths[node, state, 0]
+    if round_trip < least or (round_trip == least and arc < labels.arc[node, state]):
+        labels.lengths[node, state, 0] = round_trip
+        labels.arc[node, state] = arc

@@ -1,24 +1,23 @@
-"""Shortest paths through a layered directed graph, as array code."""
+"""Shortest paths through a layered directed graph: loops over its arcs, sorted by tail, compiled."""
 
-import itertools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.compiled import compiled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArcLevel:
-    """Arcs at the nodes of one level, grouped by node."""
+class SortedArcs(NamedTuple):
+    """The arcs of a graph as compiled loops take them.
 
-    arcs: Ints
-    others: Ints
-    """The other end of each arc."""
-    begins: Ints
-    """Where the arcs of each node begin."""
-    nodes: Ints
-    """The nodes by which the arcs are grouped."""
+    One way through `order` is a way from source to sink: every arc into a node comes before all that leave it.
+    """
+
+    tail: Ints
+    head: Ints
+    order: Ints
+    """Numbers of the arcs that count, by ascending tail, those of one tail in ascending order."""
 
 
 class LayeredGraph:
@@ -30,47 +29,38 @@ class LayeredGraph:
         Nodes of each arc, shape (A,).
     level
         Level of each node, non-decreasing, shape (N,). Node 0 is the source, node N - 1 the sink.
-    by_head, by_tail
-        Arcs sorted by one end; sorted here if not given.
+    by_tail
+        Arcs that count, sorted by tail; by default all of them, sorted here.
     """
 
-    def __init__(
-        self, *, tail: Ints, head: Ints, level: Ints, by_head: Ints | None = None, by_tail: Ints | None = None
-    ) -> None:
+    def __init__(self, *, tail: Ints, head: Ints, level: Ints, by_tail: Ints | None = None) -> None:
         self.tail, self.head, self.level = tail, head, level
         self.num_nodes = len(level)
-        self.by_head = np.argsort(head, kind="stable") if by_head is None else by_head
         self.by_tail = np.argsort(tail, kind="stable") if by_tail is None else by_tail
-        self.from_source_levels = _levels(self.by_head, head, tail, level)
-        self.to_sink_levels = _levels(self.by_tail, tail, head, level)[::-1]
+        self.sorted_arcs = SortedArcs(tail, head, self.by_tail)
+
+    def counting(self, by_tail: Ints) -> "LayeredGraph":
+        """The same nodes and numbers of arcs, of which only these count: they are sorted by tail."""
+        return LayeredGraph(tail=self.tail, head=self.head, level=self.level, by_tail=by_tail)
 
     def restricted(self, chosen: Bools) -> "LayeredGraph":
         """The graph of the chosen arcs and the nodes that they touch, numbered anew."""
         touched = np.zeros(self.num_nodes, dtype=bool)
-        touched[self.tail[chosen]] = touched[self.head[chosen]] = True
         touched[0] = touched[-1] = True
-        number = np.cumsum(touched, dtype=self.tail.dtype) - 1
-        arc_number = np.cumsum(chosen) - 1
-        return LayeredGraph(
-            tail=number[self.tail[chosen]],
-            head=number[self.head[chosen]],
-            level=self.level[touched],
-            by_head=arc_number[self.by_head[chosen[self.by_head]]],
-            by_tail=arc_number[self.by_tail[chosen[self.by_tail]]],
-        )
+        tail, head, by_tail = _renumbered(self.sorted_arcs, chosen, touched)
+        return LayeredGraph(tail=tail, head=head, level=self.level[touched], by_tail=by_tail)
+
+    def on_paths(self, chosen: Bools) -> Bools:
+        """Which of the chosen arcs are on a path of chosen arcs from source to sink, shape (A,)."""
+        return _on_paths(self.sorted_arcs, chosen, self.num_nodes)
 
     def from_source(self, cost: Floats) -> Floats:
         """Length of a shortest path from the source to every node, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self.from_source_levels, start=0)
-
-    def from_restarts(self, cost: Floats, extra: Floats, restarts: Bools, to: Floats) -> Floats:
-        """Least length to every node if `extra` counts since the last restart only; `to` is without it; shape (N,)."""
-        fresh = np.where(restarts, to[self.tail] + cost, np.inf)
-        return self._labels(np.where(restarts, np.inf, cost + extra), self.from_source_levels, start=0, also=fresh)
+        return _from_source(self.sorted_arcs, cost, self.num_nodes)
 
     def to_sink(self, cost: Floats) -> Floats:
         """Length of a shortest path from every node to the sink, infinite if there is none; shape (N,)."""
-        return self._labels(cost, self.to_sink_levels, start=self.num_nodes - 1)
+        return _to_sink(self.sorted_arcs, cost, self.num_nodes)[0]
 
     def through(self, cost: Floats) -> Floats:
         """Length of a shortest source-sink path that uses each arc; shape (A,)."""
@@ -78,46 +68,66 @@ class LayeredGraph:
 
     def shortest_path(self, cost: Floats) -> Ints:
         """Arcs of a shortest path from source to sink, in order; empty if there is none."""
-        to_sink = self.to_sink(cost)
-        if not np.isfinite(to_sink[0]):
-            return np.empty(0, dtype=np.int64)
-        sorted_tails = self.tail[self.by_tail]
+        _, next_arc = _to_sink(self.sorted_arcs, cost, self.num_nodes)
         path, node = [], 0
-        while node != self.num_nodes - 1:
-            first, last = np.searchsorted(sorted_tails, [node, node + 1])
-            arcs = self.by_tail[first:last]
-            arc = arcs[np.argmin(cost[arcs] + to_sink[self.head[arcs]])]
+        while (arc := int(next_arc[node])) >= 0:
             path.append(arc)
-            node = int(self.head[arc])
+            node = self.head[arc]
         return np.array(path, dtype=np.int64)
 
-    def _labels(self, cost: Floats, levels: list[ArcLevel], *, start: int, also: Floats | None = None) -> Floats:
-        labels = np.full(self.num_nodes, np.inf)
-        labels[start] = 0.0
-        for level in levels:
-            lengths = cost[level.arcs] + labels[level.others]
-            if also is not None:
-                lengths = np.minimum(lengths, also[level.arcs])
-            labels[level.nodes] = np.minimum.reduceat(lengths, level.begins)
-        return labels
+
+@compiled
+def _from_source(arcs: SortedArcs, cost: Floats, num_nodes: int) -> Floats:
+    least = np.full(num_nodes, np.inf)
+    least[0] = 0.0
+    for arc in arcs.order:
+        node = arcs.head[arc]
+        least[node] = min(least[node], least[arcs.tail[arc]] + cost[arc])
+    return least
 
 
-def _levels(order: Ints, near: Ints, far: Ints, level: Ints) -> list[ArcLevel]:
-    """The levels of the near ends in ascending order; `order` sorts the arcs by near end."""
-    nodes = near[order]
-    firsts = np.flatnonzero(np.concatenate(([True], nodes[1:] != nodes[:-1]))) if len(nodes) else nodes
-    node_levels = level[nodes[firsts]]
-    # Each level is a range of the distinct nodes, and of the arcs in order.
-    cuts = [0, *(np.flatnonzero(node_levels[1:] != node_levels[:-1]) + 1).tolist(), len(firsts)]
-    bounds = np.append(firsts, len(nodes))
-    others = far[order]
-    return [
-        ArcLevel(
-            arcs=order[bounds[low] : bounds[high]],
-            others=others[bounds[low] : bounds[high]],
-            begins=firsts[low:high] - bounds[low],
-            nodes=nodes[firsts[low:high]],
-        )
-        for low, high in itertools.pairwise(cuts)
-        if low < high
-    ]
+@compiled
+def _to_sink(arcs: SortedArcs, cost: Floats, num_nodes: int) -> tuple[Floats, Ints]:
+    """Least lengths, and the first arc of a shortest path from each node: of several, the one first in order."""
+    least, next_arc = np.full(num_nodes, np.inf), np.full(num_nodes, -1)
+    least[-1] = 0.0
+    for arc in arcs.order[::-1]:
+        node, length = arcs.tail[arc], least[arcs.head[arc]] + cost[arc]
+        if length <= least[node] and length < np.inf:
+            least[node], next_arc[node] = length, arc
+    return least, next_arc
+
+
+@compiled
+def _on_paths(arcs: SortedArcs, chosen: Bools, num_nodes: int) -> Bools:
+    from_source, to_sink = np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_)
+    from_source[0] = to_sink[-1] = True
+    for arc in arcs.order:
+        from_source[arcs.head[arc]] |= chosen[arc] & from_source[arcs.tail[arc]]
+    kept = np.zeros(len(chosen), np.bool_)
+    for arc in arcs.order[::-1]:
+        kept[arc] = chosen[arc] & from_source[arcs.tail[arc]] & to_sink[arcs.head[arc]]
+        to_sink[arcs.tail[arc]] |= kept[arc]
+    return kept
+
+
+@compiled
+def _renumbered(arcs: SortedArcs, chosen: Bools, touched: Bools) -> tuple[Ints, Ints, Ints]:
+    """Tail, head and order of the chosen arcs in new numbers; marks the nodes that they touch."""
+    number, num_arcs = np.empty(len(chosen), np.int64), 0
+    for arc in range(len(chosen)):
+        number[arc] = num_arcs
+        if chosen[arc]:
+            touched[arcs.tail[arc]] = touched[arcs.head[arc]] = True
+            num_arcs += 1
+    node = np.cumsum(touched) - 1
+    tail, head, order = np.empty(num_arcs, np.int64), np.empty(num_arcs, np.int64), np.empty(num_arcs, np.int64)
+    for arc in range(len(chosen)):
+        if chosen[arc]:
+            tail[number[arc]], head[number[arc]] = node[arcs.tail[arc]], node[arcs.head[arc]]
+    place = 0
+    for arc in arcs.order:
+        if chosen[arc]:
+            order[place] = number[arc]
+            place += 1
+    return tail, head, order

@@ -15,10 +15,14 @@ whichever part of it is measured, are valid for any prices, and see that slow st
 avoided. A reward for every stage, less the reward of the fewest, is such a price as well.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.rows import Rows
 
 STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -38,40 +42,96 @@ def arc_prices(rows: Rows, prices: Floats) -> Floats:
     return price
 
 
-def lowest_times(rows: Rows, prices: Floats) -> Floats:
-    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`."""
-    network, graph = rows.network, rows.network.graph
-    price = arc_prices(rows, prices)
-    # budget = mu N less the reward of the fewest stages; the price of the whole path is in every sum below.
-    budget = float(prices @ network.limits)
-    length, forward = rows.round_trip + price, rows.forward + price
-    forward_from_source = graph.from_source(forward)
-    to, forward_to = graph.from_source(length)[graph.tail], forward_from_source[graph.tail]
-    on = graph.to_sink(length)[graph.head] + length
-    hosts_on = graph.to_sink(price)[graph.head] + price
-    costs_s = rows.costs_s
-    lowest = to + on
-    for name, way in (
-        ("busy", to + hosts_on),
-        ("fill", to + on),
-        ("sync", forward_to + hosts_on),
-        ("drain", forward_to + on),
-    ):
-        if name in costs_s:
-            np.maximum(lowest, np.where(network.arcs.is_stage, way + costs_s[name], -np.inf), out=lowest)
-    if "link" in costs_s:
-        np.maximum(lowest, to + on + costs_s["link"], out=lowest)
-    if "flush forward" in costs_s:
-        np.maximum(lowest, to + on + (costs_s["flush forward"] + costs_s["flush backward"]), out=lowest)
-    if rows.queues is not None:
-        queues = rows.queues
-        queued = graph.from_restarts(forward, queues.queued_s, queues.restarts, forward_from_source)[graph.tail]
-        # An unreachable arc that does not queue makes inf - inf = nan, which fmax passes over.
-        with np.errstate(invalid="ignore"):
-            np.fmax(lowest, queued + hosts_on + queues.after_busy_s, out=lowest)
-            np.fmax(lowest, queued + on + queues.after_drain_s, out=lowest)
-    finite = np.isfinite(lowest)
-    lowest[finite] -= budget + PATH_SUM * (np.abs(lowest[finite]) + float(prices @ np.abs(network.limits)))
+def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
+    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`.
+
+    With a limit it holds for plans at or below the limit: arcs above it lead no way to later ones.
+    """
+    network, price, costs_s = rows.network, arc_prices(rows, prices), rows.costs_s
+    never, queues = np.full(len(price), -np.inf), rows.queues
+    terms = _Terms(
+        with_total=np.maximum(0.0, rows.bottleneck),
+        busy=costs_s["busy"],
+        sync=costs_s["sync"],
+        drain=costs_s.get("drain", never),
+        queued=never[:0] if queues is None else queues.queued_s,
+        restarts=never[:0] > 0 if queues is None else queues.restarts,
+        after_busy=never if queues is None else queues.after_busy_s,
+        after_drain=never if queues is None else queues.after_drain_s,
+    )
+    # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
+    rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
+    lengths = _Lengths(rows.round_trip + price, rows.forward + price, price)
+    return _lowest_times(network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rounding, limit_s)
+
+
+class _Lengths(NamedTuple):
+    """What an arc adds to sums along paths, each of shape (A,)."""
+
+    round_trip: Floats
+    """With its price."""
+    forward: Floats
+    """With its price."""
+    price: Floats
+
+
+class _Terms(NamedTuple):
+    """What a row of an arc adds to the sums before and after it, each of shape (A,)."""
+
+    with_total: Floats
+    busy: Floats
+    sync: Floats
+    drain: Floats
+    queued: Floats
+    """Empty where nothing queues."""
+    restarts: Bools
+    after_busy: Floats
+    after_drain: Floats
+
+
+class _Rounding(NamedTuple):
+    """What is taken off a row with prices."""
+
+    budget_s: float
+    slack_s: float
+    """The prices of all hosts and stages, to which rounding is relative as well."""
+    relative: float
+
+
+@compiled
+def _lowest_times(
+    arcs: SortedArcs, num_nodes: int, lengths: _Lengths, terms: _Terms, rounding: _Rounding, limit_s: float
+) -> Floats:
+    # Least sums from each node to the sink.
+    on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
+    on[-1] = price_on[-1] = 0.0
+    for arc in arcs.order[::-1]:
+        tail, head = arcs.tail[arc], arcs.head[arc]
+        on[tail] = min(on[tail], on[head] + lengths.round_trip[arc])
+        price_on[tail] = min(price_on[tail], price_on[head] + lengths.price[arc])
+    # Least sums from the source to each node, over arcs that are not above the limit.
+    to, forward_to, queued_to = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
+    to[0] = forward_to[0] = queued_to[0] = 0.0
+    lowest, queues = np.full(len(arcs.tail), np.inf), len(terms.queued) > 0
+    for arc in arcs.order:
+        tail, head = arcs.tail[arc], arcs.head[arc]
+        rest, rest_price = on[head] + lengths.round_trip[arc], price_on[head] + lengths.price[arc]
+        if to[tail] == np.inf or rest == np.inf:
+            continue
+        row = max(to[tail] + rest + terms.with_total[arc], to[tail] + rest_price + terms.busy[arc])
+        row = max(row, forward_to[tail] + rest_price + terms.sync[arc], forward_to[tail] + rest + terms.drain[arc])
+        if queues:
+            queued = queued_to[tail]
+            row = max(row, queued + rest_price + terms.after_busy[arc], queued + rest + terms.after_drain[arc])
+        row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
+        lowest[arc] = row
+        if row > limit_s:
+            continue
+        to[head] = min(to[head], to[tail] + lengths.round_trip[arc])
+        forward_to[head] = min(forward_to[head], forward_to[tail] + lengths.forward[arc])
+        if queues:
+            before = forward_to[tail] if terms.restarts[arc] else queued_to[tail] + terms.queued[arc]
+            queued_to[head] = min(queued_to[head], before + lengths.forward[arc])
     return lowest
 
 

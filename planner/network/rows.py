@@ -78,6 +78,19 @@ class Rows:
         """`cost_s` of every family by name."""
         return {family.name: family.cost_s for family in self.families}
 
+    @property
+    def bottleneck(self) -> Floats:
+        """The largest term that a row of each arc adds to the round trip of the whole path, shape (A,)."""
+        costs_s = self.costs_s
+        largest = np.maximum(costs_s["fill"], costs_s.get("link", -np.inf))
+        if "flush forward" in costs_s:
+            largest = np.maximum(largest, costs_s["flush forward"] + costs_s["flush backward"])
+        return largest
+
+    def counting(self, by_tail: Ints) -> "Rows":
+        """The same rows over a graph in which only these arcs count, sorted by tail."""
+        return replace(self, network=replace(self.network, graph=self.network.graph.counting(by_tail)))
+
     def arc_costs(self, multipliers: Floats) -> Floats:
         """Cost of every arc when each row is charged with its multiplier, shape (A,).
 

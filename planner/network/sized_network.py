@@ -89,11 +89,8 @@ class SizedNetwork:
 
     def restricted(self, chosen: Bools) -> "SizedNetwork":
         """The network of the chosen arcs, less those then on no path."""
-        graph = self.graph.restricted(chosen)
-        kept = np.flatnonzero(chosen)
-        alive = np.isfinite(graph.through(np.zeros(len(kept))))
-        if not alive.all():
-            kept, graph = kept[alive], graph.restricted(alive)
+        chosen = self.graph.on_paths(chosen)
+        kept, graph = np.flatnonzero(chosen), self.graph.restricted(chosen)
         return replace(self, arcs=replace(self.arcs.take(kept), tail=graph.tail, head=graph.head), graph=graph)
 
 

@@ -5,13 +5,13 @@ itself: another sample may have its least on another path. An arc is then on no 
 forwards and backwards, of its least makespan: the least, over its sizes, of the longest way through.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.sublot_sizes import sublot_cuts
-from stagecut.planner.network.graph import ArcLevel
 from stagecut.planner.network.sized_network import SizedNetwork
 from stagecut.planner.sublots.staircases import staircases_behind, ways_before
 
@@ -19,6 +19,19 @@ LINES = ("forward", "backward")
 """Forwards, and backwards seen backwards in time: both pass the stages in the same order."""
 CHUNK_NUMBERS = 1 << 22
 """Numbers of an array worked on at once, 32 MB: a level of a large network is cut into parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArcLevel:
+    """Arcs at the nodes of one level, grouped by node."""
+
+    arcs: Ints
+    others: Ints
+    """The other end of each arc."""
+    begins: Ints
+    """Where the arcs of each node begin."""
+    nodes: Ints
+    """The nodes by which the arcs are grouped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +46,33 @@ class SizedRelaxation:
 
 def relax_line(network: SizedNetwork, line: str) -> SizedRelaxation:
     """Bounds of one line at every node; infinite where no path leads."""
-    shape = (network.graph.num_nodes, network.sizing.num_samples)
+    graph, shape = network.graph, (network.graph.num_nodes, network.sizing.num_samples)
     arrived_s, left_s = np.full(shape, np.inf), np.full(shape, np.inf)
     arrived_s[0] = left_s[-1] = 0.0
-    for level in network.graph.from_source_levels:
+    for level in _levels(graph.head, graph.tail, graph.level):
         arrived_s[level.nodes] = _least(network, line, level, arrived_s, forwards=True)
-    for level in network.graph.to_sink_levels:
+    for level in _levels(graph.tail, graph.head, graph.level)[::-1]:
         left_s[level.nodes] = _least(network, line, level, left_s, forwards=False)
     return SizedRelaxation(arrived_s=arrived_s, left_s=left_s)
+
+
+def _levels(near: Ints, far: Ints, level: Ints) -> list[ArcLevel]:
+    """The arcs by the level of their near ends, in ascending order."""
+    order = np.argsort(near, kind="stable")
+    nodes, firsts = np.unique(near[order], return_index=True)
+    # Each level is a range of the distinct nodes, and of the arcs in order.
+    cuts = [0, *(np.flatnonzero(np.diff(level[nodes])) + 1).tolist(), len(nodes)]
+    bounds, others = np.append(firsts, len(near)), far[order]
+    return [
+        ArcLevel(
+            arcs=order[bounds[low] : bounds[high]],
+            others=others[bounds[low] : bounds[high]],
+            begins=firsts[low:high] - bounds[low],
+            nodes=nodes[low:high],
+        )
+        for low, high in itertools.pairwise(cuts)
+        if low < high
+    ]
 
 
 def _least(network: SizedNetwork, line: str, level: ArcLevel, known_s: Floats, *, forwards: bool) -> Floats:

@@ -57,11 +57,8 @@ class StageNetwork:
 
     def restricted(self, chosen: Bools) -> tuple["StageNetwork", Ints]:
         """The network of the chosen arcs, less those then on no path, and which arcs are kept."""
-        graph = self.graph.restricted(chosen)
-        kept = np.flatnonzero(chosen)
-        alive = np.isfinite(graph.through(np.zeros(len(kept))))
-        if not alive.all():
-            kept, graph = kept[alive], graph.restricted(alive)
+        chosen = self.graph.on_paths(chosen)
+        kept, graph = np.flatnonzero(chosen), self.graph.restricted(chosen)
         arcs = replace(self.arcs.take(kept), tail=graph.tail, head=graph.head)
         return replace(self, arcs=arcs, graph=graph), kept
 

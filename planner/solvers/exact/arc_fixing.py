@@ -31,19 +31,29 @@ class ArcFixing:
         # Cheap first: the latest prices, and none at all, rule out most arcs before new prices are sought.
         for prices in (self.prices, np.zeros_like(self.prices)):
             rows, kept = _leave_out(rows, kept, prices, limit_s)
-        while len(kept) and not self._stop():
-            before = len(kept)
+        while (before := len(rows.network.graph.by_tail)) and not self._stop():
             self.prices = find_host_prices(rows, self.prices, stop=self._stop)
             rows, kept = _leave_out(rows, kept, self.prices, limit_s)
-            if len(kept) > WORTHWHILE * before:
+            if len(rows.network.graph.by_tail) > WORTHWHILE * before:
                 break
-        return rows, kept
+        return _compact(rows, kept)
 
 
 def _leave_out(rows: Rows, kept: Ints, prices: Floats, limit_s: float) -> tuple[Rows, Ints]:
-    """Rule out every arc that by itself exceeds the limit."""
-    fast = lowest_times(rows, prices) <= limit_s
-    if fast.all():
+    """Rule out every arc that by itself exceeds the limit; columns are taken anew once most of them count no more."""
+    by_tail, fast = rows.network.graph.by_tail, lowest_times(rows, prices, limit_s) <= limit_s
+    if fast[by_tail].all():
         return rows, kept
-    network, chosen = rows.network.restricted(fast)
+    rows = rows.counting(by_tail[fast[by_tail]])
+    return _compact(rows, kept) if 2 * np.count_nonzero(fast) < len(fast) else (rows, kept)
+
+
+def _compact(rows: Rows, kept: Ints) -> tuple[Rows, Ints]:
+    """The rows over the arcs that count alone."""
+    by_tail = rows.network.graph.by_tail
+    if len(by_tail) == len(kept):
+        return rows, kept
+    counts = np.zeros(len(kept), dtype=bool)
+    counts[by_tail] = True
+    network, chosen = rows.network.restricted(counts)
     return rows.restricted(network, chosen), kept[chosen]

@@ -18,7 +18,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, Criteria, Limits, Queue
+from stagecut.planner.network.counted_paths import NO_QUEUE, Cheapest, CountedPaths, Criteria, Limits, Queue
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.options import StopCheck
@@ -47,14 +47,8 @@ class Decision:
 
     def __init__(self, rows: Rows, *, stop: StopCheck = lambda: False) -> None:
         self._rows, self._stop = rows, stop
-        costs_s = rows.costs_s
-        self._exact = "drain" not in costs_s
-        self._bottleneck = costs_s["fill"]
-        if "link" in costs_s:
-            self._bottleneck = np.maximum(self._bottleneck, costs_s["link"])
-        if "flush forward" in costs_s:
-            halves = costs_s["flush forward"] + costs_s["flush backward"]
-            self._bottleneck = np.maximum(self._bottleneck, halves)
+        self._exact = "drain" not in rows.costs_s
+        self._bottleneck = rows.bottleneck
         self._paths = CountedPaths(rows.network)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
@@ -147,9 +141,9 @@ class Decision:
         )
 
 
-def _queue(rows: Rows, limit_s: float) -> Queue | None:
+def _queue(rows: Rows, limit_s: float) -> Queue:
     if rows.queues is None:
-        return None
+        return NO_QUEUE
     queues = rows.queues
     latest = (limit_s - after_s for after_s in (queues.after_busy_s, queues.after_drain_s, queues.after_late_s))
     return Queue(queues.queued_s, queues.restarts, Limits(*latest))

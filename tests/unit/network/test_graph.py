@@ -70,20 +70,15 @@ def test_chosen_arcs_keep_their_paths_in_a_smaller_graph(drawn, seed):
 
 
 @given(layered_graphs(), st.integers(0, 2**32 - 1))
-def test_extra_counts_since_the_last_restart_only(drawn, seed):
-    """The source is a beginning as well."""
+def test_arcs_that_do_not_count_are_on_no_path(drawn, seed):
+    """Nodes and numbers of arcs stay; arcs that lead nowhere, or that nothing leads to, are on no path either."""
     graph, cost = drawn
-    random = np.random.default_rng(seed)
-    extra, restarts = random.integers(0, 5, len(cost)).astype(float), random.random(len(cost)) < 0.4
-
-    def length(path):
-        last = max((place for place, arc in enumerate(path) if restarts[arc]), default=-1)
-        return cost[path].sum() + extra[path[last + 1 :]].sum()
-
-    found = graph.from_restarts(cost, extra, restarts, graph.from_source(cost))
-    for node in range(graph.num_nodes):
-        lengths = [length(path) for path in paths_between(graph.tail, graph.head, 0, node)]
-        assert found[node] == min(lengths, default=np.inf)
+    chosen = np.random.default_rng(seed).random(len(cost)) < 0.7
+    counting = graph.counting(graph.by_tail[chosen[graph.by_tail]])
+    through = graph.through(np.where(chosen, cost, np.inf))
+    assert counting.from_source(cost).tolist() == graph.from_source(np.where(chosen, cost, np.inf)).tolist()
+    assert counting.shortest_path(cost).tolist() == graph.shortest_path(np.where(chosen, cost, np.inf)).tolist()
+    assert graph.on_paths(chosen).tolist() == np.isfinite(through).tolist()
 
 
 def test_costs_may_be_negative():
