@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.compiled import compiled
 from stagecut.planner.cost.links import crosses_hosts
 from stagecut.planner.network.stage_network import StageNetwork
 
@@ -42,6 +43,33 @@ class AllReduceQueues(NamedTuple):
     def take(self, kept: Ints) -> "AllReduceQueues":
         """The columns of the `kept` arcs."""
         return AllReduceQueues(*(column[kept] for column in self))
+
+
+NO_QUEUES = AllReduceQueues(*(np.empty(0) for _ in AllReduceQueues._fields))
+
+
+class Lengths(NamedTuple):
+    """Lengths of a path up to a node."""
+
+    home: float
+    forward: float
+    queue: float
+
+
+@compiled
+def home_of_queue(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
+    """The home length after an arc, as far as it comes from an all-reduce."""
+    return max(before.queue + queues.queue_to_home[arc], before.forward + queues.forward_to_home[arc])
+
+
+@compiled
+def queue_after(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
+    """The queue length after an arc."""
+    return max(
+        before.queue + queues.queue_to_queue[arc],
+        before.forward + queues.forward_to_queue[arc],
+        before.home + queues.home_to_queue[arc],
+    )
 
 
 def build_queues(network: StageNetwork) -> AllReduceQueues | None:

@@ -10,12 +10,13 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
+from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
-STATE_BYTES = 48
-"""Memory per node and count state: the way on, four lengths, the arc of the least."""
+STATE_BYTES = 56
+"""Memory per node and count state: the way on, five lengths, the arc of the least."""
 
 
 class Limits(NamedTuple):
@@ -29,16 +30,14 @@ class Limits(NamedTuple):
     """Limit of the length plus the largest loop up to the arc."""
 
 
-class Queue(NamedTuple):
-    """A third length: the forward part plus what has queued since the last restart; each of shape (A,)."""
+class QueueCriteria(NamedTuple):
+    """What arcs add to the lengths with queues, and the limits of the queue."""
 
-    queued: Floats
-    restarts: Bools
+    lengths: AllReduceQueues
     limits: Limits
 
 
-NOTHING = np.empty(0)
-NO_QUEUE = Queue(NOTHING, np.empty(0, dtype=bool), Limits(NOTHING, NOTHING, NOTHING))
+NO_QUEUE = QueueCriteria(NO_QUEUES, Limits(np.empty(0), np.empty(0), np.empty(0)))
 
 
 class Criteria(NamedTuple):
@@ -55,7 +54,7 @@ class Criteria(NamedTuple):
     """The loop of an arc is this plus the way on from it; minus infinity for none."""
     round_trip_limits: Limits
     forward_limits: Limits
-    queue: Queue = NO_QUEUE
+    queue: QueueCriteria = NO_QUEUE
 
 
 class Openings(NamedTuple):
@@ -74,7 +73,7 @@ class Labels(NamedTuple):
     """What a sweep from the source finds at each node and count state, arrays of shape (nodes, H)."""
 
     lengths: Floats
-    """Least round trip, forward part, largest loop, and forward part with what is queued, shape (nodes, H, 4)."""
+    """Least round trip, forward part, largest loop, queue and way home, shape (nodes, H, 5)."""
     arc: Ints
     """The arc that the least round trip ends with; -1 for none."""
 
@@ -128,7 +127,7 @@ class CountedPaths:
         shape = (self._graph.num_nodes, self._num_states)
         way_on = np.full(shape, np.inf)
         _set_ways_on(arcs, self._openings, criteria.round_trip, way_on)
-        labels = Labels(np.full((*shape, 4), np.inf), np.full(shape, -1))
+        labels = Labels(np.full((*shape, 5), np.inf), np.full(shape, -1))
         possible = np.zeros(len(usable), dtype=bool)
         _set_labels(arcs, self._openings, criteria, way_on, labels, possible)
         path = self._walk_back(labels)
@@ -167,7 +166,7 @@ def _set_labels(
     arcs: SortedArcs, openings: Openings, criteria: Criteria, way_on: Floats, labels: Labels, possible: Bools
 ) -> None:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
-    queues = len(criteria.queue.queued) > 0
+    queues = len(criteria.queue.limits.alone) > 0
     lengths = labels.lengths
     lengths[0, 0] = 0.0
     lengths[0, 0, 2] = -np.inf
@@ -186,22 +185,25 @@ def _set_labels(
             if left[state] < hosts:
                 continue
             rest = criteria.round_trip[arc] + way_on[head, state + step]
-            round_trip, forward, queued = lengths[node, state, 0], lengths[node, state, 1], lengths[node, state, 3]
+            round_trip, forward, queue = lengths[node, state, 0], lengths[node, state, 1], lengths[node, state, 3]
+            home = lengths[node, state, 4] if queues else round_trip
             loop = max(lengths[node, state, 2], rest + criteria.loop[arc])
             if (
                 rest == np.inf
-                or _is_late(arc, criteria.round_trip_limits, round_trip, rest, loop)
+                or _is_late(arc, criteria.round_trip_limits, home, rest, loop)
                 or _is_late(arc, criteria.forward_limits, forward, rest, loop)
-                or (queues and _is_late(arc, criteria.queue.limits, queued, rest, loop))
+                or (queues and _is_late(arc, criteria.queue.limits, queue, rest, loop))
             ):
                 continue
             possible[arc] = True
-            if queues:
-                queued = forward if criteria.queue.restarts[arc] else queued + criteria.queue.queued[arc]
             _set_least(labels, head, state + step, arc, round_trip + criteria.round_trip[arc])
             _lower(lengths, head, state + step, 1, forward + criteria.forward[arc])
             _lower(lengths, head, state + step, 2, loop)
-            _lower(lengths, head, state + step, 3, queued + criteria.forward[arc])
+            if queues:
+                before = Lengths(home, forward, queue)
+                home = max(home + criteria.round_trip[arc], home_of_queue(criteria.queue.lengths, arc, before))
+                _lower(lengths, head, state + step, 3, queue_after(criteria.queue.lengths, arc, before))
+                _lower(lengths, head, state + step, 4, home)
 
 
 @compiled

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.rows import Rows
 
@@ -54,15 +55,13 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
         busy=costs_s["busy"],
         sync=costs_s["sync"],
         drain=costs_s.get("drain", never),
-        queued=never[:0] if queues is None else queues.queued_s,
-        restarts=never[:0] > 0 if queues is None else queues.restarts,
-        after_busy=never if queues is None else queues.after_busy_s,
-        after_drain=never if queues is None else queues.after_drain_s,
     )
     # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip + price, rows.forward + price, price)
-    return _lowest_times(network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rounding, limit_s)
+    return _lowest_times(
+        network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rows.queues or NO_QUEUES, rounding, limit_s
+    )
 
 
 class _Lengths(NamedTuple):
@@ -82,11 +81,6 @@ class _Terms(NamedTuple):
     busy: Floats
     sync: Floats
     drain: Floats
-    queued: Floats
-    """Empty where nothing queues."""
-    restarts: Bools
-    after_busy: Floats
-    after_drain: Floats
 
 
 class _Rounding(NamedTuple):
@@ -100,7 +94,13 @@ class _Rounding(NamedTuple):
 
 @compiled
 def _lowest_times(
-    arcs: SortedArcs, num_nodes: int, lengths: _Lengths, terms: _Terms, rounding: _Rounding, limit_s: float
+    arcs: SortedArcs,
+    num_nodes: int,
+    lengths: _Lengths,
+    terms: _Terms,
+    queues: AllReduceQueues,
+    rounding: _Rounding,
+    limit_s: float,
 ) -> Floats:
     # Least sums from each node to the sink.
     on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
@@ -109,29 +109,31 @@ def _lowest_times(
         tail, head = arcs.tail[arc], arcs.head[arc]
         on[tail] = min(on[tail], on[head] + lengths.round_trip[arc])
         price_on[tail] = min(price_on[tail], price_on[head] + lengths.price[arc])
-    # Least sums from the source to each node, over arcs that are not above the limit.
-    to, forward_to, queued_to = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    to[0] = forward_to[0] = queued_to[0] = 0.0
-    lowest, queues = np.full(len(arcs.tail), np.inf), len(terms.queued) > 0
+    # Least lengths from the source to each node, over arcs that are not above the limit.
+    home, forward, queue = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
+    home[0] = forward[0] = queue[0] = 0.0
+    lowest, has_queues = np.full(len(arcs.tail), np.inf), len(queues.after_busy) > 0
     for arc in arcs.order:
         tail, head = arcs.tail[arc], arcs.head[arc]
         rest, rest_price = on[head] + lengths.round_trip[arc], price_on[head] + lengths.price[arc]
-        if to[tail] == np.inf or rest == np.inf:
+        if home[tail] == np.inf or rest == np.inf:
             continue
-        row = max(to[tail] + rest + terms.with_total[arc], to[tail] + rest_price + terms.busy[arc])
-        row = max(row, forward_to[tail] + rest_price + terms.sync[arc], forward_to[tail] + rest + terms.drain[arc])
-        if queues:
-            queued = queued_to[tail]
-            row = max(row, queued + rest_price + terms.after_busy[arc], queued + rest + terms.after_drain[arc])
+        row = max(home[tail] + rest + terms.with_total[arc], home[tail] + rest_price + terms.busy[arc])
+        row = max(row, forward[tail] + rest_price + terms.sync[arc], forward[tail] + rest + terms.drain[arc])
+        home_after = home[tail] + lengths.round_trip[arc]
+        if has_queues:
+            before, price = Lengths(home[tail], forward[tail], queue[tail]), lengths.price[arc]
+            row = max(row, queue[tail] + rest_price + queues.after_busy[arc])
+            row = max(row, queue[tail] + rest + queues.after_drain[arc])
+            home_after = max(home_after, home_of_queue(queues, arc, before) + price)
         row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
         lowest[arc] = row
         if row > limit_s:
             continue
-        to[head] = min(to[head], to[tail] + lengths.round_trip[arc])
-        forward_to[head] = min(forward_to[head], forward_to[tail] + lengths.forward[arc])
-        if queues:
-            before = forward_to[tail] if terms.restarts[arc] else queued_to[tail] + terms.queued[arc]
-            queued_to[head] = min(queued_to[head], before + lengths.forward[arc])
+        if has_queues:
+            queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
+        home[head] = min(home[head], home_after)
+        forward[head] = min(forward[head], forward[tail] + lengths.forward[arc])
     return lowest
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.counted_paths import NO_QUEUE, Cheapest, CountedPaths, Criteria, Limits, Queue
+from stagecut.planner.network.counted_paths import NO_QUEUE, Cheapest, CountedPaths, Criteria, Limits, QueueCriteria
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.options import StopCheck
@@ -141,9 +141,9 @@ class Decision:
         )
 
 
-def _queue(rows: Rows, limit_s: float) -> Queue:
-    if rows.queues is None:
-        return NO_QUEUE
+def _queue(rows: Rows, limit_s: float) -> QueueCriteria:
     queues = rows.queues
-    latest = (limit_s - after_s for after_s in (queues.after_busy_s, queues.after_drain_s, queues.after_late_s))
-    return Queue(queues.queued_s, queues.restarts, Limits(*latest))
+    if queues is None:
+        return NO_QUEUE
+    latest = (limit_s - after_s for after_s in (queues.after_busy, queues.after_drain, queues.after_late))
+    return QueueCriteria(queues, Limits(*latest))
