@@ -72,11 +72,9 @@ def queue_after(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
     )
 
 
-def build_queues(network: StageNetwork) -> AllReduceQueues | None:
-    """The columns of a network; None if there are no all-reduces and optimizer steps."""
+def build_queues(network: StageNetwork) -> AllReduceQueues:
+    """The columns of a network."""
     arcs, num_microbatches = network.arcs, network.variant.num_microbatches
-    if not arcs.tail_s.any():
-        return None
     shared = _shared(network)[np.maximum(0, arcs.option)]
     first, sends = _entries(network)
     is_stage = arcs.is_stage
