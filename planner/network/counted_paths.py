@@ -7,6 +7,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
@@ -20,8 +21,9 @@ ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT,
 import os
 THETA = float(os.environ.get("THETA", "0.99"))
 START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0])
-STATE_BYTES = 8 * (len(START) + 5)
-"""Memory per node and count state: the ways on, the lengths, the arc of the least."""
+STATE_BYTES = 8 * (len(START) + 4) + 4
+"""Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
+NOT_REACHED = -1
 
 
 class Limits(NamedTuple):
@@ -111,12 +113,13 @@ class Openings(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What a sweep from the source finds at each node and count state, arrays of shape (nodes, H)."""
+    """What a sweep from the source finds at each node and count state."""
 
     lengths: Floats
-    """The least of each length, shape (nodes, H, lengths)."""
-    arc: Ints
-    """The arc that the least round trip ends with; -1 for none."""
+    """The least of each length, shape (nodes, H, lengths); not set where not reached, which most count states are at
+    most nodes."""
+    arc: NDArray[np.int32]
+    """The arc that the least round trip ends with, or `NOT_REACHED`, shape (nodes, H); of no meaning at the source."""
 
 
 class Cheapest(NamedTuple):
@@ -169,19 +172,23 @@ class CountedPaths:
         turns = criteria.turns
         ways_on = np.full((len(turns.depths), *shape), np.inf)
         _set_ways_on(arcs, self._openings, criteria, ways_on)
-        labels = Labels(np.full((*shape, len(START) if len(turns.is_stage) else 3), np.inf), np.full(shape, -1))
+        num_lengths = len(START) if len(turns.is_stage) else 3
+        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
         _set_labels(arcs, self._openings, criteria, ways_on, theta * THETA, labels, possible)
         path = self._walk_back(labels)
-        return Cheapest(path, possible) if len(path) else None
+        return None if path is None else Cheapest(path, possible)
 
-    def _walk_back(self, labels: Labels) -> Ints:
-        """Arcs of the path that the least label at the sink stems from, least before and across them; empty if none."""
-        node, state = self._graph.num_nodes - 1, int(np.argmin(labels.lengths[-1, :, 0]))
-        path = []
-        while (arc := int(labels.arc[node, state])) >= 0:
+    def _walk_back(self, labels: Labels) -> Ints | None:
+        """Arcs of the path that the least label at the sink stems from, least before and across them."""
+        states = np.flatnonzero(labels.arc[-1] != NOT_REACHED)
+        if len(states) == 0:
+            return None
+        node, state, path = self._graph.num_nodes - 1, states[np.argmin(labels.lengths[-1, states, 0])], []
+        while node != 0:
+            arc = labels.arc[node, state]
             path.append(arc)
             node, state = self._graph.tail[arc], state - self._openings.steps[arc]
         return np.array(path[::-1], dtype=np.int64)
@@ -231,13 +238,14 @@ def _set_labels(
     full = len(turns.is_stage) > 0
     lengths, after = labels.lengths, START.copy()
     lengths[0, 0] = START[: lengths.shape[2]]
+    labels.arc[0, 0] = 0
     # The count states at the tail of the latest arc that a path from source to sink may have there.
     node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
     for arc in arcs.order:
         if arcs.tail[arc] != node:
             node, num_states = arcs.tail[arc], 0
             for state in range(len(states)):
-                if lengths[node, state, 0] < np.inf and way_on[node, state] < np.inf:
+                if labels.arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
                     states[num_states] = state
                     num_states += 1
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
@@ -258,9 +266,14 @@ def _set_labels(
                 after[ROUND_TRIP] = before[ROUND_TRIP] + criteria.round_trip[arc]
                 after[FORWARD] = before[FORWARD] + criteria.forward[arc]
             possible[arc] = True
-            _set_least(labels, head, state + step, arc, after[ROUND_TRIP])
-            for length in range(1, lengths.shape[2]):
-                lengths[head, state + step, length] = min(lengths[head, state + step, length], after[length])
+            reached = lengths[head, state + step]
+            if labels.arc[head, state + step] == NOT_REACHED:
+                reached[:] = np.inf
+            # Of several arcs with the least round trip the label keeps the one with the smallest number.
+            if (after[ROUND_TRIP], arc) < (reached[ROUND_TRIP], labels.arc[head, state + step]):
+                labels.arc[head, state + step] = arc
+            for length in range(len(reached)):
+                reached[length] = min(reached[length], after[length])
 
 
 @compiled
@@ -325,12 +338,3 @@ def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float
     return bool(
         length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
     )
-
-
-@compiled
-def _set_least(labels: Labels, node: int, state: int, arc: int, round_trip: float) -> None:
-    """Of several arcs with the least round trip the label keeps the one with the smallest number."""
-    least = labels.lengths[node, state, 0]
-    if round_trip < least or (round_trip == least and arc < labels.arc[node, state]):
-        labels.lengths[node, state, 0] = round_trip
-        labels.arc[node, state] = arc

@@ -46,9 +46,15 @@ class LayeredGraph:
     def restricted(self, chosen: Bools) -> "LayeredGraph":
         """The graph of the chosen arcs and the nodes that they touch, numbered anew."""
         touched = np.zeros(self.num_nodes, dtype=bool)
+        touched[self.tail[chosen]] = touched[self.head[chosen]] = True
         touched[0] = touched[-1] = True
-        tail, head, by_tail = _renumbered(self.sorted_arcs, chosen, touched)
-        return LayeredGraph(tail=tail, head=head, level=self.level[touched], by_tail=by_tail)
+        arc_number, number = np.cumsum(chosen) - 1, np.cumsum(touched) - 1
+        return LayeredGraph(
+            tail=number[self.tail[chosen]],
+            head=number[self.head[chosen]],
+            level=self.level[touched],
+            by_tail=arc_number[self.by_tail[chosen[self.by_tail]]],
+        )
 
     def on_paths(self, chosen: Bools) -> Bools:
         """Which of the chosen arcs are on a path of chosen arcs from source to sink, shape (A,)."""
@@ -109,25 +115,3 @@ def _on_paths(arcs: SortedArcs, chosen: Bools, num_nodes: int) -> Bools:
         kept[arc] = chosen[arc] & from_source[arcs.tail[arc]] & to_sink[arcs.head[arc]]
         to_sink[arcs.tail[arc]] |= kept[arc]
     return kept
-
-
-@compiled
-def _renumbered(arcs: SortedArcs, chosen: Bools, touched: Bools) -> tuple[Ints, Ints, Ints]:
-    """Tail, head and order of the chosen arcs in new numbers; marks the nodes that they touch."""
-    number, num_arcs = np.empty(len(chosen), np.int64), 0
-    for arc in range(len(chosen)):
-        number[arc] = num_arcs
-        if chosen[arc]:
-            touched[arcs.tail[arc]] = touched[arcs.head[arc]] = True
-            num_arcs += 1
-    node = np.cumsum(touched) - 1
-    tail, head, order = np.empty(num_arcs, np.int64), np.empty(num_arcs, np.int64), np.empty(num_arcs, np.int64)
-    for arc in range(len(chosen)):
-        if chosen[arc]:
-            tail[number[arc]], head[number[arc]] = node[arcs.tail[arc]], node[arcs.head[arc]]
-    place = 0
-    for arc in arcs.order:
-        if chosen[arc]:
-            order[place] = number[arc]
-            place += 1
-    return tail, head, order

@@ -31,16 +31,28 @@ STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
+class Payments(NamedTuple):
+    """What arcs pay for, each of shape (A,): `amount` times the price of `unit`."""
+
+    unit: Ints
+    """A server class, for hosts that the arc opens; for stages, the number of classes: the reward of a stage."""
+    amount: Floats
+
+
+def payments(rows: Rows) -> Payments:
+    """What each arc pays for: the hosts that it opens or, minus once, being a stage."""
+    arcs, reward = rows.network.arcs, len(rows.network.limits) - 1
+    unit = np.where(arcs.is_stage, reward, np.maximum(0, arcs.opened_class))
+    return Payments(unit, np.where(arcs.is_stage, -1.0, arcs.opened_hosts))
+
+
 def arc_prices(rows: Rows, prices: Floats) -> Floats:
     """What each arc pays for the hosts that it opens, or is paid for being a stage, shape (A,).
 
     `prices` holds the price of a host of each class, then the reward of a stage; none is negative.
     """
-    arcs = rows.network.arcs
-    price = np.where(arcs.is_stage, -prices[-1], 0.0)
-    opening = arcs.opened_hosts > 0
-    price[opening] = prices[:-1][arcs.opened_class[opening]] * arcs.opened_hosts[opening]
-    return price
+    paid = payments(rows)
+    return prices[paid.unit] * paid.amount
 
 
 def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
@@ -48,19 +60,22 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
 
     With a limit it holds for plans at or below the limit: arcs above it lead no way to later ones.
     """
-    network, price, costs_s = rows.network, arc_prices(rows, prices), rows.costs_s
-    never, queues = np.full(len(price), -np.inf), rows.queues
+    network, costs_s, queues = rows.network, rows.costs_s, rows.queues
+    never = np.full(len(rows.round_trip), -np.inf)
     terms = _Terms(
         with_total=np.maximum(0.0, rows.bottleneck),
         busy=costs_s["busy"],
         sync=costs_s["sync"],
         drain=costs_s.get("drain", never),
+        fill=costs_s["fill"],
+        slow=np.where(network.arcs.is_stage, network.arcs.forward_s, network.arcs.transfer_s),
+        depth=np.where(network.arcs.is_stage, network.arcs.least_depth, 1),
     )
     # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
-    lengths = _Lengths(rows.round_trip + price, rows.forward + price, price)
+    lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
     return _lowest_times(
-        network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rows.queues or NO_QUEUES, rounding, limit_s
+        network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, queues or NO_QUEUES, rounding, limit_s
     )
 
 
@@ -68,10 +83,11 @@ class _Lengths(NamedTuple):
     """What an arc adds to sums along paths, each of shape (A,)."""
 
     round_trip: Floats
-    """With its price."""
+    """Without its price, which is added to both."""
     forward: Floats
-    """With its price."""
-    price: Floats
+    payments: Payments
+    prices: Floats
+    """By unit."""
 
 
 class _Terms(NamedTuple):
@@ -81,6 +97,11 @@ class _Terms(NamedTuple):
     busy: Floats
     sync: Floats
     drain: Floats
+    fill: Floats
+    slow: Floats
+    """F of a stage, c of a transfer."""
+    depth: Ints
+    """Least warm-up depth of a stage, 1 of a transfer."""
 
 
 class _Rounding(NamedTuple):
@@ -90,6 +111,12 @@ class _Rounding(NamedTuple):
     slack_s: float
     """The prices of all hosts and stages, to which rounding is relative as well."""
     relative: float
+
+
+@compiled
+def price_of(paid: Payments, arc: int, prices: Floats) -> float:
+    """What one arc pays."""
+    return float(prices[paid.unit[arc]] * paid.amount[arc])
 
 
 @compiled
@@ -106,25 +133,30 @@ def _lowest_times(
     on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
     on[-1] = price_on[-1] = 0.0
     for arc in arcs.order[::-1]:
-        tail, head = arcs.tail[arc], arcs.head[arc]
-        on[tail] = min(on[tail], on[head] + lengths.round_trip[arc])
-        price_on[tail] = min(price_on[tail], price_on[head] + lengths.price[arc])
+        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
+        on[tail] = min(on[tail], on[head] + (lengths.round_trip[arc] + price))
+        price_on[tail] = min(price_on[tail], price_on[head] + price)
     # Least lengths from the source to each node, over arcs that are not above the limit.
     home, forward, queue = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    home[0] = forward[0] = queue[0] = 0.0
+    slow = np.full(num_nodes, np.inf)
+    home[0] = forward[0] = queue[0] = slow[0] = 0.0
     lowest, has_queues = np.full(len(arcs.tail), np.inf), len(queues.after_busy) > 0
     for arc in arcs.order:
-        tail, head = arcs.tail[arc], arcs.head[arc]
-        rest, rest_price = on[head] + lengths.round_trip[arc], price_on[head] + lengths.price[arc]
+        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
+        round_trip = lengths.round_trip[arc] + price
+        rest, rest_price = on[head] + round_trip, price_on[head] + price
         if home[tail] == np.inf or rest == np.inf:
             continue
-        row = max(home[tail] + rest + terms.with_total[arc], home[tail] + rest_price + terms.busy[arc])
-        row = max(row, forward[tail] + rest_price + terms.sync[arc], forward[tail] + rest + terms.drain[arc])
-        home_after = home[tail] + lengths.round_trip[arc]
+        before = Lengths(home[tail], forward[tail], queue[tail])
+        row = max(before.home + rest + terms.with_total[arc], before.home + rest_price + terms.busy[arc])
+        row = max(row, before.forward + rest_price + terms.sync[arc], before.forward + rest + terms.drain[arc])
+        slowest, home_after = max(slow[tail], terms.slow[arc]), before.home + round_trip
         if has_queues:
-            before, price = Lengths(home[tail], forward[tail], queue[tail]), lengths.price[arc]
-            row = max(row, queue[tail] + rest_price + queues.after_busy[arc])
-            row = max(row, queue[tail] + rest + queues.after_drain[arc])
+            # The first backward may turn at this stage, after as many forwards of the slowest stage before it.
+            turned = max(rest, lengths.round_trip[arc] + rest_price + (terms.depth[arc] - 1) * slowest)
+            row = max(row, before.home + turned + terms.fill[arc], before.forward + turned + terms.drain[arc])
+            row = max(row, before.queue + rest_price + queues.after_busy[arc])
+            row = max(row, before.queue + turned + queues.after_drain[arc])
             home_after = max(home_after, home_of_queue(queues, arc, before) + price)
         row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
         lowest[arc] = row
@@ -133,7 +165,8 @@ def _lowest_times(
         if has_queues:
             queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
         home[head] = min(home[head], home_after)
-        forward[head] = min(forward[head], forward[tail] + lengths.forward[arc])
+        forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
+        slow[head] = min(slow[head], slowest)
     return lowest
 
 

@@ -7,12 +7,15 @@ path found is a cut of a small linear program; the next prices are half way from
 to its optimum.
 """
 
+import math
+
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.network.pruning import arc_prices
+from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.compiled import compiled
+from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.pruning import Payments, payments, price_of
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
 
 # Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor,
@@ -20,59 +23,121 @@ from stagecut.planner.solvers.search.options import StopCheck
 MAX_ROUNDS = 12
 GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this."""
+NEAR_OPTIMUM = 1e-4
+"""How far the optimum of the program of cuts may be missed, relative to the longest path: less than is gained by it."""
+STEPS, WEIGHT_GROWTH = 200, 4.0
+"""Most steps of Newton's method in one such program, and what t grows by."""
 HIGHEST = 4.0
 """The highest price of a host, in shortest round trips without prices."""
 
 
 def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
     """Prices of hosts and of a stage, shape (server classes + 1,), from those to begin with."""
-    limits = rows.network.limits
+    graph, limits, paid = rows.network.graph, rows.network.limits, payments(rows)
     lengths, slopes = [], []
     prices, best, best_value = start, start, -np.inf
     for _ in range(MAX_ROUNDS):
-        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, prices))
-        if len(path) == 0:
+        length, used = _shortest_path(graph.sorted_arcs, graph.num_nodes, rows.round_trip, paid, prices)
+        if length == np.inf:
             break
-        length, slope = float(rows.round_trip[path].sum()), _used(rows, path) - limits
+        slope = used - limits
         lengths.append(length)
         slopes.append(slope)
         value = length + float(prices @ slope)
         if value > best_value:
             best, best_value = prices, value
-        highest = HIGHEST * max(lengths[0], np.finfo(float).tiny) / np.maximum(1.0, np.abs(limits))
-        target, most = _best_of_cuts(np.array(lengths), np.array(slopes), highest, stop)
-        if target is None or most - best_value <= GAIN_TOLERANCE * abs(most) or stop():
+        scale = max(lengths[0], np.finfo(float).tiny)
+        highest = HIGHEST * scale / np.maximum(1.0, np.abs(limits))
+        # In units of the highest prices and of the first length, all prices are between 0 and 1.
+        cuts = np.column_stack((np.array(slopes) * (highest / scale), np.full(len(slopes), -1.0)))
+        target, most = best_of_cuts(np.array(lengths) / scale, cuts)
+        if most * scale - best_value <= GAIN_TOLERANCE * abs(most * scale) or stop():
             break
-        prices = (best + target) / 2
+        prices = (best + target * highest) / 2
     return best
 
 
-def _used(rows: Rows, path: Ints) -> Floats:
-    """Number of hosts of each class that a path opens, and minus the number of its stages."""
-    arcs = rows.network.arcs
-    used = np.zeros(len(rows.network.limits))
-    opening = path[arcs.opened_hosts[path] > 0]
-    np.add.at(used, arcs.opened_class[opening], arcs.opened_hosts[opening])
-    used[-1] = -np.count_nonzero(arcs.is_stage[path])
-    return used
+@compiled
+def _shortest_path(
+    arcs: SortedArcs, num_nodes: int, round_trip: Floats, paid: Payments, prices: Floats
+) -> tuple[float, Floats]:
+    """The round trip of a shortest path with prices, without them, and how much it uses of what has a price."""
+    least, next_arc = np.full(num_nodes, np.inf), np.full(num_nodes, -1)
+    least[-1] = 0.0
+    for arc in arcs.order[::-1]:
+        node, length = arcs.tail[arc], least[arcs.head[arc]] + (round_trip[arc] + price_of(paid, arc, prices))
+        if length < np.inf and length <= least[node]:
+            least[node], next_arc[node] = length, arc
+    used, total, node = np.zeros(len(prices)), 0.0, 0
+    if least[0] == np.inf:
+        return np.inf, used
+    while node != num_nodes - 1:
+        arc = next_arc[node]
+        used[paid.unit[arc]] += paid.amount[arc]
+        total += round_trip[arc]
+        node = arcs.head[arc]
+    return total, used
 
 
-def _best_of_cuts(lengths: Floats, slopes: Floats, highest: Floats, stop: StopCheck) -> tuple[Floats | None, float]:
-    """Largest z subject to z <= length_k + slope_k mu, 0 <= mu <= highest; z is the first column."""
-    num_cuts, num_classes = slopes.shape
-    scale = float(lengths.max()) or 1.0
-    grid_row, grid_column = np.indices((num_cuts, num_classes + 1))
-    program = LinearProgram(
-        cost=np.concatenate(([-1.0], np.zeros(num_classes))),
-        lower=np.concatenate(([-np.inf], np.zeros(num_classes))),
-        upper=np.concatenate(([np.inf], highest / scale)),
-        row_lower=np.full(num_cuts, -np.inf),
-        row_upper=lengths / scale,
-        entry_row=grid_row.ravel(),
-        entry_column=grid_column.ravel(),
-        entry_value=np.column_stack((np.ones(num_cuts), -slopes)).ravel(),
-    )
-    answer = solve_linear(program, time_limit_s=np.inf, stop=stop)
-    if answer.outcome is not SolveOutcome.OPTIMAL:
-        return None, np.inf
-    return np.maximum(0.0, answer.columns[1:]) * scale, float(answer.columns[0]) * scale
+@compiled
+def best_of_cuts(lengths: Floats, slopes: Floats) -> tuple[Floats, float]:
+    """Prices x, 0 <= x <= 1, of nearly the largest z with z <= length_k + slope_k x for all k, and a bound on z.
+
+    Newton's method on the barrier t z + sum of log (length_k + slope_k x - z) + sum of log x + log (1 - x), with
+    growing t: at its maximum z is at most (number of logarithms) / t below the optimum. `slopes` end with -1, for z.
+    """
+    num_cuts, size = slopes.shape
+    num_logs, weight = num_cuts + 2 * (size - 1), 1.0
+    point, least = np.full(size, 0.5), np.inf
+    for k in range(num_cuts):
+        least = min(least, lengths[k] + _product(slopes[k], point))
+    point[-1] += least - 1.0
+    for _ in range(STEPS):
+        gradient, curvature = np.zeros(size), np.zeros((size, size))
+        gradient[-1] = weight
+        for k in range(num_cuts):
+            slack = lengths[k] + _product(slopes[k], point)
+            for i in range(size):
+                gradient[i] += slopes[k, i] / slack
+                for j in range(size):
+                    curvature[i, j] += slopes[k, i] * slopes[k, j] / slack**2
+        for j in range(size - 1):
+            low, high = 1.0 / point[j], 1.0 / (1.0 - point[j])
+            gradient[j] += low - high
+            curvature[j, j] += low**2 + high**2
+        step = _solved(curvature, gradient)
+        decrement = _product(gradient, step)
+        # A step of this size stays inside: the barrier is self-concordant.
+        length = 1.0 / (1.0 + math.sqrt(max(0.0, decrement)))
+        for j in range(size):
+            point[j] += length * step[j]
+        if decrement < 0.25:
+            if num_logs <= NEAR_OPTIMUM * weight:
+                break
+            weight *= WEIGHT_GROWTH
+    return point[:-1], point[-1] + 2.0 * num_logs / weight
+
+
+@compiled
+def _product(first: Floats, second: Floats) -> float:
+    total = 0.0
+    for i in range(len(first)):
+        total += first[i] * second[i]
+    return total
+
+
+@compiled
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """The solution of a positive definite system, by elimination in place."""
+    size, solution = len(right), right.copy()
+    for i in range(size):
+        for row in range(i + 1, size):
+            factor = matrix[row, i] / matrix[i, i]
+            solution[row] -= factor * solution[i]
+            for j in range(i, size):
+                matrix[row, j] -= factor * matrix[i, j]
+    for i in range(size - 1, -1, -1):
+        for j in range(i + 1, size):
+            solution[i] -= matrix[i, j] * solution[j]
+        solution[i] /= matrix[i, i]
+    return solution

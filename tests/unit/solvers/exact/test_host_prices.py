@@ -11,7 +11,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
-from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, find_host_prices
+from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, NEAR_OPTIMUM, best_of_cuts, find_host_prices
 from tests.catalogue import fast_and_slow
 from tests.network_paths import coarse_network
 from tests.property.strategies import problems
@@ -62,3 +62,21 @@ def test_prices_are_no_worse_than_those_to_begin_with(problem, seed, stopped):
     assert (found >= 0).all()
     before, after = proven(rows, start), proven(rows, found)
     assert after >= before - 1e-9 * (1 + abs(before))
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_best_of_cuts_is_near_its_bound_which_no_prices_exceed(num_cuts, num_prices, seed):
+    """Both together say that the prices are nearly the best between 0 and 1; the bound may be twice as far off."""
+    random = np.random.default_rng(seed)
+    lengths = random.uniform(0.2, 1.0, num_cuts)
+    slopes = random.normal(size=(num_cuts, num_prices)) * random.choice([0.0, 0.1, 1.0, 10.0], num_prices)
+
+    def least(prices):
+        return (lengths + prices @ slopes.T).min(axis=-1)
+
+    prices, bound = best_of_cuts(lengths, np.column_stack((slopes, np.full(num_cuts, -1.0))))
+    assert ((prices > 0) & (prices < 1)).all()
+    assert bound - 3 * NEAR_OPTIMUM <= least(prices) <= bound
+    assert least(random.random((1000, num_prices))).max() <= bound
+    assert least(random.integers(0, 2, (100, num_prices))).max() <= bound
