@@ -198,9 +198,7 @@ class Node:
             known=self._known,
         )
 
-    def _below(
-        self, search: Search, rows: Rows, limit_s: float, *, thorough: bool
-    ) -> tuple[Rows, Ints, Ints] | None:
+    def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
         """The rows over the arcs that plans below the limit may use, which these are, and a path over them.
 
         Where counting hosts takes too much memory the path may open too many.
