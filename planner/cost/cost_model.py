@@ -1,8 +1,8 @@
 """Costs of stages and whole plans."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +19,23 @@ from stagecut.planner.cost.plan_costs import Halves, PlanCosts, Sublots
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
 from stagecut.planner.cost.sublot_costs import sublot_cut, sublot_seconds, whole_seconds
 
+COLUMNS = tuple(field.name for field in fields(StageCosts))
+MOST_LAYOUTS = 256
+"""Layouts remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """What plans on the same devices have in common."""
+
+    apart: list[bool]
+    """Whether the stages before and after each boundary are on different devices."""
+    links: tuple[Link, ...]
+    forward_links: tuple[tuple[str, ...], ...]
+    backward_links: tuple[tuple[str, ...], ...]
+    sync_links: tuple[tuple[str, ...], ...]
+    limit_bytes: Floats
+
 
 class CostModel:
     """Costs of the stages and plans of one problem, for pipelines on one share of the cluster."""
@@ -31,6 +48,8 @@ class CostModel:
         names = device_names(problem.cluster, share, 0)
         self._devices = {names[device.name]: device for device in self.cluster.devices()}
         self._stage_cache: dict[tuple[object, ...], StageCosts] = {}
+        self._groups: dict[tuple[tuple[str, ...], int], DeviceGroup] = {}
+        self._layout = lru_cache(maxsize=MOST_LAYOUTS)(self._layout_of)
         self._half_cache: dict[tuple[object, ...], float] = {}
         self._others: dict[Share, CostModel] = {share: self}
 
@@ -57,7 +76,12 @@ class CostModel:
 
         Raises a BadInputError if a device is unknown or in another pipeline, or the devices form no placement.
         """
-        return device_group_of(self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel)
+        key = (stage.devices, stage.tensor_parallel)
+        if key not in self._groups:
+            self._groups[key] = device_group_of(
+                self.cluster, stage.devices, self._devices, tensor_parallel=stage.tensor_parallel
+            )
+        return self._groups[key]
 
     def stage(self, placement: Placement, *, micro_batch: int, recompute: bool, start: int, stop: int) -> StageCosts:
         """Costs of one stage, each of shape (1,); computed once."""
@@ -133,27 +157,36 @@ class CostModel:
         )
 
     def _plan_costs(self, plan: Plan, groups: Sequence[DeviceGroup], costs: Sequence[StageCosts]) -> PlanCosts:
-        stages = plan.stages
-        # Consecutive chunks of a single device group are on the same devices: nothing is sent.
-        apart = [sender.devices != receiver.devices for sender, receiver in pairwise(stages)]
-        ends = list(zip(groups, groups[1:], apart, strict=False))
-        message_bytes = plan.micro_batch * self._boundary_bytes[[stage.start for stage in stages[1:]]]
-        links = [link_between(self.cluster, sender, receiver) for sender, receiver, _ in ends]
-        whole_s = [link.transfer_s(size) for link, size in zip(links, message_bytes.tolist(), strict=True)]
-        columns = {
-            field.name: np.concatenate([getattr(cost, field.name) for cost in costs]) for field in fields(StageCosts)
-        }
+        layout = self._layout(tuple((stage.devices, stage.tensor_parallel) for stage in plan.stages))
+        message_bytes = plan.micro_batch * self._boundary_bytes[[stage.start for stage in plan.stages[1:]]]
+        whole_s = [link.transfer_s(size) for link, size in zip(layout.links, message_bytes.tolist(), strict=True)]
+        columns = np.array([[getattr(cost, name)[0] for cost in costs] for name in COLUMNS])
         return PlanCosts(
             variant=plan.variant,
-            warmup_depth=np.array([stage.warmup_depth for stage in stages]),
-            transfer_s=np.where(apart, whole_s, 0.0),
+            warmup_depth=np.array([stage.warmup_depth for stage in plan.stages]),
+            transfer_s=np.where(layout.apart, whole_s, 0.0),
+            forward_links=layout.forward_links,
+            backward_links=layout.backward_links,
+            sync_links=layout.sync_links,
+            limit_bytes=layout.limit_bytes,
+            halves=self._halves(plan, groups, layout.links, message_bytes),
+            sublots=None,
+            **dict(zip(COLUMNS, columns, strict=True)),
+        )
+
+    def _layout_of(self, stages: tuple[tuple[tuple[str, ...], int], ...]) -> _Layout:
+        """Links and limits of the stages on these devices, each with its degree of tensor parallelism."""
+        groups = [self._groups[stage] for stage in stages]
+        # Consecutive chunks of a single device group are on the same devices: nothing is sent.
+        apart = [sender != receiver for (sender, _), (receiver, _) in pairwise(stages)]
+        ends = list(zip(groups, groups[1:], apart, strict=False))
+        return _Layout(
+            apart=apart,
+            links=tuple(link_between(self.cluster, sender, receiver) for sender, receiver, _ in ends),
             forward_links=tuple(route_between(self.cluster, a, b) if sends else () for a, b, sends in ends),
             backward_links=tuple(route_between(self.cluster, b, a) if sends else () for a, b, sends in ends),
             sync_links=tuple(sync_route(self.cluster, group, self.share) for group in groups),
             limit_bytes=np.array([self.stages.device_type(group.placement).memory_bytes for group in groups]),
-            halves=self._halves(plan, groups, links, message_bytes),
-            sublots=None,
-            **columns,
         )
 
     def _halves(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.schedule import warmup_depth, warmup_depths
+from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import first_fitting
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices
@@ -48,56 +49,73 @@ def arrange(groups: Iterable[PlacedGroup], stops: Iterable[int]) -> Arrangement:
 def plan_of(costs: CostModel, variant: Variant, stages: Sequence[NamedStage]) -> Plan:
     """The plan whose pipelines all have these stages; the schedule decides their warm-up depths."""
     depths = warmup_depths(variant.schedule, len(stages), variant.num_microbatches, chunks=variant.chunks)
+    return _plan_of(variant, [_stages_of(costs, variant, *pair) for pair in zip(stages, depths, strict=True)])
+
+
+def _stages_of(costs: CostModel, variant: Variant, stage: NamedStage, depth: int) -> tuple[Stage, ...]:
+    """A stage in every pipeline."""
+    sharding = costs.stages.sharding(
+        stage.placement, micro_batch=variant.micro_batch, start=stage.start, stop=stage.stop
+    )
+    return tuple(
+        Stage(
+            start=stage.start,
+            stop=stage.stop,
+            devices=tuple(names[device] for device in stage.devices),
+            replicas=stage.placement.replicas,
+            tensor_parallel=stage.placement.tensor_parallel,
+            sharding=sharding,
+            recompute=stage.recompute,
+            warmup_depth=depth,
+            forward_micro_batch=variant.micro_batch,
+            backward_micro_batch=variant.micro_batch,
+        )
+        for names in costs.pipeline_names
+    )
+
+
+def _plan_of(variant: Variant, stages: Sequence[tuple[Stage, ...]]) -> Plan:
     return Plan(
         schedule=variant.schedule,
         micro_batch=variant.micro_batch,
         num_microbatches=variant.num_microbatches,
-        pipelines=tuple(
-            Pipeline(
-                stages=tuple(
-                    Stage(
-                        start=stage.start,
-                        stop=stage.stop,
-                        devices=tuple(names[device] for device in stage.devices),
-                        replicas=stage.placement.replicas,
-                        tensor_parallel=stage.placement.tensor_parallel,
-                        sharding=costs.stages.sharding(
-                            stage.placement, micro_batch=variant.micro_batch, start=stage.start, stop=stage.stop
-                        ),
-                        recompute=stage.recompute,
-                        warmup_depth=depth,
-                        forward_micro_batch=variant.micro_batch,
-                        backward_micro_batch=variant.micro_batch,
-                    )
-                    for stage, depth in zip(stages, depths, strict=True)
-                )
-            )
-            for names in costs.pipeline_names
-        ),
+        pipelines=tuple(Pipeline(stages=own) for own in zip(*stages, strict=True)),
         share=variant.share,
         chunks=variant.chunks,
     )
 
 
 def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Plan | None:
-    """The plan of an arrangement; None if hosts, devices or memory do not suffice.
+    """The plan of an arrangement, see :func:`assemble_cuts`."""
+    (plan,) = assemble_cuts(costs, variant, arrangement, [[stage.stop for stage in arrangement]])
+    return plan
+
+
+def assemble_cuts(
+    costs: CostModel, variant: Variant, groups: Sequence[PlacedGroup], cuts: Iterable[Sequence[int]]
+) -> list[Plan | None]:
+    """The plans on these device groups for several stops each; None if hosts, devices or memory do not suffice.
 
     Under `auto` exactly the stages that would not fit otherwise recompute. `costs` are those of the variant's share.
     """
-    devices = name_devices(costs.cluster, arrangement)
-    if devices is None:
-        return None
-    stages, start = [], 0
-    for index, (stage, names) in enumerate(zip(arrangement, devices, strict=True)):
-        depth = warmup_depth(variant.schedule, len(arrangement) - index, variant.num_microbatches)
-        recompute = recompute_choice(costs, variant, stage.placement, start, stage.stop, depth)
-        if recompute is None:
+    devices = name_devices(costs.cluster, groups)
+    depths = warmup_depths(variant.schedule, len(groups), variant.num_microbatches)
+
+    @cache  # cuts of one sequence have most stages in common
+    def stages_of(index: int, start: int, stop: int) -> tuple[Stage, ...] | None:
+        placement, depth = groups[index].placement, depths[index]
+        recompute = recompute_choice(costs, variant, placement, start, stop, depth)
+        if devices is None or recompute is None:
             return None
-        stages.append(
-            NamedStage(start=start, stop=stage.stop, placement=stage.placement, devices=names, recompute=recompute)
-        )
-        start = stage.stop
-    return plan_of(costs, variant, stages)
+        named = NamedStage(start=start, stop=stop, placement=placement, devices=devices[index], recompute=recompute)
+        return _stages_of(costs, variant, named, depth)
+
+    def plan_of_cut(stops: Sequence[int]) -> Plan | None:
+        stages = [stages_of(*stage) for stage in zip(range(len(stops)), (0, *stops), stops, strict=False)]
+        complete = [stage for stage in stages if stage is not None]
+        return _plan_of(variant, complete) if len(complete) == len(stages) else None
+
+    return [None if devices is None else plan_of_cut(stops) for stops in cuts]
 
 
 RECOMPUTE_MODES = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}

@@ -3,6 +3,7 @@
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import ALMOST_ZERO, PREFIX_ROUNDING
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
@@ -21,77 +22,105 @@ def min_max_stops(sequence: SequenceCosts) -> Ints | None:
     # From work shared in proportion to speed up to all layers on the slowest stage, recomputed: 2 F + B <= 2 (F + B).
     all_s = np.maximum(sequence.work_s[:, -1], ALMOST_ZERO)
     low_s, high_s = 1 / np.sum(1 / all_s), 2 * float(all_s.max()) + 2 * float(sequence.transfer_s.sum())
-    best, _ = _smallest(sequence, np.array([np.inf]))
-    for _ in range(ROUNDS if best is not None else 0):
-        limits_s = np.geomspace(low_s, high_s, ATTEMPTS)
-        stops, index = _smallest(sequence, limits_s)
-        if stops is None:
+    tables = (sequence.work_s, sequence.work_s + sequence.forward_s, sequence.plain_start, sequence.recomputing_start)
+    rule, best = RULES[sequence.variant.schedule], None
+    for round_ in range(1 + ROUNDS):
+        limits_s = np.geomspace(low_s, high_s, ATTEMPTS) if round_ else np.array([np.inf])
+        cuts = np.full(sequence.num_stages + 1, sequence.num_layers)
+        index = _fill(*tables, sequence.transfer_s, limits_s, rule, cuts)
+        if index == len(limits_s):
             break
-        best, low_s, high_s = stops, limits_s[max(0, index - 1)], limits_s[index]
+        best = cuts[1:]
+        if round_:
+            low_s, high_s = limits_s[max(0, index - 1)], limits_s[index]
     return best
 
 
-def work_limits(schedule: Schedule, limits_s: Floats, transfer_s: Floats) -> Floats:
+Rule = tuple[float, float, float]
+"""Numbers n, a and b of :func:`work_limit`."""
+RULES: dict[Schedule, Rule] = {
+    Schedule.ONE_F_ONE_B: (0.0, 1.0, 1.0),
+    Schedule.EAGER_ONE_F_ONE_B: (1.0, 1.5, 1.0),
+    Schedule.GPIPE: (2.0, 1.0, 0.0),
+}
+"""From the pair rows of :mod:`stagecut.planner.simulator.bounds`, a stage that takes w seconds and sends messages of c
+seconds takes w + c per micro-batch under 1F1B, max(w, c, 2/3 (w + c)) under eager 1F1B; and from the flush row at least
+max(w, 2 c) under GPipe."""
+
+
+@compiled
+def work_limit(rule: Rule, limit_s: float, transfer_s: float) -> float:
     """How long a stage may compute per micro-batch if it also sends a message of `transfer_s` seconds.
 
-    From the pair rows of :mod:`stagecut.planner.simulator.bounds` for stages that take w seconds and send messages of c
-    seconds: w + c per micro-batch under 1F1B, max(w, c, 2/3 (w + c)) under eager 1F1B; and from the flush row at least
-    max(w, 2 c) under GPipe. Shapes broadcast; negative where the message alone takes too long.
+    The least of the limit and a limit - b transfer; negative where n messages alone take too long.
     """
-    if schedule is Schedule.ONE_F_ONE_B:
-        return limits_s - transfer_s
-    if schedule is Schedule.EAGER_ONE_F_ONE_B:
-        return np.where(transfer_s <= limits_s, np.minimum(limits_s, 1.5 * limits_s - transfer_s), -1.0)
-    return np.where(2 * transfer_s <= limits_s, limits_s, -1.0)
+    if rule[0] * transfer_s > limit_s:
+        return -1.0
+    return min(limit_s, rule[1] * limit_s - rule[2] * transfer_s)
 
 
-def earliest_starts(
-    work_s: Floats, forward_s: Floats, stop: Ints, limits_s: Floats, *, plain_start: Ints, recomputing_start: Ints
-) -> Ints:
-    """The first layer of a stage that ends at each stop, within its time limit and memory, recomputing if that helps.
+@compiled
+def starts_in_time(before_s: Floats, transfer_s: Floats, limits_s: Floats, rule: Rule) -> Ints:
+    """The first layer of a stage that ends at each stop and keeps within each limit, shape (limits, L + 1).
+
+    Takes the seconds of the layers before each boundary, and of the message sent over it.
+    """
+    starts = np.empty((len(limits_s), len(before_s)), dtype=np.int64)
+    for index in range(len(limits_s)):
+        for stop in range(len(before_s)):
+            starts[index, stop] = _start_within(before_s, stop, work_limit(rule, limits_s[index], transfer_s[stop]))
+    return starts
+
+
+@compiled
+def _fill(
+    work_s: Floats,
+    recomputed_s: Floats,
+    plain_start: Ints,
+    recomputing_start: Ints,
+    transfer_s: Floats,
+    limits_s: Floats,
+    rule: Rule,
+    cuts: Ints,
+) -> int:
+    """Fill in the boundaries between stages, shape (S + 1,), under the first limit that suffices; returns its index.
+
+    Every stage leaves a layer for each of those before it. Where a limit is too small, the first boundary is above 0
+    or a stage is empty.
 
     Parameters
     ----------
-    work_s, forward_s
-        F + B and F of the layers before each boundary, shape (L + 1,).
+    work_s, recomputed_s
+        F + B and 2 F + B of the layers before each boundary on each stage, shape (S, L + 1).
     plain_start, recomputing_start
-        For each stop, the first start that fits in memory without and with recomputation.
+        First layer with which a stage fits in memory, without and with recomputation, shape (S, L + 1).
     """
+    num_stages, num_layers = len(work_s), work_s.shape[1] - 1
+    for index in range(len(limits_s)):
+        stop = num_layers
+        for stage in range(num_stages - 1, -1, -1):
+            message_s = transfer_s[stage, stop] if stage < num_stages - 1 else 0.0
+            limit_s = work_limit(rule, limits_s[index], message_s)
+            plain = max(_start_within(work_s[stage], stop, limit_s), plain_start[stage, stop])
+            recomputing = max(_start_within(recomputed_s[stage], stop, limit_s), recomputing_start[stage, stop])
+            start = max(min(plain, recomputing), min(stage, num_layers))
+            if start >= stop:
+                break
+            cuts[stage] = stop = start
+        if stage == 0 and start == 0 < cuts[1]:
+            return index
+    return len(limits_s)
 
-    def within(before_s: Floats) -> Ints:
-        starts: Ints = np.searchsorted(before_s, before_s[stop] - limits_s - PREFIX_ROUNDING * before_s[-1])
-        return starts
 
-    return np.minimum(
-        np.maximum(within(work_s), plain_start), np.maximum(within(work_s + forward_s), recomputing_start)
-    )
-
-
-def _smallest(sequence: SequenceCosts, limits_s: Floats) -> tuple[Ints | None, int]:
-    """Stops under the smallest limit that suffices, and the index of that limit."""
-    cuts = _filled(sequence, limits_s)
-    good = np.flatnonzero((cuts[0] == 0) & (np.diff(cuts, axis=0) > 0).all(axis=0))
-    return (cuts[1:, good[0]], int(good[0])) if len(good) else (None, 0)
-
-
-def _filled(sequence: SequenceCosts, limits_s: Floats) -> Ints:
-    """Boundaries between stages under each limit, shape (S + 1, limits).
-
-    Every stage leaves a layer for each of those before it. Where a limit is too small, the first
-    boundary is above 0 or a stage is empty.
-    """
-    cuts = np.full((sequence.num_stages + 1, len(limits_s)), sequence.num_layers)
-    for stage in range(sequence.num_stages - 1, -1, -1):
-        stop = cuts[stage + 1]
-        sends = stage < sequence.num_stages - 1
-        transfer_s = sequence.transfer_s[stage].take(stop) if sends else np.zeros(len(limits_s))
-        start = earliest_starts(
-            sequence.work_s[stage],
-            sequence.forward_s[stage],
-            stop,
-            work_limits(sequence.variant.schedule, limits_s, transfer_s),
-            plain_start=sequence.plain_start[stage].take(stop),
-            recomputing_start=sequence.recomputing_start[stage].take(stop),
-        )
-        cuts[stage] = np.clip(start, min(stage, sequence.num_layers), stop)
-    return cuts
+@compiled
+def _start_within(before_s: Floats, stop: int, limit_s: float) -> int:
+    """The first layer from which the layers up to a stop take no longer than that."""
+    value = before_s[stop] - limit_s - PREFIX_ROUNDING * before_s[-1]
+    low, high = 0, len(before_s)
+    while low < high:
+        middle = (low + high) // 2
+        if before_s[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -8,13 +8,16 @@ depends only on device type, samples of a replica, tensor parallel degree and wa
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
+from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.links import half_transfer_s, link_between
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
@@ -40,6 +43,13 @@ class StageTable:
     recomputing: "Capacity"
 
 
+class MessageTable(NamedTuple):
+    """Seconds of a message over each boundary, shape (L + 1,)."""
+
+    whole_s: Floats
+    half_s: Floats
+
+
 class Capacity:
     """How many micro-batches in flight a stage [i, j) has memory for.
 
@@ -50,6 +60,7 @@ class Capacity:
         self._depths = depths
         self._most: Ints | None = None
         self._starts: dict[int, Ints] = {}
+        self._starts_of: dict[tuple[int, ...], Ints] = {}
 
     def starts(self, depth: int) -> Ints:
         """For every stop, the first start with which a stage fits, the stop itself if there is none; int16."""
@@ -57,6 +68,12 @@ class Capacity:
             self._most = self._depths() if self._most is None else self._most
             self._starts[depth] = np.count_nonzero(self._most < depth, axis=0).astype(np.int16)
         return self._starts[depth]
+
+    def starts_of(self, depths: tuple[int, ...]) -> Ints:
+        """The same for several depths, shape (depths, L + 1)."""
+        if depths not in self._starts_of:
+            self._starts_of[depths] = np.array([self.starts(depth) for depth in depths])
+        return self._starts_of[depths]
 
 
 def first_fit(start: Ints, plain_start: Ints, recomputing_start: Ints) -> tuple[Bools, Bools]:
@@ -77,6 +94,7 @@ class StageTables:
         self.boundary_bytes = costs.problem.model.boundary_bytes()
         self._start, self._stop = np.triu_indices(self.num_layers + 1, k=1)
         self._tables: dict[tuple[Share, int, Placement], StageTable] = {}
+        self._messages: dict[tuple[Share, int, Placement, Placement, bool], MessageTable] = {}
         self._capacities: dict[tuple[object, ...], Capacity] = {}
 
     def of(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
@@ -85,6 +103,15 @@ class StageTables:
         if key not in self._tables:
             self._tables[key] = self._table(share, micro_batch, placement)
         return self._tables[key]
+
+    def message(self, variant: Variant, sender: DeviceGroup, receiver: DeviceGroup) -> MessageTable:
+        """The messages from one stage to the next."""
+        key = (variant.share, variant.micro_batch, sender.placement, receiver.placement, sender.hosts == receiver.hosts)
+        if key not in self._messages:
+            link = link_between(self.costs.of(variant.share).cluster, sender, receiver)
+            message_bytes = variant.micro_batch * self.boundary_bytes
+            self._messages[key] = MessageTable(link.transfer_s(message_bytes), half_transfer_s(link, message_bytes))
+        return self._messages[key]
 
     def _table(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
         stops = np.arange(self.num_layers + 1)

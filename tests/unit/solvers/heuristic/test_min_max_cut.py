@@ -11,7 +11,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import PlacedGroup
-from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops, work_limits
+from stagecut.planner.solvers.heuristic.min_max_cut import RULES, min_max_stops, work_limit
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, one_device_per_server
@@ -96,4 +96,4 @@ def test_layers_that_take_no_time_are_cut_too():
 )
 def test_a_stage_that_sends_long_messages_has_less_time_to_compute(schedule, transfer_s, limit_s):
     """The limit is 10 s: w + c, max(w, c, 2/3 (w + c)) and max(w, 2 c) stay within it."""
-    assert work_limits(schedule, np.array([10.0]), np.array([transfer_s])).tolist() == [limit_s]
+    assert work_limit(RULES[schedule], 10.0, transfer_s) == limit_s
