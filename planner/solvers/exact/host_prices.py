@@ -24,10 +24,10 @@ GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this; half and twice as much changed no plan
 and no bound on vgg16 and resnet50 on mixed-server-8."""
 NEAR_OPTIMUM = 1e-4
-"""How far the optimum of the program of cuts may be missed, relative to the longest path: less than is gained by it."""
+"""How far the optimum of the program of cuts may be missed, relative to its unit: less than is gained by it."""
 STEPS, WEIGHT_GROWTH = 200, 4.0
 """Most steps of Newton's method in one such program, and what t grows by."""
-FIRST_REACH, REACH_GROWTH, NEAR_HIGHEST = 4.0, 8.0, 0.5
+FIRST_REACH, REACH_GROWTH, NEAR_HIGHEST = 4.0, 8.0, 0.9
 """The highest price allowed at first, what it grows by, and the share of it that makes it grow."""
 HIGHEST = 1e4
 """The highest price of a host, in round trips of a path. Where hosts do not suffice, the length grows with
