@@ -9,7 +9,7 @@ with the lowest bound is always next.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -39,6 +39,9 @@ FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 MANY_ARCS = 300_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
+WORTH_A_THREAD = 5_000
+"""Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
+
 
 class Node:
     """Some of the plans: none is below `bound_s`, and at the upper end of the interval labels find a path."""
@@ -54,6 +57,7 @@ class Node:
         step_s: float = math.inf,
         floor_s: float = 0.0,
         just_positioned: bool = False,
+        known: Mapping[bytes, Plan | None] | None = None,
     ) -> None:
         self.bound_s = bound_s
         self.rows = rows
@@ -64,9 +68,15 @@ class Node:
         self._high_s = math.inf
         self._path: Ints | None = None
         self._plan: Plan | None = None
+        self._known = dict(known or {})  # plans of the paths found before, here and on the way here
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a step is too little work for another thread."""
+        return len(self.rows.network.arcs) < WORTH_A_THREAD
 
     def step(self, search: Search) -> Outcome:
         """Ask the labels once, and branch if that has little left to gain."""
@@ -185,6 +195,7 @@ class Node:
             step_s=step_s,
             floor_s=self._floor_s,
             just_positioned=just_positioned,
+            known=self._known,
         )
 
     def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
@@ -252,10 +263,14 @@ class Node:
         return np.maximum(rows["drain"], rows["late"])
 
     def _simulate(self, search: Search, path: Ints) -> None:
-        """Simulate the plan of a path and, if it comes close to the best one, move its layers."""
+        """Simulate the plan of a path not met before and, if it comes close to the best one, move its layers."""
         network = self.rows.network
-        self._plan = plan = decode_path(network, path)
-        if plan is None:
+        key = network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()
+        is_new = key not in self._known
+        if is_new:
+            self._known[key] = decode_path(network, path)
+        self._plan = plan = self._known[key]
+        if plan is None or not is_new:
             return
         (seconds,) = search.offer([plan])
         if self._step_s == math.inf and seconds <= WORTH_IMPROVING * search.best_s:

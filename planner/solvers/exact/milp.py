@@ -81,7 +81,7 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
 class VariantProof:
     """All plans of one variant, before its network is built."""
 
-    is_stuck = False
+    is_stuck = is_small = False
     row_bound_s = None
 
     def __init__(self, variant: Variant, bound_s: float) -> None:
@@ -149,6 +149,8 @@ class IntervalProof:
 
 class _OwnProof:
     """A proof of one variant that keeps its own account of its parts."""
+
+    is_small = False
 
     def __init__(
         self,
