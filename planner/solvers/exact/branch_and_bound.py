@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
@@ -25,7 +26,7 @@ from stagecut.planner.network.stage_network import num_with_positions, with_dept
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
-from stagecut.planner.solvers.exact.decision import Decision, StoppedError
+from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
 from stagecut.planner.solvers.heuristic.local_search import improve
 from stagecut.planner.solvers.search.search import Search

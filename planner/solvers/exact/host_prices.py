@@ -21,14 +21,14 @@ from stagecut.planner.solvers.search.options import StopCheck
 
 # Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor,
 # GAIN_TOLERANCE not measured, on gpt2-345m on dgx-a100-16.
-MAX_ROUNDS = 30
+MAX_ROUNDS = 40
 GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this."""
 NEAR_OPTIMUM = 1e-4
 """How far the optimum of the program of cuts may be missed, relative to the longest path: less than is gained by it."""
 STEPS, WEIGHT_GROWTH = 200, 4.0
 """Most steps of Newton's method in one such program, and what t grows by."""
-HIGHEST, CONFINED, GROWTH = 1e4, 0.9, 4.0
+HIGHEST, CONFINED, GROWTH = 1e4, 0.9, 16.0
 """Prices of a host are sought up to one shortest round trip without prices at first, and up to `GROWTH` times as much
 when the optimum lies above the part `CONFINED` of that, until `HIGHEST` round trips: where hosts do not suffice, the
 length grows with the prices without end."""

@@ -23,11 +23,12 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 import math
 from collections.abc import Sequence
 
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.interval_network import IntervalNetwork, build_intervals
-from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
@@ -132,19 +133,28 @@ class IntervalProof:
         limit_s, fixing = limit_of(search), self._fixing
         with search.step("arc fixing"):
             left = fixing.first(self._intervals, limit_s, stop=lambda: search.out_of_budget)
-        if search.out_of_budget:
+        try:
+            rows = self._built(search, left, limit_s)
+        except StoppedError:
             return Outcome((self,))
-        with search.step("network"):
-            network = build_network(
-                search.costs, self.variant, longest_s=limit_s, room_bytes=search.room_bytes, intervals=left
-            )
-            rows = build_rows(network)
         search.count("variants built")
         search.count("arcs without positions", len(rows.network.arcs))
         with search.step("arc fixing"):
             rows, kept = fixing.remaining(rows, limit_s, stop=lambda: search.out_of_budget)
         search.count("arcs without positions, after arc fixing", len(kept))
         return Outcome((Node(rows, self.bound_s, prices=fixing.prices),) if len(kept) else (), limit_s)
+
+    def _built(self, search: Search, left: IntervalNetwork, limit_s: float) -> Rows:
+        with search.step("network"):
+            network = build_network(
+                search.costs,
+                self.variant,
+                longest_s=limit_s,
+                room_bytes=search.room_bytes,
+                intervals=left,
+                stop=lambda: search.out_of_budget,
+            )
+            return build_rows(network)
 
 
 class _OwnProof:
