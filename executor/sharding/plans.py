@@ -9,7 +9,7 @@ from stagecut.executor.sharding.planned import PlannedLayer
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import SAMPLE
 from stagecut.planner.core.plan import Plan, Stage

@@ -4,7 +4,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import DeviceType
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import INPUT, Operator
 from stagecut.planner.core.precision import Precision

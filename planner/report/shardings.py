@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.strategy import LayerStrategy
 from stagecut.planner.core.units import format_seconds

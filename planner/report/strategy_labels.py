@@ -1,6 +1,6 @@
 """How the devices of a replica divide a stage, in words."""
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.report.labels import UNKNOWN

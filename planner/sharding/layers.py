@@ -1,6 +1,6 @@
 """The tensor between two layers."""
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.sharding.placements import PARTIAL, REPLICATE, Placements
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import INPUT, Operator
 from stagecut.planner.core.strategy import Strategy

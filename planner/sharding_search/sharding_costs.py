@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import Tensor
 from stagecut.planner.cost.operator_times import layer_works

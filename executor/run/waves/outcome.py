@@ -16,7 +16,7 @@ from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_run_record import DroppedWorker, WaveRunRecord
 from stagecut.planner.io.files.plan_file import installed_versions
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
-from stagecut.planner.report.wave_perfetto import MeasuredSpan
+from stagecut.planner.report.waves.wave_perfetto import MeasuredSpan
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import MOST_SHOWN_WAVES
 

@@ -25,7 +25,7 @@ from stagecut.planner.report.labels import percent_label, seconds_label, status_
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.text_table import print_table, text_table
-from stagecut.planner.report.wave_verdict import rate_label
+from stagecut.planner.report.waves.wave_verdict import rate_label
 from stagecut.planner.solvers.search.options import SolveOptions
 
 Outcomes = dict[str, WaveResult | str]

@@ -23,8 +23,8 @@ from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.report.labels import percent_label, seconds_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.text_table import print_table, text_table
-from stagecut.planner.report.wave_tables import wait_table
-from stagecut.planner.report.wave_verdict import rate_label, wave_verdict
+from stagecut.planner.report.waves.wave_tables import wait_table
+from stagecut.planner.report.waves.wave_verdict import rate_label, wave_verdict
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
 from stagecut.planner.solvers.search.options import SolveOptions
 

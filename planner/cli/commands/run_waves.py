@@ -12,8 +12,8 @@ from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_run_file import append_wave_run, to_tree
-from stagecut.planner.report.wave_perfetto import wave_run_trace
-from stagecut.planner.report.wave_run_table import drop_labels
+from stagecut.planner.report.waves.wave_perfetto import wave_run_trace
+from stagecut.planner.report.waves.wave_run_table import drop_labels
 from stagecut.planner.simulator.waves.timeline import simulate_waves
 
 if TYPE_CHECKING:

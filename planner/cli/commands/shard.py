@@ -15,11 +15,10 @@ from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
-from stagecut.planner.cli.process.writing import announce, print_json
+from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault
 from stagecut.planner.core.result import Status, relative_gap
 from stagecut.planner.core.visible import visible
-from stagecut.planner.io.documents.canonical import TreeValue, format_json
 from stagecut.planner.report.labels import UNKNOWN, percent_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
@@ -92,19 +91,9 @@ def command(
 
             result = run_cancellable(work, cancelled)
         print_fault(result)
-        written = []
-        tree: dict[str, TreeValue] = {"schema": SCHEMA, **answer_tree(result)}
-        try:
-            if output.output is not None and result.choices is not None:
-                output.write(output.output, format_json(tree))
-                written.append(output.output)
-        finally:
-            if as_json:
-                print_json(tree)
-            else:
-                click.echo(sentence(result))
-    if not quiet:
-        announce(written)
+        tree = {"schema": SCHEMA, **answer_tree(result)}
+        known = result.choices is not None
+        output.give(tree, known=known, in_words=lambda: click.echo(sentence(result)), quiet=quiet, as_json=as_json)
     context.exit(EXIT_CODES[result.status])
 
 

@@ -9,9 +9,7 @@ from stagecut.planner.cli.options.shard import AnswerFile, ShardOptions
 from stagecut.planner.cli.options.shard_model import ModelToShard
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
-from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault
-from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.report.labels import seconds_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.shardings import (
@@ -61,18 +59,8 @@ def shard_model(
             result = run_cancellable(work, cancelled)
         print_fault(result)
         tree = {"schema": SCHEMA, **sharding_tree(result)}
-        written = []
-        try:
-            if output.output is not None and result.best is not None:
-                output.write(output.output, format_json(tree))
-                written.append(output.output)
-        finally:
-            if as_json:
-                print_json(tree)
-            else:
-                _print(result)
-    if not quiet:
-        announce(written)
+        known = result.best is not None
+        output.give(tree, known=known, in_words=lambda: _print(result), quiet=quiet, as_json=as_json)
     return EXIT_CODES[result.status]
 
 

@@ -17,7 +17,7 @@ from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan
 from stagecut.planner.report.summary import simulation_summary
 from stagecut.planner.report.tables import critical_path_table
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.wave_tables import wait_table
+from stagecut.planner.report.waves.wave_tables import wait_table
 
 
 @click.command("simulate", epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png"))

@@ -32,7 +32,7 @@ from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.io.files.wave_plan_file import plan_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
-from stagecut.planner.report.wave_verdict import wave_verdict
+from stagecut.planner.report.waves.wave_verdict import wave_verdict
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.wave_search import WaveObserver
 

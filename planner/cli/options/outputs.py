@@ -17,8 +17,8 @@ from stagecut.planner.report.gantt import gantt_bytes
 from stagecut.planner.report.images import image_format
 from stagecut.planner.report.labels import stage_labels
 from stagecut.planner.report.perfetto import trace
-from stagecut.planner.report.wave_gantt import wave_gantt_bytes
-from stagecut.planner.report.wave_perfetto import wave_trace
+from stagecut.planner.report.waves.wave_gantt import wave_gantt_bytes
+from stagecut.planner.report.waves.wave_perfetto import wave_trace
 
 GANTT = "a Gantt chart"
 CHART_S = 1.0

@@ -10,10 +10,10 @@ from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import bytes_label, count_label, percent_label
 from stagecut.planner.report.summary import values_of
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.wave_labels import wave_plan_label
-from stagecut.planner.report.wave_summary import wave_simulation_summary
-from stagecut.planner.report.wave_tables import wave_stage_tables
-from stagecut.planner.report.wave_verdict import rate_label
+from stagecut.planner.report.waves.wave_labels import wave_plan_label
+from stagecut.planner.report.waves.wave_summary import wave_simulation_summary
+from stagecut.planner.report.waves.wave_tables import wave_stage_tables
+from stagecut.planner.report.waves.wave_verdict import rate_label
 from stagecut.planner.workers.wave_search import WavePoint
 
 

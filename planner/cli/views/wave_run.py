@@ -9,7 +9,7 @@ from stagecut.planner.core.visible import visible
 from stagecut.planner.report.labels import percent_label
 from stagecut.planner.report.run_tables import check_label
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.wave_run_table import HEADING, drop_labels, wave_run_table
+from stagecut.planner.report.waves.wave_run_table import HEADING, drop_labels, wave_run_table
 
 
 def print_wave_run(run: WaveRunRecord) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.sharding_faults import partial_faults, strategy_faults
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.sharding_faults import partial_faults, strategy_faults
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.files.chain_checks import LocatedFault
 from stagecut.planner.io.files.plan_entry import StageEntry

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import PARTIAL, WHOLE
 from stagecut.planner.core.strategy import (

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 
 from stagecut.planner.core.errors import UnsupportedError
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators import SAMPLE, TOKEN
 from stagecut.planner.core.parallelism import EXPERT

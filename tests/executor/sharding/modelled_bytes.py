@@ -6,7 +6,7 @@ from math import prod
 
 from stagecut.models.modules.operators import OperatorModule
 from stagecut.planner.core.job import standard_optimizer
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator, Weight
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision

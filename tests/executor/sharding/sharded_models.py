@@ -21,7 +21,7 @@ from stagecut.models.modules.vgg import vgg_modules
 from stagecut.models.modules.vit import vit_modules
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
 from stagecut.planner.core.plan import Pipeline, Plan, Stage

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
 from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
 from stagecut.planner.core.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding, Strategy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.operators import INPUT
 from stagecut.planner.core.strategy import PARTIAL_SUMS
 from stagecut.planner.sharding.placements import PARTIAL

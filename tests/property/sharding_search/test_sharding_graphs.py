@@ -14,7 +14,7 @@ from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.exact.brute_force import MOST_CHOICES, try_all
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
 from stagecut.planner.choice_graphs.solving.solve import solve
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.cost.operator_times import layer_works

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from stagecut.models import build_model
-from stagecut.planner.core.fitted_operators import with_operators_of
-from stagecut.planner.core.operator_graph import graph_faults, sum_faults
+from stagecut.planner.core.layer_graphs.fitted_operators import with_operators_of
+from stagecut.planner.core.layer_graphs.operator_graph import graph_faults, sum_faults
 
 
 @pytest.fixture(scope="module")

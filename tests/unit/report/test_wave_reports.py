@@ -21,11 +21,11 @@ from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.wave_costs import WaveCostModel
 from stagecut.planner.report.images import ImageFormat
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.wave_gantt import draw_wave_gantt, wave_gantt_bytes
-from stagecut.planner.report.wave_labels import kind_label, wave_plan_label, worker_kinds
-from stagecut.planner.report.wave_perfetto import wave_trace
-from stagecut.planner.report.wave_summary import wave_simulation_summary
-from stagecut.planner.report.wave_tables import wait_table, wave_stage_tables
+from stagecut.planner.report.waves.wave_gantt import draw_wave_gantt, wave_gantt_bytes
+from stagecut.planner.report.waves.wave_labels import kind_label, wave_plan_label, worker_kinds
+from stagecut.planner.report.waves.wave_perfetto import wave_trace
+from stagecut.planner.report.waves.wave_summary import wave_simulation_summary
+from stagecut.planner.report.waves.wave_tables import wait_table, wave_stage_tables
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import simulate_waves
 

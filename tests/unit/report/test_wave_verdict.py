@@ -2,7 +2,7 @@
 
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
-from stagecut.planner.report.wave_verdict import rate_label, wave_verdict
+from stagecut.planner.report.waves.wave_verdict import rate_label, wave_verdict
 
 
 def result(status=Status.FEASIBLE, **values):

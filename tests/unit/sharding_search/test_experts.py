@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.layer_operators import operators_of
+from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN
 from stagecut.planner.core.strategy import WHOLE_LOOP, WeightStorage
 from stagecut.planner.sharding_search.experts import experts_on

@@ -20,7 +20,7 @@ from stagecut.planner.report.gantt import (
 )
 from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import count_label
-from stagecut.planner.report.wave_labels import wave_stage_labels
+from stagecut.planner.report.waves.wave_labels import wave_stage_labels
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import WaveTimeline
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from stagecut.planner.report.perfetto import Event, grid, process_names
-from stagecut.planner.report.wave_labels import wave_stage_labels
+from stagecut.planner.report.waves.wave_labels import wave_stage_labels
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.play import WaveSpan
 from stagecut.planner.simulator.waves.timeline import COMPUTATION, WaveFlow, WaveTimeline

@@ -15,7 +15,7 @@ from stagecut.planner.report.labels import (
     seconds_label,
 )
 from stagecut.planner.report.text_table import chosen_columns, text_table
-from stagecut.planner.report.wave_labels import kind_label, worker_kinds
+from stagecut.planner.report.waves.wave_labels import kind_label, worker_kinds
 from stagecut.planner.simulator.waves.timeline import WaveTimeline
 
 TEXT = frozenset({"worker", "stage", "layers", "device type", "devices", "recompute", "servers"})

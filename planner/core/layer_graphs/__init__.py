@@ -1,0 +1,1 @@
+"""Layers as small graphs of operators."""

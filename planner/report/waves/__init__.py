@@ -1,0 +1,1 @@
+"""Reports on plans of virtual workers, and on their runs."""
