@@ -31,6 +31,10 @@ class UnsupportedError(BadInputError):
     """A problem that the requested solver or target cannot express."""
 
 
+class StoppedError(Exception):
+    """A computation was told to stop before its end."""
+
+
 class FaultWarning(RuntimeWarning):
     """An internal fault ended a search, whose result is what it had by then. An error in the tests."""
 

@@ -54,14 +54,14 @@ class IntervalNetwork:
             found.append((self.stages.start[left], self.stages.stop[left]))
         return found
 
-    def shortest(self, prices: Floats) -> tuple[float, Floats]:
-        """Round trip of a shortest priced path, infinite if there is none, and what it uses of the `limits`."""
+    def shortest(self, prices: Floats) -> tuple[float, Floats] | None:
+        """Round trip of a shortest priced path, and what it uses of the `limits`; None if there is no path."""
         stage_s, transfer_s = self._priced(self.stages.round_trip, self.transfers[0], prices)
         entries_on, exits_on = to_sink(*self._graph, stage_s, transfer_s, *self._nodes)
         crossed, boundaries, passed = shortest_path(*self._graph, stage_s, transfer_s, entries_on, exits_on)
-        used = self.opened[crossed].sum(axis=0)
         if len(passed) == 0:
-            return np.inf, used
+            return None
+        used = self.opened[crossed].sum(axis=0)
         used[-1] = -len(passed)
         return float(self.stages.round_trip[passed].sum() + self.transfers[0, crossed, boundaries].sum()), used
 

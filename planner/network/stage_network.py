@@ -10,13 +10,14 @@ warm-up depths, and the costs of the smallest depth: paths cost no more than the
 ruled out there need not be built with positions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
@@ -94,6 +95,7 @@ def build_network(
     longest_s: float = np.inf,
     room_bytes: float = np.inf,
     intervals: IntervalNetwork | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> StageNetwork:
     """The network without positions of all stages that may fit in memory and have M (F + B) <= `longest_s`.
 
@@ -103,6 +105,8 @@ def build_network(
     ------
     MemoryError
         If building it would take more than `room_bytes`; raised before any of that is allocated.
+    StoppedError
+        If `stop` says so before the end; asked before every step over all arcs.
     """
     costs = costs.of(variant.share)
     if intervals is not None:
@@ -117,7 +121,9 @@ def build_network(
     numbering = NodeNumbering(costs.problem.model.num_layers, len(states.exits), len(states.entries))
     if ARC_BYTES * sum(len(start) for start, _ in of_options) > room_bytes:
         raise MemoryError
+    _unless(stop)
     arcs = join_arcs([*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)])
+    _unless(stop)
     network = StageNetwork(
         variant=variant,
         costs=costs,
@@ -132,8 +138,14 @@ def build_network(
     network, _ = network.restricted(np.ones(len(arcs), dtype=bool))
     # The depths of the first round leave out stages, which narrows the depths of the second.
     for _ in range(2):
+        _unless(stop)
         network, _ = with_depths(network, network.stages_to_come(), longest_s=longest_s)
     return network
+
+
+def _unless(stop: Callable[[], bool]) -> None:
+    if stop():
+        raise StoppedError
 
 
 Ranges = tuple[Ints, Ints]

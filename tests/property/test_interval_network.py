@@ -78,10 +78,11 @@ def test_shortest_paths_are_no_longer_than_those_over_arcs(problem, seed):
         intervals, network = build_intervals(costs, variant), build_network(costs, variant)
         prices, rows = random_prices(random, len(intervals.limits)), build_rows(network)
         over_arcs = network.graph.to_sink(rows.round_trip + arc_prices(rows, prices))[0]
-        length, used = intervals.shortest(prices)
-        if np.isinf(length):
+        found = intervals.shortest(prices)
+        if found is None:
             assert np.isinf(over_arcs)
             continue
+        length, used = found
         assert length + float(prices @ used) <= over_arcs + 1e-9 * (1 + abs(over_arcs))
         assert used[-1] <= -1
         assert used[:-1].sum() >= 1

@@ -22,8 +22,9 @@ class ShardOptions(SearchOptions):
     """Limits and tolerances of a search on a choice graph."""
 
     rows: RowChoice = RowChoice.ALL
+    """Of no use here, and no option."""
     jobs: int = 1
-    """Of no use here, and no options."""
+    """Likewise."""
     threads: int = option(
         "--threads",
         type=click.IntRange(1, MOST_THREADS),

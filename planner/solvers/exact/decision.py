@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.network.counted_paths import (
     NO_QUEUE,
@@ -35,10 +36,6 @@ from stagecut.planner.solvers.search.options import StopCheck
 FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
-
-
-class StoppedError(Exception):
-    """The question was stopped before it was answered."""
 
 
 class Decision:

@@ -23,11 +23,12 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 import math
 from collections.abc import Sequence
 
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.interval_network import IntervalNetwork, build_intervals
-from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
@@ -81,7 +82,7 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
 class VariantProof:
     """All plans of one variant, before its network is built."""
 
-    is_stuck = False
+    is_stuck = is_small = False
     row_bound_s = None
 
     def __init__(self, variant: Variant, bound_s: float) -> None:
@@ -121,7 +122,7 @@ class VariantProof:
 class IntervalProof:
     """The plans of one variant that have the stages left."""
 
-    is_stuck = False
+    is_stuck = is_small = False
 
     def __init__(self, variant: Variant, bound_s: float, intervals: IntervalNetwork, fixing: ArcFixing) -> None:
         self.variant, self.bound_s = variant, bound_s
@@ -132,13 +133,10 @@ class IntervalProof:
         limit_s, fixing = limit_of(search), self._fixing
         with search.step("arc fixing"):
             left = fixing.first(self._intervals, limit_s, stop=lambda: search.out_of_budget)
-        if search.out_of_budget:
+        try:
+            rows = self._built(search, left, limit_s)
+        except StoppedError:
             return Outcome((self,))
-        with search.step("network"):
-            network = build_network(
-                search.costs, self.variant, longest_s=limit_s, room_bytes=search.room_bytes, intervals=left
-            )
-            rows = build_rows(network)
         search.count("variants built")
         search.count("arcs without positions", len(rows.network.arcs))
         with search.step("arc fixing"):
@@ -146,9 +144,23 @@ class IntervalProof:
         search.count("arcs without positions, after arc fixing", len(kept))
         return Outcome((Node(rows, self.bound_s, prices=fixing.prices),) if len(kept) else (), limit_s)
 
+    def _built(self, search: Search, left: IntervalNetwork, limit_s: float) -> Rows:
+        with search.step("network"):
+            network = build_network(
+                search.costs,
+                self.variant,
+                longest_s=limit_s,
+                room_bytes=search.room_bytes,
+                intervals=left,
+                stop=lambda: search.out_of_budget,
+            )
+            return build_rows(network)
+
 
 class _OwnProof:
     """A proof of one variant that keeps its own account of its parts."""
+
+    is_small = False
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.pruning import arc_prices, lowest_times, position_ranges
@@ -148,3 +149,12 @@ def test_a_network_that_does_not_fit_into_memory_is_not_built():
     assert len(build_network(costs, variant, room_bytes=1e6).arcs) > 0
     with pytest.raises(MemoryError):
         build_network(costs, variant, room_bytes=ARC_BYTES)
+
+
+@pytest.mark.parametrize("asked", range(4))
+def test_a_network_is_no_longer_built_once_told_to_stop(asked):
+    """Before arcs, before the graph, and before each of two rounds of depths."""
+    problem = Problem(model=chain(6, {"gpu": 1.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(4))
+    answers = iter([False] * asked + [True])
+    with pytest.raises(StoppedError):
+        build_network(CostModel(problem), problem.variants[0], stop=lambda: next(answers))
