@@ -64,9 +64,7 @@ class _GroupSearch:
         self._first_layer[0, 0] = self._tables.num_layers
         most = np.minimum(graph.num_devices, self._max_stages)
         in_time, recomputing_in_time, plain, recomputing = (np.array(starts) for starts in zip(*groups, strict=True))
-        _follow(
-            graph.arcs, most, in_time, recomputing_in_time, plain, recomputing, self._first_layer, self._arc_to
-        )
+        _follow(graph.arcs, most, in_time, recomputing_in_time, plain, recomputing, self._first_layer, self._arc_to)
 
     def best(self, count: int) -> list[GroupSequence]:
         """See :func:`group_sequences`."""
@@ -146,7 +144,9 @@ def _follow(
                 if group != IDLE:
                     stages += 1
                     plain = max(in_time[group, limit, stop], in_memory[group, after, stop])
-                    recomputing = max(recomputing_in_time[group, limit, stop], recomputing_in_memory[group, after, stop])
+                    recomputing = max(
+                        recomputing_in_time[group, limit, stop], recomputing_in_memory[group, after, stop]
+                    )
                     start = min(plain, recomputing)
                     if start >= stop:
                         continue
