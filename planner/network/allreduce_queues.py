@@ -59,16 +59,18 @@ class Lengths(NamedTuple):
 @compiled
 def home_of_queue(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
     """The home length after an arc, as far as it comes from an all-reduce."""
-    return max(before.queue + queues.queue_to_home[arc], before.forward + queues.forward_to_home[arc])
+    return float(max(before.queue + queues.queue_to_home[arc], before.forward + queues.forward_to_home[arc]))
 
 
 @compiled
 def queue_after(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
     """The queue length after an arc."""
-    return max(
-        before.queue + queues.queue_to_queue[arc],
-        before.forward + queues.forward_to_queue[arc],
-        before.home + queues.home_to_queue[arc],
+    return float(
+        max(
+            before.queue + queues.queue_to_queue[arc],
+            before.forward + queues.forward_to_queue[arc],
+            before.home + queues.home_to_queue[arc],
+        )
     )
 
 
@@ -78,7 +80,7 @@ def build_queues(network: StageNetwork) -> AllReduceQueues:
     shared = _shared(network)[np.maximum(0, arcs.option)]
     first, sends = _entries(network)
     is_stage = arcs.is_stage
-    entry = np.where(is_stage, _option_entries(network)[np.maximum(0, arcs.option)], arcs.entry)
+    entry = np.where(is_stage, _option_entries(network)[np.maximum(0, arcs.option)], arcs.entry).astype(np.int64)
     first, sends = first[entry], sends[entry] & (arcs.start > 0)
     queues = is_stage & (arcs.sync_s > 0) & shared
     # The first stage of a queue is served last; its optimizer step follows the whole queue.
@@ -122,7 +124,7 @@ def _shared(network: StageNetwork) -> Bools:
 
 
 def _option_entries(network: StageNetwork) -> Ints:
-    return np.array([option.entry for option in network.host_states.options])
+    return np.array([option.entry for option in network.host_states.options], dtype=np.int64)
 
 
 def _entries(network: StageNetwork) -> tuple[Bools, Bools]:

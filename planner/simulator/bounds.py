@@ -98,4 +98,3 @@ def _pair_loops(costs: PlanCosts) -> Floats:
         loops * loop_s + (left - 1) * costs.backward_s[:-1] + np.maximum(0, left - depth) * costs.forward_s[:-1]
     )
     return extra_s
-

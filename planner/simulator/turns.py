@@ -2,14 +2,14 @@
 
 With PF, PB, F, B, c, k, M as in :mod:`stagecut.planner.simulator.bounds` and W = F + B; derivations: docs/bounds.md.
 
-- first_s, the end of B_s(1): the largest, over stages e >= s, of PF_e + F_e + (k_e - 1) x + B_e + PB_e - PB_s with x the
-  slowest forward of a stage up to e or message over a boundary before it: k_e forwards of stage e come before B_e(1).
+- first_s, the end of B_s(1): the largest, over stages e >= s, of PF_e + F_e + (k_e - 1) x + B_e + PB_e - PB_s with x
+  the slowest forward of a stage up to e or message over a boundary before it: k_e forwards of e come before B_e(1).
 - loops: from B_s(1) to B_s(M - k_s) there are m = M - k_s - 1 micro-batches, of which a = k_s - k_e + 1 take the way to
   stage e and back, all W and 2 c of the stages from s to e; what does not fill such loops takes other ones.
 - last_e, the end of F_e(M): PF_e + F_e + (M - 1) x, or from F_s(M), which follows B_s(M - k_s), the way on to e.
 - end_s, the end of B_s(M): PF_s + M W_s, first_s and the work then left, or the way back of k_e gradients from a stage
-  e >= s where F_e(M) has ended: last_e + B_e + PB_e - PB_s + (k_e - 1) y with y the slowest backward of a stage from s to
-  e or message between them.
+  e >= s where F_e(M) has ended: last_e + B_e + PB_e - PB_s + (k_e - 1) y with y the slowest backward of a stage from s
+  to e or message between them.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
     """Earliest end of the last forward of each stage, shape (S,)."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
     line_s = chains.forward_before + chains.first_s + (micro_batches - 1) * _slowest_before(costs)
-    loops_s = [_loops(costs, stage) for stage in np.flatnonzero(micro_batches > depth)]
+    loops_s = [_loops(costs, int(stage)) for stage in np.flatnonzero(micro_batches > depth)]
     start_s = np.full(costs.num_stages, -np.inf)
     start_s[micro_batches > depth] = loops_s
     start_s += first_backwards(costs, chains) - chains.whole_before
