@@ -19,13 +19,13 @@ from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.links import half_transfer_s
 from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs
 from stagecut.planner.network.fitted_stages import fit_arcs, quick_intervals
 from stagecut.planner.network.graph import LayeredGraph
 from stagecut.planner.network.host_states import HostStates, build_host_states
+from stagecut.planner.network.interval_costs import depths_by_position
+from stagecut.planner.network.interval_network import IntervalNetwork, transfer_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,16 @@ ARC_BYTES = 600
 
 
 def build_network(
-    costs: CostModel, variant: Variant, *, longest_s: float = np.inf, room_bytes: float = np.inf
+    costs: CostModel,
+    variant: Variant,
+    *,
+    longest_s: float = np.inf,
+    room_bytes: float = np.inf,
+    intervals: IntervalNetwork | None = None,
 ) -> StageNetwork:
     """The network without positions of all stages that may fit in memory and have M (F + B) <= `longest_s`.
+
+    If `intervals` of the variant are given, of the stages left there.
 
     Raises
     ------
@@ -98,13 +105,16 @@ def build_network(
         If building it would take more than `room_bytes`; raised before any of that is allocated.
     """
     costs = costs.of(variant.share)
-    states = build_host_states(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
+    if intervals is not None:
+        states, of_options = intervals.host_states, intervals.intervals()
+    else:
+        states = build_host_states(costs.problem, costs.cluster, micro_batch=variant.micro_batch)
+        placements = [option.placement for option in states.options]
+        quick = {
+            placement: quick_intervals(costs, variant, placement, longest_s=longest_s) for placement in set(placements)
+        }
+        of_options = [quick[placement] for placement in placements]
     numbering = NodeNumbering(costs.problem.model.num_layers, len(states.exits), len(states.entries))
-    placements = [option.placement for option in states.options]
-    intervals = {
-        placement: quick_intervals(costs, variant, placement, longest_s=longest_s) for placement in set(placements)
-    }
-    of_options = [intervals[placement] for placement in placements]
     if ARC_BYTES * sum(len(start) for start, _ in of_options) > room_bytes:
         raise MemoryError
     arcs = join_arcs([*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)])
@@ -193,12 +203,6 @@ def _arc_ranges(network: StageNetwork, ranges: Ranges) -> Ranges:
     return low, np.minimum(most[tail], most[head] + passing)
 
 
-def depths_by_position(variant: Variant, max_stages: int) -> Ints:
-    """Warm-up depth k of every position q, shape (max_stages + 2,); entry 0 is unused."""
-    depths = [warmup_depth(variant.schedule, max(1, q), variant.num_microbatches) for q in range(max_stages + 2)]
-    return np.array(depths)
-
-
 @dataclass(frozen=True, slots=True)
 class NodeNumbering:
     """Node numbers: source, then per boundary its exits and its entries, then the sink."""
@@ -239,20 +243,14 @@ def _stages(states: HostStates, numbering: NodeNumbering, intervals: list[tuple[
 
 def _transfers(costs: CostModel, variant: Variant, states: HostStates, numbering: NodeNumbering) -> Iterator[Arcs]:
     """Per crossing, a transfer at every inner boundary; from the source, the opening of the first hosts."""
-    boundary_bytes = costs.problem.model.boundary_bytes()
-    may_slice = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
     for crossing in states.crossings:
         entry = states.entries[crossing.entry]
-        if crossing.exit is None or crossing.link is None:
+        if crossing.exit is None:
             at = tail = np.zeros(1, dtype=np.int64)
-            transfer_s = first_s = np.zeros(1)
         else:
             at = np.arange(1, numbering.num_layers)
             tail = numbering.exits(at, crossing.exit)
-            message_bytes = variant.micro_batch * boundary_bytes[at]
-            transfer_s = first_s = crossing.link.transfer_s(message_bytes)
-            if may_slice:
-                first_s = np.minimum(transfer_s, half_transfer_s(crossing.link, message_bytes))
+        transfer_s, first_s = transfer_times(costs, variant, crossing, at)
         yield replace(
             arcs_over(at, at),
             tail=tail,

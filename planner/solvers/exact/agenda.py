@@ -32,6 +32,10 @@ class Part(Protocol):
     def is_stuck(self) -> bool:
         """Whether another step would prove nothing more."""
 
+    @property
+    def is_small(self) -> bool:
+        """Whether a step is too little work for another thread."""
+
     def step(self, search: Search) -> "Outcome":
         """Prove more, simulating the plans met on the way; called from any thread, but from one at a time."""
 
@@ -108,4 +112,4 @@ class Agenda:
             bound_s, _, part = heapq.heappop(self._waiting)
             fork = self._search.fork()
             self._under_way.append((bound_s, fork))
-            crew.hand_out(partial(part.step, fork))
+            crew.hand_out(partial(part.step, fork), is_small=part.is_small)

@@ -10,9 +10,10 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.network.interval_network import IntervalNetwork
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.exact.host_prices import find_host_prices
+from stagecut.planner.solvers.exact.host_prices import best_prices, find_host_prices
 from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
@@ -31,6 +32,17 @@ class ArcFixing:
     def without_prices(cls, cluster: Cluster) -> Self:
         """Nothing is known about good prices yet."""
         return cls(np.zeros(len(cluster.servers) + 1))
+
+    def first(self, intervals: IntervalNetwork, limit_s: float, *, stop: StopCheck) -> IntervalNetwork:
+        """The stages not ruled out for plans at or below the limit, before they become arcs."""
+        for prices in (self.prices, np.zeros_like(self.prices)):
+            intervals = intervals.without_late(prices, limit_s)
+        while (before := len(intervals)) and not stop():
+            self.prices = best_prices(intervals.shortest, intervals.limits, self.prices, stop=stop)
+            intervals = intervals.without_late(self.prices, limit_s)
+            if len(intervals) > WORTHWHILE * before:
+                break
+        return intervals
 
     def remaining(self, rows: Rows, limit_s: float, *, stop: StopCheck) -> tuple[Rows, Ints]:
         """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""

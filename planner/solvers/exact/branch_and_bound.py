@@ -39,6 +39,9 @@ FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 MANY_ARCS = 300_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
+WORTH_A_THREAD = 5_000
+"""Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
+
 
 class Node:
     """Some of the plans: none is below `bound_s`, and at the upper end of the interval labels find a path."""
@@ -69,6 +72,11 @@ class Node:
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a step is too little work for another thread."""
+        return len(self.rows.network.arcs) < WORTH_A_THREAD
 
     def step(self, search: Search) -> Outcome:
         """Ask the labels once, and branch if that has little left to gain."""
@@ -190,9 +198,7 @@ class Node:
             known=self._known,
         )
 
-    def _below(
-        self, search: Search, rows: Rows, limit_s: float, *, thorough: bool
-    ) -> tuple[Rows, Ints, Ints] | None:
+    def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
         """The rows over the arcs that plans below the limit may use, which these are, and a path over them.
 
         Where counting hosts takes too much memory the path may open too many.

@@ -4,8 +4,8 @@ A bound on every variant (schedule, micro-batch size, share of the cluster) that
 (:mod:`stagecut.planner.solvers.exact.fluid_bound`), then the plan of `greedy`. From there the part of the plans with the lowest
 bound is always next (:mod:`stagecut.planner.solvers.exact.agenda`). A part is
 
-1. a **variant** (:class:`VariantProof`): its stage network without positions is built, and arcs that no plan below the
-   limit uses are left out;
+1. a **variant** (:class:`VariantProof`): stages that no plan below the limit uses are left out before they become arcs,
+   which rules out most variants; then (:class:`IntervalProof`) the network without positions is built of the others;
 2. a **node** (:mod:`stagecut.planner.solvers.exact.branch_and_bound`): labels that count hosts raise its bound, then it branches on
    the number of stages, into networks with positions, and on stages;
 3. a **program** (:mod:`stagecut.planner.solvers.exact.mip_rounds`): once few arcs are left, good multipliers on the bound rows leave
@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.rows import Rows, build_rows
+from stagecut.planner.network.interval_network import IntervalNetwork, build_intervals
+from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
@@ -40,8 +41,8 @@ from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 from stagecut.planner.solvers.sublots.proof import SublotProof
 
-FIRST_SHARE = 0.9
-"""Share of the limit that arc fixing tries to prove at the start: a bound to show, and an order for the variants."""
+BISECTIONS = 5
+"""How often arc fixing alone halves what is open of a variant before its network is built."""
 
 
 def solve(problem: Problem, search: Search) -> Result:
@@ -80,38 +81,76 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
 class VariantProof:
     """All plans of one variant, before its network is built."""
 
-    is_stuck = False
+    is_stuck = is_small = False
     row_bound_s = None
 
     def __init__(self, variant: Variant, bound_s: float) -> None:
         self.variant, self.bound_s = variant, bound_s
 
     def step(self, search: Search) -> Outcome:
-        """The network without positions, what arc fixing leaves of it, and a first bound."""
+        """Leave out stages before they become arcs; with the bound that shows what is left is ready to be built."""
         limit_s = limit_of(search)
         with search.step("network"):
-            network = build_network(search.costs, self.variant, longest_s=limit_s, room_bytes=search.room_bytes)
+            intervals = build_intervals(search.costs, self.variant, longest_s=limit_s)
+        search.count("variants looked at")
+        search.count("stages", len(intervals))
+        fixing = ArcFixing.without_prices(search.problem.cluster)
+        with search.step("arc fixing"):
+            intervals = fixing.first(intervals, limit_s, stop=lambda: search.out_of_budget)
+            search.count("stages, after arc fixing", len(intervals))
+            if len(intervals) == 0:
+                return Outcome((), limit_s)
+            bound_s = self._raised(search, intervals, limit_s)
+        return Outcome((IntervalProof(self.variant, bound_s, intervals, fixing),), limit_s)
+
+    def _raised(self, search: Search, intervals: IntervalNetwork, high_s: float) -> float:
+        """The bound after a few bisections of what is left between it and the limit."""
+        low_s, fixing = self.bound_s, ArcFixing.without_prices(search.problem.cluster)
+        for _ in range(BISECTIONS if math.isfinite(high_s) else 0):
+            if search.out_of_budget:
+                break
+            middle_s = (low_s + high_s) / 2
+            left = fixing.first(intervals, middle_s, stop=lambda: search.out_of_budget)
+            if len(left):
+                high_s, intervals = middle_s, left
+            else:
+                low_s = middle_s
+        return low_s
+
+
+class IntervalProof:
+    """The plans of one variant that have the stages left."""
+
+    is_stuck = False
+
+    def __init__(self, variant: Variant, bound_s: float, intervals: IntervalNetwork, fixing: ArcFixing) -> None:
+        self.variant, self.bound_s = variant, bound_s
+        self._intervals, self._fixing = intervals, fixing
+
+    def step(self, search: Search) -> Outcome:
+        """The network without positions, and what arc fixing leaves of it."""
+        limit_s, fixing = limit_of(search), self._fixing
+        with search.step("arc fixing"):
+            left = fixing.first(self._intervals, limit_s, stop=lambda: search.out_of_budget)
+        if search.out_of_budget:
+            return Outcome((self,))
+        with search.step("network"):
+            network = build_network(
+                search.costs, self.variant, longest_s=limit_s, room_bytes=search.room_bytes, intervals=left
+            )
             rows = build_rows(network)
         search.count("variants built")
         search.count("arcs without positions", len(rows.network.arcs))
-        fixing = ArcFixing.without_prices(network.cluster)
         with search.step("arc fixing"):
             rows, kept = fixing.remaining(rows, limit_s, stop=lambda: search.out_of_budget)
-            search.count("arcs without positions, after arc fixing", len(kept))
-            if len(kept) == 0:
-                return Outcome((), limit_s)
-            self._raise(search, rows, fixing)
-        return Outcome((Node(rows, self.bound_s, prices=fixing.prices),), limit_s)
-
-    def _raise(self, search: Search, rows: Rows, fixing: ArcFixing) -> None:
-        first_s = FIRST_SHARE * limit_of(search)
-        if self.bound_s < first_s < math.inf:
-            _, kept = fixing.remaining(rows, first_s, stop=lambda: search.out_of_budget)
-            self.bound_s = self.bound_s if len(kept) else first_s
+        search.count("arcs without positions, after arc fixing", len(kept))
+        return Outcome((Node(rows, self.bound_s, prices=fixing.prices),) if len(kept) else (), limit_s)
 
 
 class _OwnProof:
     """A proof of one variant that keeps its own account of its parts."""
+
+    is_small = False
 
     def __init__(
         self,

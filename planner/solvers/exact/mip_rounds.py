@@ -37,7 +37,7 @@ MAX_NODES = 5000
 class ProgramPart:
     """Plans of few arcs as a MIP, if the arcs that multipliers leave are few enough; if not, `otherwise` goes on."""
 
-    is_stuck = False
+    is_stuck = is_small = False
 
     def __init__(self, rows: Rows, otherwise: Part) -> None:
         self.bound_s = otherwise.bound_s

@@ -20,6 +20,8 @@ from stagecut.planner.solvers.search.search import Search
 class SharedRowsProof:
     """The bound of one variant in the shared rows."""
 
+    is_small = False
+
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
         self.bound_s = 0.0

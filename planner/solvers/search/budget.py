@@ -104,6 +104,7 @@ class Budget:
         limit_bytes = options.memory_limit_bytes
         self._memory = None if limit_bytes is None else MemoryWatch(limit_bytes)
         self._ran_out_of_memory = False
+        self._next_look_s, self._room_bytes = 0.0, math.inf
         self._started = time.perf_counter()
         limit_s = math.inf if options.time_limit_s is None else options.time_limit_s
         self._limit_s = max(0.0, limit_s - limits.get("spent_s", 0.0))
@@ -165,8 +166,11 @@ class Budget:
 
     @property
     def room_bytes(self) -> float:
-        """See :func:`room_bytes`."""
-        return room_bytes(self.options.memory_limit_bytes)
+        """See :func:`room_bytes`; looked up at most every `LOOK_EVERY_S`."""
+        now_s = time.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s, self._room_bytes = now_s + LOOK_EVERY_S, room_bytes(self.options.memory_limit_bytes)
+        return self._room_bytes
 
     @contextmanager
     def surviving(self) -> Iterator[None]:

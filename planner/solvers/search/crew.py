@@ -26,7 +26,8 @@ class Crew(Generic[T]):
         self._num_threads = num_jobs if num_jobs > 1 else 0
         self._budget = budget
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._waiting: deque[tuple[Callable[[], None], Future[T]]] = deque()
+        self._waiting: deque[Future[T]] = deque()
+        self._own: deque[Callable[[], None]] = deque()  # what the caller will do
 
     def __enter__(self) -> Self:
         for _ in range(self._num_threads):
@@ -43,22 +44,28 @@ class Crew(Generic[T]):
         """Number of results to come."""
         return len(self._waiting)
 
-    def hand_out(self, work: Callable[[], T]) -> None:
-        """Have a piece of work done, at the latest when its result is taken."""
+    def hand_out(self, work: Callable[[], T], *, is_small: bool = False) -> None:
+        """Have a piece of work done, at the latest when its result is taken.
+
+        A small one, in which the interpreter takes more time than compiled loops, is for the caller: it would only keep
+        other threads waiting for the interpreter.
+        """
         outcome: Future[T] = Future()
         order = partial(_fulfil, outcome, work)
-        self._waiting.append((order, outcome))
-        if self._num_threads:
+        self._waiting.append(outcome)
+        if self._num_threads and not is_small:
             self._orders.put(order)
+        else:
+            self._own.append(order)
 
     def next_result(self) -> T:
         """The result of the piece of work that was handed out first; raises what it raised."""
-        order, outcome = self._waiting.popleft()
-        if not self._num_threads:
-            order()
-        # Waits in short stretches: a thread that waits for a lock cannot be interrupted.
-        while not wait([outcome], timeout=LOOK_EVERY_S).done:
-            pass
+        outcome = self._waiting.popleft()
+        while not outcome.done():
+            if self._own:
+                self._own.popleft()()
+            else:  # in short stretches: a thread that waits for a lock cannot be interrupted
+                wait([outcome], timeout=LOOK_EVERY_S)
         return outcome.result()
 
     def _work(self) -> None:

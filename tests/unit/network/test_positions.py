@@ -11,7 +11,8 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.stage_network import depths_by_position, num_with_positions, with_positions
+from stagecut.planner.network.interval_costs import depths_by_position
+from stagecut.planner.network.stage_network import num_with_positions, with_positions
 from tests.catalogue import chain, job, kinds
 from tests.network_paths import coarse_network, paths_by_plan, plan_paths
 from tests.property.strategies import problems

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.interval_network import build_intervals
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
@@ -67,3 +68,13 @@ def test_where_there_is_nothing_nothing_is_left():
     network, kept = rows.network.restricted(np.zeros(len(rows.network.arcs), dtype=bool))
     left, kept = remaining(ArcFixing.without_prices(network.cluster), rows.restricted(network, kept), 4.0)
     assert len(left.network.arcs) == len(kept) == 0
+
+
+def test_before_there_are_arcs_nothing_is_left_below_the_only_way_that_the_hosts_allow():
+    """As above, and the prices are remembered."""
+    problem = fast_and_slow()
+    intervals = build_intervals(CostModel(problem), problem.variants[0])
+    fixing = ArcFixing.without_prices(problem.cluster)
+    assert len(fixing.first(intervals, 3.9, stop=lambda: False)) == 0
+    assert fixing.prices.any()
+    assert len(fixing.first(intervals, 4.0, stop=lambda: False)) > 0
