@@ -30,7 +30,7 @@ def require_non_negative(owner: str, field: str, value: float) -> None:
 
 def require_distinct(owner: str, field: str, values: Iterable[object]) -> None:
     """Require values without repetitions."""
-    seen: set[object] = set()
-    for value in values:
-        require(value not in seen, owner, field, "without repetitions", value)
-        seen.add(value)
+    kept = tuple(values)
+    if len(set(kept)) < len(kept):
+        repeated = next(value for index, value in enumerate(kept) if value in kept[:index])
+        require(False, owner, field, "without repetitions", repeated)

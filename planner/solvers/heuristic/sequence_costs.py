@@ -12,7 +12,7 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
-from stagecut.planner.cost.links import half_transfer_s, link_between, route_between
+from stagecut.planner.cost.links import route_between
 from stagecut.planner.network.arrangement import Arrangement, arrange
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables, first_fit
@@ -72,10 +72,9 @@ class SequenceCosts:
         self._overhead_s, self._may_slice = job.action_overhead_s, job.may_slice(variant.schedule, variant.micro_batch)
         self._row = np.arange(len(columns)) * (self.num_layers + 1)
         placed, shape = _device_groups(self.groups), (self.num_stages - 1, self.num_layers + 1)
-        links = [link_between(cluster, sender, receiver) for sender, receiver in itertools.pairwise(placed)]
-        message_bytes = variant.micro_batch * tables.boundary_bytes
-        self.transfer_s = np.array([link.transfer_s(message_bytes) for link in links]).reshape(shape)
-        self._half_transfer_s = np.array([half_transfer_s(link, message_bytes) for link in links]).reshape(shape)
+        messages = [tables.message(variant, *pair) for pair in itertools.pairwise(placed)]
+        self.transfer_s = np.array([message.whole_s for message in messages]).reshape(shape)
+        self._half_transfer_s = np.array([message.half_s for message in messages]).reshape(shape)
         self.link_load = _link_load(cluster, placed)
 
     @property

@@ -8,13 +8,16 @@ depends only on device type, samples of a replica, tensor parallel degree and wa
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.placement import Placement
+from stagecut.planner.core.placement import DeviceGroup, Placement
+from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.share import Share
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.links import half_transfer_s, link_between
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
@@ -38,6 +41,13 @@ class StageTable:
     """Further tail of a stage [i, j), shape (L + 1, L + 1); None unless the all-reduce has a measured table."""
     plain: "Capacity"
     recomputing: "Capacity"
+
+
+class MessageTable(NamedTuple):
+    """Seconds of a message over each boundary, shape (L + 1,)."""
+
+    whole_s: Floats
+    half_s: Floats
 
 
 class Capacity:
@@ -84,6 +94,7 @@ class StageTables:
         self.boundary_bytes = costs.problem.model.boundary_bytes()
         self._start, self._stop = np.triu_indices(self.num_layers + 1, k=1)
         self._tables: dict[tuple[Share, int, Placement], StageTable] = {}
+        self._messages: dict[tuple[Share, int, Placement, Placement, bool], MessageTable] = {}
         self._capacities: dict[tuple[object, ...], Capacity] = {}
 
     def of(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
@@ -92,6 +103,15 @@ class StageTables:
         if key not in self._tables:
             self._tables[key] = self._table(share, micro_batch, placement)
         return self._tables[key]
+
+    def message(self, variant: Variant, sender: DeviceGroup, receiver: DeviceGroup) -> MessageTable:
+        """The messages from one stage to the next."""
+        key = (variant.share, variant.micro_batch, sender.placement, receiver.placement, sender.hosts == receiver.hosts)
+        if key not in self._messages:
+            link = link_between(self.costs.of(variant.share).cluster, sender, receiver)
+            message_bytes = variant.micro_batch * self.boundary_bytes
+            self._messages[key] = MessageTable(link.transfer_s(message_bytes), half_transfer_s(link, message_bytes))
+        return self._messages[key]
 
     def _table(self, share: Share, micro_batch: int, placement: Placement) -> StageTable:
         stops = np.arange(self.num_layers + 1)
