@@ -15,6 +15,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.plan import Plan
+from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.counted_paths import Cheapest, CountedPaths
 from stagecut.planner.network.decode import decode_path
@@ -25,6 +26,7 @@ from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision, StoppedError
+from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
 from stagecut.planner.solvers.heuristic.local_search import improve
 from stagecut.planner.solvers.search.search import Search
 
@@ -39,6 +41,8 @@ FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 MANY_ARCS = 300_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
+MOST_PROGRAM_ARCS = 1_000
+"""A node with no more arcs than this is tried as a MIP before it branches on stages."""
 WORTH_A_THREAD = 5_000
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
 
@@ -72,11 +76,17 @@ class Node:
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
+        self._may_be_a_program = True
 
     @property
     def is_small(self) -> bool:
         """Whether a step is too little work for another thread."""
-        return len(self.rows.network.arcs) < WORTH_A_THREAD
+        return self.num_arcs < WORTH_A_THREAD
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs of the network."""
+        return len(self.rows.network.arcs)
 
     def step(self, search: Search) -> Outcome:
         """Ask the labels once, and branch if that has little left to gain."""
@@ -87,6 +97,9 @@ class Node:
             return Outcome((), self.bound_s)
         if not self.ready_to_branch:
             return Outcome((self,))
+        if self._suits_a_program(search):
+            self._may_be_a_program = False
+            return Outcome((ProgramPart(self.rows, self),))
         with search.step("branching"):
             return Outcome(tuple(self.children(search, limit_s)), limit_s)
 
@@ -186,6 +199,12 @@ class Node:
         network, kept = self.rows.network.restricted(chosen)
         if len(kept):
             yield self._child(self.rows.restricted(network, kept), step_s=step_s)
+
+    def _suits_a_program(self, search: Search) -> bool:
+        """Whether a MIP is tried before the node is divided."""
+        # A bound that rests on HiGHS cannot close smaller gaps.
+        is_safe = search.options.gap >= 10 * MIP_BOUND
+        return self._may_be_a_program and is_safe and self.is_single and self.num_arcs <= MOST_PROGRAM_ARCS
 
     def _child(self, rows: Rows, *, step_s: float = math.inf, just_positioned: bool = False) -> "Node":
         return Node(

@@ -121,7 +121,7 @@ class VariantProof:
 class IntervalProof:
     """The plans of one variant that have the stages left."""
 
-    is_stuck = False
+    is_stuck = is_small = False
 
     def __init__(self, variant: Variant, bound_s: float, intervals: IntervalNetwork, fixing: ArcFixing) -> None:
         self.variant, self.bound_s = variant, bound_s
