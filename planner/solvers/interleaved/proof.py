@@ -2,11 +2,12 @@
 
 The plans of a variant are divided by their shape (device groups, see
 :mod:`stagecut.planner.solvers.interleaved.shapes`). The shape with the lowest bound takes the next step, through
-three phases:
+four phases:
 
 1. the bound of its average device group;
-2. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
-3. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
+2. with two chunks, the least largest row of a device group (:mod:`stagecut.planner.solvers.interleaved.two_chunks`);
+3. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
+4. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
    whose rows may be below the best plan; these are simulated.
 """
 
@@ -24,6 +25,7 @@ from stagecut.planner.solvers.interleaved.costs import ChunkCosts
 from stagecut.planner.solvers.interleaved.linear_rows import row_forms
 from stagecut.planner.solvers.interleaved.relaxation import relax
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
+from stagecut.planner.solvers.interleaved.two_chunks import best_walk
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
@@ -90,6 +92,8 @@ class InterleavedProof:
         """Bounds on the plans of a shape that are not simulated yet, one for each step of the proof."""
         search, least_s = self._search, floor_s(self._costs, shape)
         yield least_s
+        if shape.variant.chunks == 2 and not self._shared_only:
+            yield from self._walked(shape)
         search.count("interleaved shapes relaxed")
         relaxation = relax(
             *self._chunks_and_rows(shape),
@@ -105,6 +109,14 @@ class InterleavedProof:
             cuts = branching.advance(self._limit_s, max_batches=MAX_BATCHES, stop=lambda: search.out_of_budget)
             self._simulate(shape, cuts.tolist())
             yield branching.bound_s
+
+    def _walked(self, shape: Shape) -> Iterator[float]:
+        """The bound of the best walk, whose plan is simulated."""
+        walk = best_walk(ChunkCosts(self._costs, shape), self._limit_s, stop=lambda: self._search.out_of_budget)
+        if walk is not None:
+            if walk.stops is not None:
+                self._simulate(shape, [walk.stops.tolist()])
+            yield walk.bound_s
 
     def _chunks_and_rows(self, shape: Shape) -> tuple[ChunkCosts, Floats]:
         return ChunkCosts(self._costs, shape), row_forms(self._costs, shape, shared_only=self._shared_only)
