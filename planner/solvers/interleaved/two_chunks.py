@@ -22,6 +22,8 @@ from stagecut.planner.solvers.search.options import StopCheck
 
 PARTS = (1.01, 1.03, 1.1, 1.3)
 """Limits to try first, relative to the work of the mean device group."""
+FEW_STEPS, MOST_STEPS = 1_000_000, 100_000_000
+"""Choices of layers for a device group that are looked at, some ten million a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,8 @@ class _Tables(NamedTuple):
     limit_bytes: float
 
 
-def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck) -> BestWalk | None:
-    """The best walk below a limit; None if stopped."""
+def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck, most_steps: int = MOST_STEPS) -> BestWalk | None:
+    """The best walk below a limit; None if stopped, or if it takes too many steps."""
     tables, num_groups = _tables(chunks), chunks.shape.num_groups
     work_s = tables.work_s
     middles = np.arange(num_groups, chunks.num_layers - num_groups + 1)
@@ -82,9 +84,10 @@ def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck) -> BestWal
     for part in (*PARTS, math.inf):
         best_s, stops = min(most_s, part * mean_s) if mean_s > 0 else most_s, None
         for middle in middles.tolist():
-            if stop():
+            seconds, found, num_steps = _walk(tables, middle, best_s, most_steps)
+            most_steps -= num_steps
+            if stop() or most_steps < 0:
                 return None
-            seconds, found = _walk(tables, middle, best_s)
             if seconds < best_s:
                 best_s, stops = seconds, found
         if stops is not None or best_s >= most_s:
@@ -132,32 +135,34 @@ def _least_transfers(transfer_s: Floats) -> tuple[Floats, Floats]:
 
 
 @compiled
-def _walk(of: _Tables, middle: int, limit_s: float) -> tuple[float, Ints]:
-    """The least largest row of the walks from (0, middle) to (middle, L) below a limit, and their stops, shape (S,)."""
+def _walk(of: _Tables, middle: int, limit_s: float, most_steps: int) -> tuple[float, Ints, int]:
+    """The least largest row of the walks from (0, middle) to (middle, L) below a limit, their stops, and the steps."""
     size, last = of.num_groups, len(of.forward_s) - 1
     width = last - middle + 1
     reached_s = np.full((size + 1, middle + 1, width), np.inf)
     came_from = np.zeros((size + 1, middle + 1, width), dtype=np.int64)
     reached_s[0, 0, 0] = -np.inf
+    num_steps = 0
     for group in range(size):
         left = size - 1 - group  # Device groups after this one; each needs a layer of both chunks.
         for start in range(group, middle - left):
             for start2 in range(middle + group, last - left):
-                if reached_s[group, start, start2 - middle] < limit_s:
-                    _step(of, group, start, start2, middle, limit_s, reached_s, came_from)
+                if reached_s[group, start, start2 - middle] < limit_s and num_steps <= most_steps:
+                    num_steps += _step(of, group, start, start2, middle, limit_s, reached_s, came_from)
     stops = np.zeros(2 * size, dtype=np.int64)
     first, second = middle, last - middle
     for group in range(size - 1, -1, -1):
         stops[group], stops[size + group] = first, second + middle
         first, second = divmod(came_from[group + 1, first, second], width)
-    return reached_s[size, middle, width - 1], stops
+    return reached_s[size, middle, width - 1], stops, num_steps
 
 
 @compiled
 def _step(
     of: _Tables, group: int, start: int, start2: int, middle: int, limit_s: float, reached_s: Floats, came_from: Ints
-) -> None:
-    """Every choice of layers for one device group whose stages start at these layers."""
+) -> int:
+    """Try every choice of layers for one device group whose stages start at these; returns how many."""
+    num_steps = 0
     last, left = len(of.forward_s) - 1, of.num_groups - 1 - group
     so_far_s = reached_s[group, start, start2 - middle]
     work_s = of.work_s
@@ -170,6 +175,7 @@ def _step(
         for stop2 in range(start2 + 1 if left else last, last - left + 1):
             if own_s + work_s[stop2] - work_s[start2] >= room_s:
                 break
+            num_steps += 1
             to_come_s = work_s[middle] - work_s[stop] + work_s[last] - work_s[stop2]
             known_s = min(limit_s, reached_s[group + 1, stop, stop2 - middle])
             least_s = max(so_far_s, _largest_row(of, group, 0, start, stop, start2, stop2))
@@ -182,6 +188,7 @@ def _step(
             if row_s < known_s:
                 reached_s[group + 1, stop, stop2 - middle] = row_s
                 came_from[group + 1, stop, stop2 - middle] = start * (last - middle + 1) + start2 - middle
+    return num_steps
 
 
 @compiled
