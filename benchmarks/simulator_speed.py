@@ -17,7 +17,7 @@ from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.action_lists import pipeline_actions
 from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.levels import level_order
+from stagecut.planner.simulator.event_loop import game_of
 from tests.pipelines import pipeline_costs, reference_spans
 from tests.reference_simulator import iteration_time
 
@@ -48,7 +48,7 @@ def measure(num_stages: int, num_microbatches: int) -> Tree:
         rows[f"{label}, one plan"] = {"reference_s": plain_s, "engine_s": single_s}
         rows[f"{label}, {POPULATION} plans"] = {"reference_s": plain_s, "engine_s": population_s / POPULATION}
     depths = tuple(random_plans(num_stages, num_microbatches, shared=False)[0].warmup_depth.tolist())
-    (compile_s,) = best_s(lambda: level_order(compile_actions(pipeline_actions(depths, num_microbatches))))
+    (compile_s,) = best_s(lambda: game_of(compile_actions(pipeline_actions(depths, num_microbatches))))
     return {
         "rows": rows,
         "compile_s": compile_s,

@@ -36,7 +36,7 @@ class SharedLinks:
     """Links that serve one transfer after another, in the order in which they become ready.
 
     A transfer is served when it is ready and all of its links are free, as in
-    :mod:`stagecut.planner.simulator.contention`:
+    :mod:`stagecut.planner.simulator.event_loop`:
 
         start = max(ready time, end of what was served last on each of its links),  end = start + seconds.
 

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.interleaving import Interleaving
 from stagecut.planner.core.plan import Plan
@@ -40,25 +43,38 @@ class Action(NamedTuple):
     hi: int
 
 
-def stage_actions(stage: int, forwards: Sequence[int], backwards: Sequence[int], *, depth: int) -> list[Action]:
-    """Actions of one stage that keeps `depth` samples in flight.
+class StageSizes(NamedTuple):
+    """How a stage cuts its samples."""
+
+    forwards: Sequence[int]
+    """Samples of each forward, in sample order."""
+    backwards: Sequence[int]
+    """Samples of each backward; both sum to the number of samples."""
+    depth: int
+    """Samples to keep in flight."""
+
+
+def stage_table(stage: int, sizes: StageSizes) -> Ints:
+    """Actions of one stage in order as columns: whether it is a backward, stage, lo, hi; shape (4, actions).
 
     Before each backward come the forwards that are still missing for it, and those that keep
     `depth` samples in flight after the backward before it. With equal sizes b and depth = k b:
-    k forwards, then backward and forward alternating, then the remaining backwards. Forwards and
-    backwards are given by their sizes in samples, in sample order; both sum to the number of samples.
+    k forwards, then backward and forward alternating, then the remaining backwards.
     """
-    waiting = _actions(Op.FORWARD, stage, forwards)
-    waiting.reverse()
-    actions: list[Action] = []
-    forwarded = 0
-    for backward in _actions(Op.BACKWARD, stage, backwards):
-        wanted = max(backward.hi, backward.lo + depth)
-        while waiting and forwarded < wanted:
-            actions.append(waiting.pop())
-            forwarded = actions[-1].hi
-        actions.append(backward)
-    return actions
+    ends = [np.cumsum(part) for part in (sizes.forwards, sizes.backwards)]
+    (first, second), (hi, done) = (end - part for end, part in zip(ends, sizes[:2], strict=True)), ends
+    # The first backward that wants more samples forwarded than are before this forward.
+    follower = np.searchsorted(np.maximum(done, second + sizes.depth), first, side="right")
+    backward = np.repeat((0, 1), (len(hi), len(done)))
+    order = np.lexsort((backward, np.append(follower, np.arange(len(done)))))
+    columns = (backward, np.full_like(backward, stage), np.append(first, second), np.append(hi, done))
+    return np.stack(columns)[:, order]
+
+
+def stage_actions(stage: int, forwards: Sequence[int], backwards: Sequence[int], *, depth: int) -> list[Action]:
+    """Actions of one stage that keeps `depth` samples in flight, in the order of :func:`stage_table`."""
+    table = stage_table(stage, StageSizes(forwards, backwards, depth))
+    return [Action((Op.FORWARD, Op.BACKWARD)[backward], *rest) for backward, *rest in table.T.tolist()]
 
 
 def plan_actions(plan: Plan) -> list[list[Action]]:
@@ -76,12 +92,16 @@ def plan_actions(plan: Plan) -> list[list[Action]]:
 
 def sublot_actions(cut: SublotCut) -> list[list[Action]]:
     """Actions of every stage of a pipeline whose stages have sublot sizes of their own."""
+    return [stage_actions(stage, *sizes[:2], depth=sizes.depth) for stage, sizes in enumerate(sublot_sizes(cut))]
+
+
+def sublot_sizes(cut: SublotCut) -> list[StageSizes]:
+    """Sizes of every stage of such a pipeline."""
     return [
-        stage_actions(
-            stage,
+        StageSizes(
             sublot_lengths(cut.num_samples, cut.forward[stage]),
             sublot_lengths(cut.num_samples, cut.backward[stage]),
-            depth=depth,
+            depth,
         )
         for stage, depth in enumerate(cut.in_flight)
     ]
@@ -90,7 +110,15 @@ def sublot_actions(cut: SublotCut) -> list[list[Action]]:
 def pipeline_actions(
     warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 1, num_halved: Sequence[int] = ()
 ) -> list[list[Action]]:
-    """Actions of every stage of a pipeline with equal micro-batches.
+    """Actions of every stage of a pipeline with equal micro-batches, see :func:`pipeline_sizes`."""
+    stages = pipeline_sizes(warmup_depth, num_microbatches, micro_batch, num_halved)
+    return [stage_actions(stage, *sizes[:2], depth=sizes.depth) for stage, sizes in enumerate(stages)]
+
+
+def pipeline_sizes(
+    warmup_depth: Sequence[int], num_microbatches: int, micro_batch: int = 1, num_halved: Sequence[int] = ()
+) -> list[StageSizes]:
+    """Sizes of every stage of a pipeline with equal micro-batches.
 
     A warm-up depth of more than `num_microbatches` means all of them (GPipe). Each stage forwards its first
     `num_halved` micro-batches in two halves, none by default; backwards stay whole.
@@ -100,8 +128,8 @@ def pipeline_actions(
     require(not num_halved or micro_batch % 2 == 0, "schedule", "micro_batch", "even to be halved", micro_batch)
     wholes = [micro_batch] * num_microbatches
     return [
-        stage_actions(s, [micro_batch // 2] * (2 * halved) + wholes[halved:], wholes, depth=int(k) * micro_batch)
-        for s, (k, halved) in enumerate(zip(warmup_depth, num_halved or [0] * len(warmup_depth), strict=True))
+        StageSizes([micro_batch // 2] * (2 * halved) + wholes[halved:], wholes, int(k) * micro_batch)
+        for k, halved in zip(warmup_depth, num_halved or [0] * len(warmup_depth), strict=True)
     ]
 
 
@@ -129,8 +157,3 @@ def _interleave(order: Interleaving, device: int, micro_batch: int) -> list[Acti
         backwards.append(Action(Op.BACKWARD, mirrored * order.num_devices + device, lo, hi))
     turns = itertools.zip_longest(forwards[warmup:], backwards)
     return forwards[:warmup] + [action for turn in turns for action in turn if action is not None]
-
-
-def _actions(op: Op, stage: int, sizes: Sequence[int]) -> list[Action]:
-    cuts = itertools.accumulate(sizes, initial=0)
-    return [Action(op, stage, lo, hi) for lo, hi in itertools.pairwise(cuts)]

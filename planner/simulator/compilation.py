@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +15,15 @@ from stagecut.planner.simulator.action_lists import (
     Action,
     Op,
     interleaved_actions,
-    pipeline_actions,
-    sublot_actions,
+    pipeline_sizes,
+    stage_table,
+    sublot_sizes,
 )
+from stagecut.planner.simulator.event_loop import UNKNOWN, game_of, play, queues
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, with_parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Actions:
     """Action lists as columns, device group after device group."""
 
@@ -41,8 +43,16 @@ class _Actions:
 
     def of(self, kind: TaskKind, stage: int) -> Ints:
         """Actions of one stage and kind, by first sample."""
-        tasks = np.flatnonzero((self.kind == kind) & (self.stage == stage))
-        return tasks[np.argsort(self.lo[tasks], kind="stable")]
+        order, cuts = self._by_stage
+        group = 2 * stage + kind
+        return order[cuts[group] : cuts[group + 1]]
+
+    @cached_property
+    def _by_stage(self) -> tuple[Ints, Ints]:
+        """All actions by stage, kind and first sample, and where each stage and kind begins."""
+        group = 2 * self.stage + self.kind
+        order = np.lexsort((self.lo, group))
+        return order, np.searchsorted(group[order], np.arange(2 * self.num_stages + 1))
 
     def name(self, task: int) -> str:
         """The action in words."""
@@ -70,8 +80,9 @@ class _Messages(NamedTuple):
 def pipeline_graph(
     warmup_depth: tuple[int, ...], num_microbatches: int, micro_batch: int = 1, num_halved: tuple[int, ...] = ()
 ) -> IterationGraph:
-    """Graph of a pipeline in which every stage has its own devices; see :func:`pipeline_actions`."""
-    graph = compile_actions(pipeline_actions(warmup_depth, num_microbatches, micro_batch, num_halved))
+    """Graph of a pipeline in which every stage has its own devices; see :func:`pipeline_sizes`."""
+    stages = pipeline_sizes(warmup_depth, num_microbatches, micro_batch, num_halved)
+    graph = _compile([stage_table(stage, sizes) for stage, sizes in enumerate(stages)])
     return with_parts(graph, micro_batch) if num_halved else graph
 
 
@@ -79,7 +90,7 @@ def pipeline_graph(
 def sublot_graph(cut: SublotCut) -> IterationGraph:
     """Graph of a pipeline whose processes have sublot sizes of their own."""
     messages = MessageSizes(forward=cut.forward_messages, backward=cut.backward_messages)
-    return with_parts(compile_actions(sublot_actions(cut), messages))
+    return with_parts(_compile([stage_table(*stage) for stage in enumerate(sublot_sizes(cut))], messages))
 
 
 @lru_cache
@@ -103,21 +114,32 @@ def compile_actions(lists: Sequence[Sequence[Action]], sizes: MessageSizes | Non
         exactly once, if a backward precedes a forward of its samples, or if device groups wait for
         each other forever.
     """
-    actions = _columns(lists)
+    return _compile([_table(actions) for actions in lists], sizes)
+
+
+def _compile(tables: Sequence[Ints], sizes: MessageSizes | None = None) -> IterationGraph:
+    """The same from kind, stage, lo and hi of the actions of every device group, shape (4, actions) each."""
+    actions = _columns(tables)
     messages, need = _messages(actions, sizes)
     before = np.arange(len(actions.kind)) - 1
     before[np.append(0, actions.last[:-1] + 1)] = NONE
-    return _assemble(actions, messages, before=before, need=need)
+    graph = _assemble(actions, messages, before=before, need=need)
+    _check_end(graph, actions)
+    return graph
 
 
-def _columns(lists: Sequence[Sequence[Action]]) -> _Actions:
-    lengths = [len(actions) for actions in lists]
+def _table(actions: Sequence[Action]) -> Ints:
+    rows = [(_kind(action), action.stage, action.lo, action.hi) for action in actions]
+    return np.array(rows, dtype=np.int64).reshape(-1, 4).T
+
+
+def _columns(tables: Sequence[Ints]) -> _Actions:
+    lengths = [table.shape[1] for table in tables]
     if not lengths or min(lengths) == 0:
         raise BadInputError("schedule: every stage must have actions, and there must be a stage")
-    rows = [(_kind(action), action.stage, action.lo, action.hi) for actions in lists for action in actions]
-    kind, stages, lo, hi = np.array(rows, dtype=np.int64).T.copy()
+    kind, stages, lo, hi = np.concatenate(tables, axis=1)
     actions = _Actions(
-        device=_devices(stages, np.repeat(np.arange(len(lists)), lengths)),
+        device=_devices(stages, np.repeat(np.arange(len(tables)), lengths)),
         samples=int(hi.max()),
         kind=kind,
         stage=stages,
@@ -225,7 +247,6 @@ def _assemble(actions: _Actions, messages: _Messages, *, before: Ints, need: Int
         hi=np.concatenate((actions.hi, messages.hi, stop, stop)),
         predecessors=np.stack(predecessors, axis=1),
         flow=np.concatenate((np.full(num_actions, NONE), flow, 2 * actions.num_stages - 2 + stages, nothing)),
-        level=_levels(actions, messages, need),
     )
 
 
@@ -250,28 +271,13 @@ def _previous(group: Ints, first: int) -> Ints:
     return previous
 
 
-def _levels(actions: _Actions, messages: _Messages, need: Ints) -> Ints:
-    """Length of the longest chain ending with each action: device groups run their lists until they have to wait."""
-    num_actions = len(need)
-    source = np.concatenate((np.arange(num_actions), messages.producer, [NONE]))[need].tolist()
-    level = [NONE] * num_actions + [0]  # level[NONE] is that of "waits for nobody"
-    cursor, stop = np.append(0, actions.last[:-1] + 1).tolist(), (actions.last + 1).tolist()
-    depth = [0] * len(stop)
-    waiting: dict[int, int] = {}
-    runnable = list(range(len(stop)))
-    while runnable:
-        device = runnable.pop()
-        task = cursor[device]
-        while task < stop[device] and level[source[task]] != NONE:
-            depth[device] = level[task] = max(depth[device], level[source[task]]) + 1
-            if task in waiting:
-                runnable.append(waiting.pop(task))
-            task += 1
-        cursor[device] = task
-        if task < stop[device]:
-            waiting[source[task]] = device
-    if waiting:
-        tasks = [cursor[device] for device in sorted(waiting.values())]
-        stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in tasks]
+def _check_end(graph: IterationGraph, actions: _Actions) -> None:
+    """Play the graph in no time: device groups run their lists until they have to wait."""
+    starts_s, ends_s = np.zeros((1, graph.num_tasks)), np.empty((1, graph.num_tasks + 1))
+    game = game_of(graph)
+    play(game, queues((), graph.num_flows), np.zeros((1, graph.cell.max() + 1)), starts_s, ends_s)
+    left = np.flatnonzero(ends_s[0, : graph.num_actions] == UNKNOWN)
+    if len(left):
+        _, first = np.unique(actions.device[actions.stage[left]], return_index=True)
+        stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in left[first]]
         raise BadInputError(f"schedule: stages wait for each other forever: {', '.join(stuck)}")
-    return np.array(level[:-1])

@@ -1,9 +1,7 @@
 """Exact event times of many plans in one call.
 
-Plans of one structure (warm-up depths, number of micro-batches, links shared by the same flows) are
-evaluated together: first as if every flow had its own links (`levels`); where links are shared, the
-plans in which tasks do meet on a link are then played event by event (`contention`). Both only add and
-take maxima of the same numbers, so their times agree to the last bit.
+Plans of one structure (warm-up depths, number of micro-batches, links shared by the same flows) share a graph, on which
+the compiled loop of :mod:`stagecut.planner.simulator.event_loop` plays them one after another.
 """
 
 from collections.abc import Sequence
@@ -14,13 +12,12 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
-from stagecut.planner.simulator.contention import serve, served_in_order
+from stagecut.planner.simulator.event_loop import Game, game_of, play, queues
 from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
-from stagecut.planner.simulator.levels import evaluate, level_order
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
-CHUNK_TIMES = 1 << 19
-"""Times evaluated at once (4 MB): larger populations are split so that they stay in the processor's cache."""
+CHUNK_TIMES = 1 << 16
+"""End times held at once (0.5 MB): larger populations are split so that they stay in the processor's cache."""
 
 
 def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
@@ -33,7 +30,9 @@ def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
         size = max(1, CHUNK_TIMES // graph.num_tasks)
         for first in range(0, len(members), size):
             chunk = members[first : first + size]
-            times_s[chunk] = _group_times(graph, routes, [costs[index] for index in chunk])
+            table_s = duration_table(graph, [costs[index] for index in chunk])
+            _, ends_s = _played(graph, routes, game_of(graph), table_s)
+            times_s[chunk] = ends_s[:, graph.first_update : -1].max(axis=1)
     return times_s
 
 
@@ -53,19 +52,10 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
         If a duration is negative or no number, or if an argument has the wrong shape.
     """
     _check(graph, durations_s, routes)
-    order = level_order(graph)
-    shared = shared_routes(routes or ())
-    rows_s = np.zeros((graph.num_tasks + 1, durations_s.shape[1]))
-    rows_s[:-1] = durations_s[order.task]
-    contended = _evaluate(graph, shared, rows_s)
-    played = {plan: serve(graph, shared, durations_s[:, plan]) for plan in contended}
-    ends_s = rows_s[order.row]
-    for plan, (_, ends) in played.items():
-        ends_s[:-1, plan] = ends
-    starts_s = np.maximum(*(ends_s[before] for before in graph.predecessors.T))
-    for plan, (starts, _) in played.items():
-        starts_s[:, plan] = np.maximum(starts_s[:, plan], starts)
-    return starts_s, ends_s[:-1]
+    game = game_of(graph)._replace(cell=np.arange(graph.num_tasks))
+    starts_s, ends_s = _played(graph, shared_routes(routes or ()), game, np.ascontiguousarray(durations_s.T))
+    starts_s = np.maximum(starts_s, np.maximum(*(ends_s[:, before] for before in graph.predecessors.T)))
+    return starts_s.T, ends_s[:, :-1].T
 
 
 def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
@@ -80,32 +70,12 @@ def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
     return pipeline_graph(depths, costs.variant.num_microbatches, samples, num_halved)
 
 
-def _group_times(graph: IterationGraph, routes: Routes, costs: list[PlanCosts]) -> Floats:
-    """Iteration times of plans of one structure, shape (len(costs),)."""
-    table = duration_table(graph, costs)
-    if any(routes) and len(costs) == 1:  # looking first does not pay: most plans have contention
-        return np.array([_played_time(graph, routes, table[:, 0])])
-    rows_s = table[level_order(graph).cell]
-    contended = _evaluate(graph, routes, rows_s)
-    times_s: Floats = rows_s[-1 - graph.num_stages : -1].max(axis=0)
-    for plan in contended:
-        times_s[plan] = _played_time(graph, routes, table[:, plan])
-    return times_s
-
-
-def _played_time(graph: IterationGraph, routes: Routes, table: Floats) -> float:
-    _, ends = serve(graph, routes, table[graph.cell])
-    return max(ends[graph.first_update :])
-
-
-def _evaluate(graph: IterationGraph, routes: Routes, rows_s: Floats) -> list[int]:
-    """Replace durations by end times without contention; return the plans that do have contention."""
-    num_plans = rows_s.shape[1]
-    evaluate(level_order(graph), rows_s if num_plans > 1 else rows_s[:, 0])
-    if not any(routes):
-        return []
-    good = served_in_order(graph, routes, rows_s)
-    return [plan for plan in range(num_plans) if not good[plan]]
+def _played(graph: IterationGraph, routes: Routes, game: Game, seconds: Floats) -> tuple[Floats, Floats]:
+    """Start times of the tasks that use a shared link, else zero, and end times; see :func:`play`."""
+    starts_s = np.zeros((len(seconds), graph.num_tasks))
+    ends_s = np.empty((len(seconds), graph.num_tasks + 1))
+    play(game, queues(routes, graph.num_flows), seconds, starts_s, ends_s)
+    return starts_s, ends_s
 
 
 def _check(graph: IterationGraph, durations_s: Floats, routes: RouteNames | None) -> None:

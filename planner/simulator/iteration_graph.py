@@ -14,7 +14,7 @@ A *flow* is a sequence of tasks that use the same links: the activations over on
 gradients over one boundary, or the all-reduce of one stage.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,15 +52,8 @@ class IterationGraph:
     flow: Ints
     """Flow of each message and all-reduce, `NONE` for other tasks, shape (n,). Activations over boundary s
     are flow s, gradients over it S - 1 + s, the all-reduce of stage s is flow 2 (S - 1) + s."""
-    level: Ints
-    """Actions in the longest chain of actions that an action ends, shape (num_actions,)."""
     parts: tuple[tuple[TaskKind, int, int], ...] = ()
     """Kind, stage and samples of actions and messages with times of their own, see :func:`with_parts`."""
-
-    @property
-    def turn(self) -> Ints:
-        """Earlier stages on the device group of each stage, shape (S,)."""
-        return np.array([int(np.sum(self.device[:stage] == self.device[stage])) for stage in range(self.num_stages)])
 
     @property
     def num_tasks(self) -> int:
@@ -102,19 +95,20 @@ def with_parts(graph: IterationGraph, micro_batch: int = 0) -> IterationGraph:
 
 
 def duration_table(graph: IterationGraph, costs: Sequence[PlanCosts]) -> Floats:
-    """Seconds by kind of task and stage, then zeros, then those of the graph's parts, shape (6 S + 1 + parts, plans).
+    """Seconds by kind of task and stage, then zero, then those of the graph's parts, shape (plans, 6 S + 1 + parts).
 
     All plans must have the structure of the graph.
     """
+    return np.array([_durations(graph, cost) for cost in costs])
 
-    def rows(values: Iterable[Floats]) -> Floats:
-        return np.array([*values], dtype=np.float64).T
 
-    edge = np.zeros((1, len(costs)))  # the last stage sends no activations, the first one no gradients
-    transfer_s = rows(cost.transfer_s for cost in costs)
-    table = [rows(cost.forward_s for cost in costs), rows(cost.backward_s for cost in costs)]
-    table += [transfer_s, edge, edge, transfer_s]
-    table += [rows(cost.sync_s for cost in costs), rows(cost.update_s for cost in costs), edge]
-    own_s = [cost.own_s for cost in costs] if graph.parts else []
-    table += [np.array([[times[part] for times in own_s]]) for part in graph.parts]
-    return np.concatenate(table)
+def _durations(graph: IterationGraph, cost: PlanCosts) -> Floats:
+    nothing = np.zeros(1)  # the last stage sends no activations, the first one no gradients
+    own_s = cost.own_s if graph.parts else {}
+    transfers = (cost.transfer_s, nothing, nothing, cost.transfer_s)
+    return np.concatenate(
+        (
+            *(cost.forward_s, cost.backward_s, *transfers, cost.sync_s, cost.update_s, nothing),
+            [own_s[part] for part in graph.parts],
+        )
+    )

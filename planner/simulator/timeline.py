@@ -58,7 +58,7 @@ def simulate(costs: PlanCosts) -> Timeline:
     """Simulate one plan and record everything."""
     graph = graph_of(costs, micro_batch=costs.variant.micro_batch)
     routes = flow_routes(costs)
-    durations_s = duration_table(graph, [costs])[graph.cell]
+    durations_s = duration_table(graph, [costs])[:, graph.cell].T
     start_s, end_s = (times_s[:, 0] for times_s in run(graph, durations_s, routes=routes))
     by_flow = (*routes, ())  # tasks of no flow have the flow NONE
     links = tuple(by_flow[flow] for flow in graph.flow.tolist())

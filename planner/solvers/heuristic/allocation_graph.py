@@ -7,9 +7,10 @@ hosts, and only the number of devices taken inside a host.
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
+import numpy as np
+
+from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster, Link
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
@@ -31,16 +32,8 @@ class LinkedGroup:
     """To the next stage of the pipeline; out of a host, as if that stage were on another host of the same class."""
 
 
-class Arc(NamedTuple):
-    """One more stage, or the remaining devices of a host or island left idle."""
-
-    tail: int
-    head: int
-    group: int
-    """Index of the device group taken; `IDLE` if none."""
-
-
 IDLE = -1
+"""Stands for no device group: the remaining devices of a host or island are left idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +43,13 @@ class AllocationGraph:
     Node 0 is the end of the pipeline, where nothing is taken.
     """
 
-    num_devices: tuple[int, ...]
-    """Most devices that stages can have taken at each node."""
-    between_hosts: tuple[int, ...]
+    num_devices: Ints
+    """Most devices that stages can have taken at each node, shape (n,)."""
+    between_hosts: Ints
     """Nodes outside hosts, in order."""
     groups: tuple[LinkedGroup, ...]
-    arcs: tuple[Arc, ...]
+    arcs: Ints
+    """Tail, head and index of the device group taken by one more stage, or `IDLE`; shape (arcs, 3)."""
 
 
 def class_orders(cluster: Cluster) -> list[tuple[int, ...]]:
@@ -84,63 +78,89 @@ def allocation_graph(
     problem: Problem, cluster: Cluster, micro_batch: int, *, allowed: frozenset[HostCounts]
 ) -> AllocationGraph:
     """The graph over the allowed counts of hosts."""
-    builder = _Builder(problem, cluster, micro_batch)
-    nodes = {counts: builder.node(0) for counts in sorted(allowed, key=lambda counts: (sum(counts), counts))}
-    spanning = partial(placements_on_whole_hosts, problem, cluster, micro_batch=micro_batch)
-    whole_hosts = [list(spanning(server_class=k, most=server.count)) for k, server in enumerate(cluster.servers)]
+    groups = dict[LinkedGroup, int]()
+    hosts = [_Host(problem, cluster, micro_batch, groups, server_class=k) for k in range(len(cluster.servers))]
+    nodes = {counts: index for index, counts in enumerate(sorted(allowed, key=lambda counts: (sum(counts), counts)))}
+    num_devices, inside, arcs = [0] * len(nodes), list[Ints](), list[Ints]()
+    num_nodes = len(nodes)
     for counts, node in nodes.items():
-        for index, placements in enumerate(whole_hosts):
-            after = nodes.get(_plus(counts, index, 1))
-            if after is not None:
-                builder.add_host(node, after, index)
-            for placement in placements:
-                after = nodes.get(_plus(counts, index, placement.num_hosts))
+        for index, host in enumerate(hosts):
+            heads = {taken: nodes.get(_plus(counts, index, taken)) for taken in host.num_devices}
+            for taken, after in heads.items():
                 if after is not None:
-                    builder.add_whole_hosts(node, after, placement)
+                    num_devices[after] = max(num_devices[after], num_devices[node] + host.num_devices[taken])
+            if heads[1] is not None:
+                arcs.append(host.arcs(node, heads[1], num_nodes))
+                inside.append(num_devices[node] + host.used)
+                num_nodes += len(host.used)
+            whole = [(node, heads[taken], group) for taken, group in host.whole if heads[taken] is not None]
+            arcs.append(np.array(whole, dtype=np.int64).reshape(-1, 3))
     return AllocationGraph(
-        num_devices=tuple(builder.num_devices),
-        between_hosts=tuple(nodes.values()),
-        groups=tuple(builder.groups),
-        arcs=tuple(builder.arcs),
+        num_devices=np.concatenate((num_devices, *inside)),
+        between_hosts=np.arange(len(nodes)),
+        groups=tuple(groups),
+        arcs=np.concatenate(arcs),
     )
 
 
-class _Builder:
-    """Collects nodes, arcs and device groups."""
+class _Host:
+    """The arcs of a host of one class, its islands in any order, and the groups on several such hosts.
 
-    def __init__(self, problem: Problem, cluster: Cluster, micro_batch: int) -> None:
-        self.num_devices: list[int] = []
-        self.arcs: list[Arc] = []
-        self.groups: dict[LinkedGroup, int] = {}
-        self._on_island: dict[tuple[int, int, Link], list[tuple[int, int]]] = {}
+    Attributes
+    ----------
+    num_devices
+        Most devices that stages take on one host, and on several by their number.
+    used
+        Most devices taken at each node inside the host.
+    whole
+        Number of hosts and device group of stages on several hosts.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        cluster: Cluster,
+        micro_batch: int,
+        groups: dict[LinkedGroup, int],
+        *,
+        server_class: int,
+    ) -> None:
         self._problem, self._cluster, self._micro_batch = problem, cluster, micro_batch
+        self._groups, self._class = groups, server_class
+        self._nodes, self._arcs = [0, 0], list[tuple[int, int, int]]()  # entering the host, leaving it
+        server = cluster.servers[server_class]
+        for order in itertools.permutations(range(len(server.islands))):
+            self._add(order)
+        on_whole = placements_on_whole_hosts(
+            problem, cluster, server_class=server_class, most=server.count, micro_batch=micro_batch
+        )
+        self.whole = [(p.num_hosts, self._group(p, self._link_between_hosts(p.num_hosts))) for p in on_whole]
+        self.num_devices = {1: self._nodes[1]} | {hosts: hosts * server.num_devices for hosts, _ in self.whole}
+        self.used, self._template = np.array(self._nodes[2:], dtype=np.int64), np.array(self._arcs).reshape(-1, 3)
 
-    def node(self, num_devices: int) -> int:
-        self.num_devices.append(num_devices)
-        return len(self.num_devices) - 1
+    def arcs(self, tail: int, head: int, first: int) -> Ints:
+        """The arcs of a host between two nodes, with nodes inside numbered from `first`."""
+        number = np.concatenate(((tail, head), first + np.arange(len(self.used))))
+        arcs = self._template.copy()
+        arcs[:, :2] = number[arcs[:, :2]]
+        return arcs
 
-    def add_host(self, tail: int, head: int, server_class: int) -> None:
-        """Add the stages on one host, its islands in any order."""
-        for order in itertools.permutations(range(len(self._cluster.servers[server_class].islands))):
-            at, link = tail, self._link_between_hosts(server_class, 1)
-            for island, following in itertools.zip_longest(order, order[1:]):
-                left = head if following is None else self.node(0)
-                self._add_island(at, left, link, server_class, island)
-                if following is not None:
-                    self._take(left, head, 0, IDLE)
-                    link = link_within_host(self._cluster, server_class, following, island)
-                at = left
+    def _add(self, order: tuple[int, ...]) -> None:
+        """The stages on one host, one island after another."""
+        at, link = 0, self._link_between_hosts(1)
+        for island, following in itertools.zip_longest(order, order[1:]):
+            left = 1 if following is None else self._node(0)
+            self._add_island(at, left, link, island)
+            if following is not None:
+                self._take(left, 1, 0, IDLE)
+                link = link_within_host(self._cluster, self._class, following, island)
+            at = left
 
-    def add_whole_hosts(self, tail: int, head: int, placement: Placement) -> None:
-        """Add a stage that takes several whole hosts."""
-        link = self._link_between_hosts(placement.server_class, placement.num_hosts)
-        self._take(tail, head, placement.replicas * placement.tensor_parallel, self._group(placement, link))
-
-    def _add_island(self, tail: int, left: int, link: Link, server_class: int, island: int) -> None:
-        """Add the stages on an island, which may be left once some of its devices are taken."""
-        devices = self._cluster.servers[server_class].islands[island]
-        nodes = [tail, *(self.node(self.num_devices[tail] + used) for used in range(1, devices.count + 1))]
-        entering, inside = (self._groups_on(server_class, island, way) for way in (link, devices.fabric))
+    def _add_island(self, tail: int, left: int, link: Link, island: int) -> None:
+        """The stages on an island, which may be left once some of its devices are taken."""
+        devices = self._cluster.servers[self._class].islands[island]
+        nodes = [tail, *(self._node(self._nodes[tail] + used) for used in range(1, devices.count + 1))]
+        entering, inside = (self._groups_on(island, way) for way in (link, devices.fabric))
         for used, node in enumerate(nodes):
             for size, group in inside if used else entering:
                 if used + size <= devices.count:
@@ -148,26 +168,30 @@ class _Builder:
             if used:
                 self._take(node, left, 0, IDLE)
 
-    def _groups_on(self, server_class: int, island: int, link: Link) -> list[tuple[int, int]]:
+    def _groups_on(self, island: int, link: Link) -> list[tuple[int, int]]:
         """Number of devices and index of every group on an island."""
-        key = (server_class, island, link)
-        if key not in self._on_island:
-            free = self._cluster.servers[server_class].islands[island].count
-            placements = placements_in_host(
-                self._problem, server_class=server_class, island=island, free=free, micro_batch=self._micro_batch
-            )
-            self._on_island[key] = [(p.devices_per_host, self._group(p, link)) for p in placements]
-        return self._on_island[key]
+        placements = placements_in_host(
+            self._problem,
+            server_class=self._class,
+            island=island,
+            free=self._cluster.servers[self._class].islands[island].count,
+            micro_batch=self._micro_batch,
+        )
+        return [(p.devices_per_host, self._group(p, link)) for p in placements]
 
     def _group(self, placement: Placement, link: Link) -> int:
-        return self.groups.setdefault(LinkedGroup(placement=placement, link=link), len(self.groups))
+        return self._groups.setdefault(LinkedGroup(placement=placement, link=link), len(self._groups))
+
+    def _node(self, num_devices: int) -> int:
+        self._nodes.append(num_devices)
+        return len(self._nodes) - 1
 
     def _take(self, tail: int, head: int, size: int, group: int) -> None:
-        self.arcs.append(Arc(tail, head, group))
-        self.num_devices[head] = max(self.num_devices[head], self.num_devices[tail] + size)
+        self._arcs.append((tail, head, group))
+        self._nodes[head] = max(self._nodes[head], self._nodes[tail] + size)
 
-    def _link_between_hosts(self, server_class: int, num_hosts: int) -> Link:
-        return link_between_hosts(self._cluster, (server_class, num_hosts), (server_class, num_hosts))
+    def _link_between_hosts(self, num_hosts: int) -> Link:
+        return link_between_hosts(self._cluster, (self._class, num_hosts), (self._class, num_hosts))
 
 
 def _plus(counts: HostCounts, index: int, hosts: int) -> HostCounts:

@@ -58,13 +58,16 @@ def earliest_starts(
         For each stop, the first start that fits in memory without and with recomputation.
     """
 
-    def within(before_s: Floats) -> Ints:
-        starts: Ints = np.searchsorted(before_s, before_s[stop] - limits_s - PREFIX_ROUNDING * before_s[-1])
-        return starts
-
     return np.minimum(
-        np.maximum(within(work_s), plain_start), np.maximum(within(work_s + forward_s), recomputing_start)
+        np.maximum(starts_within(work_s, stop, limits_s), plain_start),
+        np.maximum(starts_within(work_s + forward_s, stop, limits_s), recomputing_start),
     )
+
+
+def starts_within(before_s: Floats, stop: Ints, limits_s: Floats) -> Ints:
+    """The first layer of a stage that ends at each stop, from the seconds of the layers before each boundary."""
+    starts: Ints = np.searchsorted(before_s, before_s[stop] - limits_s - PREFIX_ROUNDING * before_s[-1])
+    return starts
 
 
 def _smallest(sequence: SequenceCosts, limits_s: Floats) -> tuple[Ints | None, int]:

@@ -50,6 +50,7 @@ class Capacity:
         self._depths = depths
         self._most: Ints | None = None
         self._starts: dict[int, Ints] = {}
+        self._starts_of: dict[tuple[int, ...], Ints] = {}
 
     def starts(self, depth: int) -> Ints:
         """For every stop, the first start with which a stage fits, the stop itself if there is none; int16."""
@@ -57,6 +58,12 @@ class Capacity:
             self._most = self._depths() if self._most is None else self._most
             self._starts[depth] = np.count_nonzero(self._most < depth, axis=0).astype(np.int16)
         return self._starts[depth]
+
+    def starts_of(self, depths: tuple[int, ...]) -> Ints:
+        """The same for several depths, shape (depths, L + 1)."""
+        if depths not in self._starts_of:
+            self._starts_of[depths] = np.array([self.starts(depth) for depth in depths])
+        return self._starts_of[depths]
 
 
 def first_fit(start: Ints, plain_start: Ints, recomputing_start: Ints) -> tuple[Bools, Bools]:

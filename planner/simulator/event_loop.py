@@ -1,0 +1,192 @@
+"""The event loop: start and end times of the tasks of one iteration, links that several flows share included.
+
+A message or an all-reduce is *ready* once the action before it has ended. It then queues on all shared
+links of its route at once, and is served when it is first in every one of these queues:
+
+    start = max(ready, end of the latest task granted on each of its links).
+
+Requests are granted one at a time: everything that needs no shared link is determined first, then
+the request with the smallest (ready time, task number) is granted, and so on. Ready times of
+grants never decrease, so this is the order of readiness; task numbers break ties.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled
+from stagecut.planner.cost.plan_costs import TaskKind
+from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph
+from stagecut.planner.simulator.routes import Routes
+
+UNKNOWN = -1.0
+"""Stands for the end of a task that is not determined yet."""
+
+
+class Game(NamedTuple):
+    """A graph as the loop reads it: one array for each look-up."""
+
+    own: Ints
+    """Actions, all-reduces and optimizer steps of each device group, in order."""
+    first_own: Ints
+    """Those of group d are own[first_own[d]] up to own[first_own[d + 1]], shape (D + 1,)."""
+    cell: Ints
+    """Where the seconds of each task are, shape (n,)."""
+    awaited: Ints
+    """The message that an action needs; an all-reduce itself, which may have to wait for a link; shape (n,)."""
+    first_message: Ints
+    """Task t sends the messages first_message[t] up to first_message[t + 1], shape (n + 1,)."""
+    previous: Ints
+    """The message before each message in its flow, shape (n,)."""
+    receiver: Ints
+    """The device group that may wait for each task: the receiver of a message, the own one of an all-reduce; (n,)."""
+    flow: Ints
+    """Shape (n,)."""
+
+
+class Queues(NamedTuple):
+    """The shared links of each flow."""
+
+    link: Ints
+    first: Ints
+    """Those of flow f are link[first[f]] up to link[first[f + 1]]."""
+
+
+@lru_cache(maxsize=256)
+def game_of(graph: IterationGraph) -> Game:
+    """What the loop needs of a graph."""
+    tasks, first_message, first_sync = np.arange(graph.num_tasks), graph.num_actions, graph.first_sync
+    own = np.delete(tasks, slice(first_message, first_sync))
+    group = graph.device[graph.stage[own]]
+    order = np.argsort(group, kind="stable")
+    step = np.select([graph.kind == TaskKind.SEND_FORWARD, graph.kind == TaskKind.SEND_BACKWARD], [1, -1])
+    need = np.where(tasks < first_message, graph.predecessors[:, 1], NONE)
+    sender = graph.predecessors[first_message:first_sync, 0]
+    return Game(
+        own=own[order],
+        first_own=np.searchsorted(group[order], np.arange(graph.num_devices + 1)),
+        cell=graph.cell,
+        awaited=np.where(graph.kind == TaskKind.SYNC, tasks, need),
+        first_message=first_message + np.searchsorted(sender, np.arange(graph.num_tasks + 1)),
+        previous=np.ascontiguousarray(graph.predecessors[:, 1]),
+        receiver=graph.device[graph.stage + step],
+        flow=graph.flow,
+    )
+
+
+@lru_cache(maxsize=1024)
+def queues(routes: Routes, num_flows: int) -> Queues:
+    """The links of these routes, of no flow if there are no routes."""
+    lengths = np.zeros(num_flows + 1, dtype=np.int64)
+    lengths[1 : len(routes) + 1] = [len(route) for route in routes]
+    return Queues(link=np.array([link for route in routes for link in route], dtype=np.int64), first=np.cumsum(lengths))
+
+
+@compiled
+def play(game: Game, queues: Queues, seconds: Floats, starts: Floats, ends: Floats) -> None:
+    """Play plans in which task t takes `seconds[plan, cell[t]]`.
+
+    Fills in the start times of tasks that use a shared link, shape (plans, n), and the end times of all tasks, then a
+    zero, shape (plans, n + 1). Tasks of device groups that wait for each other forever stay `UNKNOWN`.
+    """
+    cell, awaited, flow, receiver, first_link = game.cell, game.awaited, game.flow, game.receiver, queues.first
+    first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
+    now, at = np.empty(num_groups), np.empty_like(own)  # by device group: end of its latest task; the next one
+    waiting = np.empty_like(own)  # by device group: the message or all-reduce it is waiting for
+    runnable = np.empty_like(own)  # stack of the device groups whose wait is over
+    ready, request = np.empty(len(cell)), np.empty_like(cell)  # heap of requests
+    free = np.empty(len(queues.link))  # by link: end of the latest task
+    for plan in range(len(seconds)):
+        duration, end = seconds[plan], ends[plan]
+        end[:], free[:], now[:], waiting[:] = UNKNOWN, 0.0, 0.0, NONE
+        end[NONE], num_runnable, num_requests = 0.0, num_groups, 0
+        for group in range(num_groups):
+            runnable[group], at[group] = group, game.first_own[group]
+        while num_runnable > 0 or num_requests > 0:
+            # Whoever can run runs first: only then is the earliest request of all known.
+            if num_runnable > 0:
+                num_runnable -= 1
+                group = runnable[num_runnable]
+                time = now[group]
+                while at[group] < game.first_own[group + 1]:
+                    task = own[at[group]]
+                    need = awaited[task]
+                    if end[need] == UNKNOWN and (need != task or first_link[flow[task]] < first_link[flow[task] + 1]):
+                        waiting[group] = need
+                        if need == task:
+                            num_requests = _push(ready, request, num_requests, time, task)
+                        break
+                    time = max(time, end[need])
+                    if end[task] == UNKNOWN:
+                        time += duration[cell[task]]
+                        end[task] = time
+                    for message in range(first_message[task], first_message[task + 1]):
+                        if first_link[flow[message]] < first_link[flow[message] + 1]:
+                            num_requests = _push(ready, request, num_requests, time, message)
+                        else:
+                            end[message] = max(time, end[game.previous[message]]) + duration[cell[message]]
+                            num_runnable = _wake(waiting, runnable, num_runnable, receiver[message], message)
+                    at[group] += 1
+                now[group] = time
+            else:
+                task = request[0]
+                links = queues.link[first_link[flow[task]] : first_link[flow[task] + 1]]
+                starts[plan, task] = _occupy(free, links, ready[0], duration[cell[task]])
+                end[task] = starts[plan, task] + duration[cell[task]]
+                num_requests = _pop(ready, request, num_requests)
+                num_runnable = _wake(waiting, runnable, num_runnable, receiver[task], task)
+
+
+@compiled
+def _wake(waiting: Ints, runnable: Ints, size: int, group: int, task: int) -> int:
+    """Let a device group run if it waits for the task; returns the size of the stack."""
+    if waiting[group] == task:
+        runnable[size] = group
+        return size + 1
+    return size
+
+
+@compiled
+def _occupy(free: Floats, links: Ints, ready: float, seconds: float) -> float:
+    """Start of a task that is ready, on the links that it queues for."""
+    start = ready
+    for link in links:
+        start = max(start, free[link])
+    for link in links:
+        free[link] = start + seconds
+    return start
+
+
+@compiled
+def _push(ready: Floats, request: Ints, size: int, time: float, task: int) -> int:
+    """Add a request to the heap; returns its size."""
+    at = size
+    while at > 0:
+        parent = (at - 1) // 2
+        if ready[parent] < time or (ready[parent] == time and request[parent] < task):
+            break
+        ready[at], request[at] = ready[parent], request[parent]
+        at = parent
+    ready[at], request[at] = time, task
+    return size + 1
+
+
+@compiled
+def _pop(ready: Floats, request: Ints, size: int) -> int:
+    """Take the first request from the heap; returns its size."""
+    size -= 1
+    time, task, at, child = ready[size], request[size], 0, 1
+    while child < size:
+        right = child + 1
+        if right < size and (
+            ready[right] < ready[child] or (ready[right] == ready[child] and request[right] < request[child])
+        ):
+            child = right
+        if time < ready[child] or (time == ready[child] and task < request[child]):
+            break
+        ready[at], request[at] = ready[child], request[child]
+        at, child = child, 2 * child + 1
+    ready[at], request[at] = time, task
+    return size
