@@ -127,11 +127,11 @@ def test_a_search_has_a_moment_even_where_starting_took_the_limit():
 
 
 def test_time_is_kept_for_the_even_split_and_the_pictures(plan_file, tmp_path):
-    """A tenth of 20 s, 10 s of 1,000 s, none for `even` itself; with pictures what these take."""
+    """A tenth of 10 s, 2 s of 1,000 s, none for `even` itself; with pictures what these take."""
     found = read_plan_file(plan_file).plan
     played_s = NO_PICTURES.seconds(found)
-    assert budget(20.0, running_s=0.0).answer_s(found) == pytest.approx(2.0 + played_s)
-    assert budget(1000.0, running_s=0.0).answer_s(found) == pytest.approx(10.0 + played_s)
+    assert budget(10.0, running_s=0.0).answer_s(found) == pytest.approx(1.0 + played_s)
+    assert budget(1000.0, running_s=0.0).answer_s(found) == pytest.approx(2.0 + played_s)
     assert budget(20.0, running_s=0.0, compares=False).answer_s(found) == played_s
     drawn = replace(NO_PICTURES, gantt=tmp_path / "plan.svg", trace=tmp_path / "trace.json")
     assert budget(20.0, running_s=0.0, pictures=drawn).answer_s(found) > 3.0 + played_s
