@@ -32,11 +32,11 @@ from torch import Tensor, nn
 from benchmarks.report.pages import EXECUTOR_PAGE, markdown, put_tables
 from benchmarks.report.results import keep_results
 from stagecut import executor
-from stagecut.planner.core.cores import usable_cores
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import SYNC, UPDATE
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
+from stagecut.planner.core.cores import usable_cores
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 

@@ -12,52 +12,13 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.label_lengths import NUM_SHARED, ROUND_TRIP, START, Criteria, extend, way_to_turn
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
-STATE_BYTES = 44
-"""Memory per node and count state, at most: the way on, four lengths, the arc of the least."""
+STATE_BYTES = 8 * (len(START) + 4) + 4
+"""Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
 NOT_REACHED = -1
-
-
-class Limits(NamedTuple):
-    """Largest length of a path before an arc at which the arc may still be taken; each of shape (A,)."""
-
-    alone: Floats
-    """Limit of the length itself."""
-    with_way_on: Floats
-    """Limit of the length plus the way on from the arc."""
-    with_loop: Floats
-    """Limit of the length plus the largest loop up to the arc."""
-
-
-class Queue(NamedTuple):
-    """A third length: the forward part plus what has queued since the last restart; each of shape (A,)."""
-
-    queued: Floats
-    restarts: Bools
-    limits: Limits
-
-
-NOTHING = np.empty(0)
-NO_QUEUE = Queue(NOTHING, np.empty(0, dtype=bool), Limits(NOTHING, NOTHING, NOTHING))
-
-
-class Criteria(NamedTuple):
-    """What arcs cost, and how long a path may be where it takes an arc; arrays of shape (A,).
-
-    Two lengths are kept per path, the round trip and the forward part, and its largest *loop*; each
-    label holds the least of each, which need not be the same path's. The *way on* from an arc is
-    the least round trip from its tail to the sink over usable arcs and the hosts left.
-    """
-
-    round_trip: Floats
-    forward: Floats
-    loop: Floats
-    """The loop of an arc is this plus the way on from it; minus infinity for none."""
-    round_trip_limits: Limits
-    forward_limits: Limits
-    queue: Queue = NO_QUEUE
 
 
 class Openings(NamedTuple):
@@ -76,8 +37,8 @@ class Labels(NamedTuple):
     """What a sweep from the source finds at each node and count state."""
 
     lengths: Floats
-    """Least round trip, forward part, largest loop, and forward part with what is queued, shape (nodes, H, 4); not
-    set where not reached, which most count states are at most nodes."""
+    """The least of each length, shape (nodes, H, lengths); not set where not reached, which most count states are at
+    most nodes."""
     arc: NDArray[np.int32]
     """The arc that the least round trip ends with, or `NOT_REACHED`, shape (nodes, H); of no meaning at the source."""
 
@@ -129,11 +90,15 @@ class CountedPaths:
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
         shape = (self._graph.num_nodes, self._num_states)
-        way_on = np.full(shape, np.inf)
-        _set_ways_on(arcs, self._openings, criteria.round_trip, way_on)
-        labels = Labels(np.empty((*shape, 4)), np.full(shape, NOT_REACHED, dtype=np.int32))
+        turns = criteria.turns
+        ways_on = np.full((len(turns.depths), *shape), np.inf)
+        _set_ways_on(arcs, self._openings, criteria, ways_on)
+        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
+        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
-        _set_labels(arcs, self._openings, criteria, way_on, labels, possible)
+        # About what a plan at the limit has left for each micro-batch but the first.
+        theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
+        _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
 
@@ -156,31 +121,35 @@ def num_states(network: StageNetwork) -> int:
 
 
 @compiled
-def _set_ways_on(arcs: SortedArcs, openings: Openings, round_trip: Floats, way_on: Floats) -> None:
-    """Least round trip from every node and count state to the sink."""
-    way_on[-1] = 0.0
+def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, ways_on: Floats) -> None:
+    """Least round trip from every node and count state to the sink, and to the stages of the other depths."""
+    ways_on[0, -1] = 0.0
+    turns = criteria.turns
     for arc in arcs.order[::-1]:
-        here, there, length = way_on[arcs.tail[arc]], way_on[arcs.head[arc]], round_trip[arc]
+        tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
         hosts, step = openings.hosts[arc], openings.steps[arc]
-        if hosts == 0:
-            for state in range(len(here)):
-                here[state] = min(here[state], there[state] + length)
-        else:
-            left = openings.left[openings.server_class[arc]]
-            for state in range(len(here) - step):
-                if left[state] >= hosts:
-                    here[state] = min(here[state], there[state + step] + length)
+        left = openings.left[openings.server_class[arc]]
+        for state in range(ways_on.shape[2] - step):
+            if left[state] >= hosts and ways_on[0, head, state + step] < np.inf:
+                ways_on[0, tail, state] = min(ways_on[0, tail, state], ways_on[0, head, state + step] + length)
+                for turn in range(1, len(turns.depths)):
+                    further = way_to_turn(turns, arc, turn, length, ways_on[turn, head, state + step])
+                    ways_on[turn, tail, state] = min(ways_on[turn, tail, state], further)
 
 
 @compiled
 def _set_labels(
-    arcs: SortedArcs, openings: Openings, criteria: Criteria, way_on: Floats, labels: Labels, possible: Bools
+    arcs: SortedArcs,
+    openings: Openings,
+    criteria: Criteria,
+    ways_on: Floats,
+    theta: float,
+    labels: Labels,
+    possible: Bools,
 ) -> None:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
-    queues = len(criteria.queue.queued) > 0
-    lengths = labels.lengths
-    lengths[0, 0] = 0.0
-    lengths[0, 0, 2] = -np.inf
+    way_on, lengths, after = ways_on[0], labels.lengths, START.copy()
+    lengths[0, 0] = START[: lengths.shape[2]]
     labels.arc[0, 0] = 0
     # The count states at the tail of the latest arc that a path from source to sink may have there.
     node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
@@ -194,43 +163,16 @@ def _set_labels(
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
         left = openings.left[openings.server_class[arc]]
         for state in states[:num_states]:
-            if left[state] < hosts:
+            if left[state] < hosts or way_on[head, state + step] == np.inf:
                 continue
-            rest = criteria.round_trip[arc] + way_on[head, state + step]
-            round_trip, forward, queued = lengths[node, state, 0], lengths[node, state, 1], lengths[node, state, 3]
-            loop = max(lengths[node, state, 2], rest + criteria.loop[arc])
-            if (
-                rest == np.inf
-                or _is_late(arc, criteria.round_trip_limits, round_trip, rest, loop)
-                or _is_late(arc, criteria.forward_limits, forward, rest, loop)
-                or (queues and _is_late(arc, criteria.queue.limits, queued, rest, loop))
-            ):
+            if not extend(criteria, arc, lengths[node, state], ways_on[:, head, state + step], theta, after):
                 continue
             possible[arc] = True
-            if queues:
-                queued = forward if criteria.queue.restarts[arc] else queued + criteria.queue.queued[arc]
-            queued += criteria.forward[arc]
-            round_trip += criteria.round_trip[arc]
-            forward += criteria.forward[arc]
-            after = state + step
-            if labels.arc[head, after] == NOT_REACHED:
-                lengths[head, after] = np.inf
+            reached = lengths[head, state + step]
+            if labels.arc[head, state + step] == NOT_REACHED:
+                reached[:] = np.inf
             # Of several arcs with the least round trip the label keeps the one with the smallest number.
-            if (round_trip, arc) < (lengths[head, after, 0], labels.arc[head, after]):
-                labels.arc[head, after] = arc
-            _lower(lengths, head, after, 0, round_trip)
-            _lower(lengths, head, after, 1, forward)
-            _lower(lengths, head, after, 2, loop)
-            _lower(lengths, head, after, 3, queued)
-
-
-@compiled
-def _lower(lengths: Floats, node: int, state: int, which: int, value: float) -> None:
-    lengths[node, state, which] = min(lengths[node, state, which], value)
-
-
-@compiled
-def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float) -> bool:
-    return bool(
-        length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
-    )
+            if (after[ROUND_TRIP], arc) < (reached[ROUND_TRIP], labels.arc[head, state + step]):
+                labels.arc[head, state + step] = arc
+            for length in range(len(reached)):
+                reached[length] = min(reached[length], after[length])

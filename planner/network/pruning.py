@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.rows import Rows
 
@@ -66,15 +67,16 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
         busy=costs_s["busy"],
         sync=costs_s["sync"],
         drain=costs_s.get("drain", never),
-        queued=never[:0] if queues is None else queues.queued_s,
-        restarts=never[:0] > 0 if queues is None else queues.restarts,
-        after_busy=never if queues is None else queues.after_busy_s,
-        after_drain=never if queues is None else queues.after_drain_s,
+        fill=costs_s["fill"],
+        slow=np.where(network.arcs.is_stage, network.arcs.forward_s, network.arcs.transfer_s),
+        depth=np.where(network.arcs.is_stage, network.arcs.least_depth, 1),
     )
     # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
-    return _lowest_times(network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, rounding, limit_s)
+    return _lowest_times(
+        network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, queues or NO_QUEUES, rounding, limit_s
+    )
 
 
 class _Lengths(NamedTuple):
@@ -95,11 +97,11 @@ class _Terms(NamedTuple):
     busy: Floats
     sync: Floats
     drain: Floats
-    queued: Floats
-    """Empty where nothing queues."""
-    restarts: Bools
-    after_busy: Floats
-    after_drain: Floats
+    fill: Floats
+    slow: Floats
+    """F of a stage, c of a transfer."""
+    depth: Ints
+    """Least warm-up depth of a stage, 1 of a transfer."""
 
 
 class _Rounding(NamedTuple):
@@ -119,7 +121,13 @@ def price_of(paid: Payments, arc: int, prices: Floats) -> float:
 
 @compiled
 def _lowest_times(
-    arcs: SortedArcs, num_nodes: int, lengths: _Lengths, terms: _Terms, rounding: _Rounding, limit_s: float
+    arcs: SortedArcs,
+    num_nodes: int,
+    lengths: _Lengths,
+    terms: _Terms,
+    queues: AllReduceQueues,
+    rounding: _Rounding,
+    limit_s: float,
 ) -> Floats:
     # Least sums from each node to the sink.
     on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
@@ -128,30 +136,37 @@ def _lowest_times(
         tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
         on[tail] = min(on[tail], on[head] + (lengths.round_trip[arc] + price))
         price_on[tail] = min(price_on[tail], price_on[head] + price)
-    # Least sums from the source to each node, over arcs that are not above the limit.
-    to, forward_to, queued_to = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    to[0] = forward_to[0] = queued_to[0] = 0.0
-    lowest, queues = np.full(len(arcs.tail), np.inf), len(terms.queued) > 0
+    # Least lengths from the source to each node, over arcs that are not above the limit.
+    home, forward, queue = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
+    slow = np.full(num_nodes, np.inf)
+    home[0] = forward[0] = queue[0] = slow[0] = 0.0
+    lowest, has_queues = np.full(len(arcs.tail), np.inf), len(queues.after_busy) > 0
     for arc in arcs.order:
         tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
-        round_trip, forward = lengths.round_trip[arc] + price, lengths.forward[arc] + price
+        round_trip = lengths.round_trip[arc] + price
         rest, rest_price = on[head] + round_trip, price_on[head] + price
-        if to[tail] == np.inf or rest == np.inf:
+        if home[tail] == np.inf or rest == np.inf:
             continue
-        row = max(to[tail] + rest + terms.with_total[arc], to[tail] + rest_price + terms.busy[arc])
-        row = max(row, forward_to[tail] + rest_price + terms.sync[arc], forward_to[tail] + rest + terms.drain[arc])
-        if queues:
-            queued = queued_to[tail]
-            row = max(row, queued + rest_price + terms.after_busy[arc], queued + rest + terms.after_drain[arc])
+        before = Lengths(home[tail], forward[tail], queue[tail])
+        row = max(before.home + rest + terms.with_total[arc], before.home + rest_price + terms.busy[arc])
+        row = max(row, before.forward + rest_price + terms.sync[arc], before.forward + rest + terms.drain[arc])
+        slowest, home_after = max(slow[tail], terms.slow[arc]), before.home + round_trip
+        if has_queues:
+            # The first backward may turn at this stage, after as many forwards of the slowest stage before it.
+            turned = max(rest, lengths.round_trip[arc] + rest_price + (terms.depth[arc] - 1) * slowest)
+            row = max(row, before.home + turned + terms.fill[arc], before.forward + turned + terms.drain[arc])
+            row = max(row, before.queue + rest_price + queues.after_busy[arc])
+            row = max(row, before.queue + turned + queues.after_drain[arc])
+            home_after = max(home_after, home_of_queue(queues, arc, before) + price)
         row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
         lowest[arc] = row
         if row > limit_s:
             continue
-        to[head] = min(to[head], to[tail] + round_trip)
-        forward_to[head] = min(forward_to[head], forward_to[tail] + forward)
-        if queues:
-            before = forward_to[tail] if terms.restarts[arc] else queued_to[tail] + terms.queued[arc]
-            queued_to[head] = min(queued_to[head], before + forward)
+        if has_queues:
+            queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
+        home[head] = min(home[head], home_after)
+        forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
+        slow[head] = min(slow[head], slowest)
     return lowest
 
 

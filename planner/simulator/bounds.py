@@ -21,10 +21,9 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - late, stages s <= e with M > k_s:  PF_e + F_e + total - PF_s - PB_s + (M - k_s - 1)(F_s + B_s) + k_e B_e
   + max(g_e, PB_e + g_0). Stage s starts its last forward after M - k_s backwards; once that micro-batch
   has come to stage e, k_e backwards are still to do there.
-- queue, per stage whose all-reduce takes shared links: the latest of PF_s + M (F_s + B_s),
-  total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M) in the late row, + the all-reduces
-  of the stages a <= s on the same links + the step of the first of them. They are served one after
-  another, none before stage s is done, the first stage's last.
+- queue: the latest of PF_s + M (F_s + B_s), total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M)
+  in the late row, + the way home: the last gradient passes the stages before, and it and the all-reduces
+  wait on the links that they share for those of later stages, which are ready sooner.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
@@ -39,9 +38,11 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.chains import Chains, chains_of
+from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 from stagecut.planner.simulator.sublot_bounds import sublot_rows
+from stagecut.planner.simulator.turns import last_backwards, last_forwards
+from stagecut.planner.simulator.ways_home import ways_home
 
 
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
@@ -62,8 +63,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
     total, tail_s = chains.total, chains.tail_s
     work_s = num * (forward_s + backward_s)
     later_s = (num - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
-    late_end_s = _last_forwards(costs, chains) + depth * backward_s
-    end_s = np.maximum(np.maximum(forward_before + work_s, total - backward_before + later_s), late_end_s)
+    late_end_s = last_forwards(costs, chains) + depth * backward_s
     rows = {
         "busy": forward_before + work_s + backward_before + tail_s[0],
         "fill": total + later_s + tail_s[0],
@@ -72,7 +72,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         "pair": total + _pair_loops(costs) + tail_s[0],
         "link": total + (num - 1) * transfer_s + tail_s[0],
         "late": late_end_s + np.maximum(tail_s, backward_before + tail_s[0]),
-        "queue": end_s + _queued(costs),
+        "queue": last_backwards(costs, chains) + ways_home(costs),
     }
     if costs.variant.schedule is Schedule.GPIPE:
         slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
@@ -98,29 +98,3 @@ def _pair_loops(costs: PlanCosts) -> Floats:
         loops * loop_s + (left - 1) * costs.backward_s[:-1] + np.maximum(0, left - depth) * costs.forward_s[:-1]
     )
     return extra_s
-
-
-def _last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
-    """End of the last forward of each stage e, the largest over the stages s before it, and itself."""
-    micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
-    forward_before, backward_before = chains.whole_before, chains.backward_before
-    work_s = costs.forward_s + costs.backward_s
-    loop_s = chains.total - forward_before - backward_before + (micro_batches - depth - 1) * work_s
-    # max over s <= e of the loop of s: a running maximum over the stages.
-    largest_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf))
-    last_forward_s: Floats = forward_before + costs.forward_s + largest_s
-    return last_forward_s
-
-
-def _queued(costs: PlanCosts) -> Floats:
-    """All-reduces of each stage and those before it on the same links, and the step after the last of them."""
-    sums: dict[tuple[str, ...], float] = {}
-    queued = np.full(costs.num_stages, -np.inf)
-    for stage, route in enumerate(costs.sync_links):
-        if not route:
-            continue
-        if route not in sums:
-            sums[route] = float(costs.update_s[stage]) if costs.backward_s[stage] > 0 else 0.0
-        sums[route] += float(costs.sync_s[stage])
-        queued[stage] = sums[route]
-    return queued

@@ -14,6 +14,8 @@ class Chains:
 
     forward_before: Floats
     """PF: from the start to the arrival of the first part of a micro-batch at each stage, shape (S,)."""
+    first_s: Floats
+    """Forward of the first part of a micro-batch on each stage, shape (S,)."""
     whole_before: Floats
     """PF of a whole micro-batch, shape (S,); the same where none is halved."""
     backward_before: Floats
@@ -30,6 +32,7 @@ def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
     first_s, crossing_s = _first_parts(costs, any_slicing=any_slicing)
     return Chains(
         forward_before=_exclusive_sums(first_s[:-1] + crossing_s),
+        first_s=first_s,
         whole_before=_exclusive_sums(costs.forward_s[:-1] + transfer_s),
         backward_before=_exclusive_sums(backward_s[:-1] + transfer_s),
         total=float(np.sum(first_s + backward_s) + np.sum(crossing_s + transfer_s)),

@@ -13,8 +13,8 @@ import click
 from stagecut import __version__
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.core.units import format_bytes
 from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.units import format_bytes
 from stagecut.planner.report.summary import SCHEMA
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ import numpy as np
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.counted_paths import NO_QUEUE, Cheapest, CountedPaths, Criteria, Limits, Queue
+from stagecut.planner.network.counted_paths import Cheapest, CountedPaths
+from stagecut.planner.network.label_lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.options import StopCheck
@@ -135,12 +136,39 @@ class Decision:
                 most_s - (turn_s + arcs.tail_s),
             ),
             queue=_queue(rows, most_s),
+            turns=NO_TURNS if self._exact else _turns(rows, most_s),
         )
 
 
-def _queue(rows: Rows, limit_s: float) -> Queue:
-    if rows.queues is None:
-        return NO_QUEUE
+def _queue(rows: Rows, limit_s: float) -> QueueCriteria:
     queues = rows.queues
-    latest = (limit_s - after_s for after_s in (queues.after_busy_s, queues.after_drain_s, queues.after_late_s))
-    return Queue(queues.queued_s, queues.restarts, Limits(*latest))
+    if queues is None:
+        return NO_QUEUE
+    latest = (limit_s - after_s for after_s in (queues.after_busy, queues.after_drain, queues.after_late))
+    return QueueCriteria(queues, Limits(*latest))
+
+
+MOST_TURNS = 4
+"""Stages at the end of a pipeline, the last one included, where first backwards are tried to turn."""
+
+
+def _turns(rows: Rows, limit_s: float) -> Turns:
+    network, arcs = rows.network, rows.network.arcs
+    micro_batches, is_stage = network.variant.num_microbatches, arcs.is_stage
+    depths = np.unique(network.depths[1 : MOST_TURNS + 1])
+    steps = network.depths[2:3] - network.depths[1:2]
+    room = (micro_batches >= 2 * arcs.largest_depth + 1) & (steps == 1).all()
+    return Turns(
+        is_stage=is_stage,
+        forward=np.where(is_stage, arcs.forward_s, arcs.transfer_s),
+        backward=np.where(is_stage, arcs.backward_s, arcs.transfer_s),
+        first_less=arcs.forward_s - arcs.first_s,
+        first_tail=np.where(arcs.start == 0, arcs.tail_s, 0.0),
+        least_depth=arcs.least_depth,
+        largest_depth=arcs.largest_depth,
+        windows=is_stage & room,
+        latest_fill=limit_s - rows.costs_s["fill"],
+        depths=depths,
+        num_microbatches=micro_batches,
+        limit=limit_s,
+    )

@@ -1,16 +1,16 @@
 """The default solver: bound, branch, fix, solve a mixed-integer program, exclude.
 
 A bound on every variant (schedule, micro-batch size, share of the cluster) that needs no network comes first
-(:mod:`stagecut.planner.solvers.exact.fluid_bound`), then the plan of `greedy`. From there the part of the plans with the lowest
-bound is always next (:mod:`stagecut.planner.solvers.exact.agenda`). A part is
+(:mod:`stagecut.planner.solvers.exact.fluid_bound`), then the plan of `greedy`. From there the part of the plans with
+the lowest bound is always next (:mod:`stagecut.planner.solvers.exact.agenda`). A part is
 
 1. a **variant** (:class:`VariantProof`): stages that no plan below the limit uses are left out before they become arcs,
    which rules out most variants; then (:class:`IntervalProof`) the network without positions is built of the others;
-2. a **node** (:mod:`stagecut.planner.solvers.exact.branch_and_bound`): labels that count hosts raise its bound, then it branches on
-   the number of stages, into networks with positions, and on stages;
-3. a **program** (:mod:`stagecut.planner.solvers.exact.mip_rounds`): once few arcs are left, good multipliers on the bound rows leave
-   out more, and a MIP over the rest with HiGHS shows that no plan's rows stay below the cutoff, or finds the best such
-   plan, which is simulated and excluded from the next MIP.
+2. a **node** (:mod:`stagecut.planner.solvers.exact.branch_and_bound`): labels that count hosts raise its bound, then it
+   branches on the number of stages, into networks with positions, and on stages;
+3. a **program** (:mod:`stagecut.planner.solvers.exact.mip_rounds`), of a node of few arcs whose labels would not fit in
+   memory: good multipliers on the bound rows leave out more arcs, and a MIP over the rest with HiGHS shows that no
+   plan's rows stay below the cutoff, or finds the best such plan, which is simulated and excluded from the next MIP.
 
 The limit is the best simulated time less the gap asked for, so every better plan makes all that
 follows easier. The search ends when the bound of every part meets it.
