@@ -69,6 +69,7 @@ class CountedPaths:
     def __init__(self, network: StageNetwork) -> None:
         arcs, servers = network.arcs, network.cluster.servers
         self._graph, self._num_states = network.graph, num_states(network)
+        self._kept: tuple[Floats, Labels] | None = None
         counts = np.array([server.count + 1 for server in servers])
         strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
         opened = np.arange(self._num_states) // strides[:, None] % counts[:, None]
@@ -100,18 +101,26 @@ class CountedPaths:
         # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
-        shape = (self._graph.num_nodes, self._num_states)
         turns = criteria.turns
-        ways_on = np.full((len(turns.depths), *shape), np.inf)
+        ways_on, labels = self._fresh(len(turns.depths), len(START) if len(turns.is_stage) else NUM_SHARED)
         _set_ways_on(arcs, self._openings, criteria, ways_on)
-        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
-        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
+
+    def _fresh(self, num_turns: int, num_lengths: int) -> tuple[Floats, Labels]:
+        """Ways on and labels of nothing yet, in the memory of the last question: to get it anew takes longer."""
+        shape = (self._graph.num_nodes, self._num_states)
+        if self._kept is None or (len(self._kept[0]), self._kept[1].lengths.shape[2]) != (num_turns, num_lengths):
+            labels = Labels(np.empty((*shape, num_lengths)), np.empty(shape, dtype=np.int32))
+            self._kept = np.empty((num_turns, *shape)), labels
+        ways_on, labels = self._kept
+        ways_on.fill(np.inf)
+        labels.arc.fill(NOT_REACHED)
+        return ways_on, labels
 
     def _walk_back(self, labels: Labels) -> Ints | None:
         """Arcs of the path that the least label at the sink stems from, least before and across them."""
