@@ -12,25 +12,14 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import NUM_SHARED, ROUND_TRIP, START, Criteria, extend, way_to_turn
+from stagecut.planner.network.label_lengths import NUM_SHARED, ROUND_TRIP, START, Criteria, Step, extend, turns_here
+from stagecut.planner.network.several_labels import Openings, label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
 STATE_BYTES = 8 * (len(START) + 4) + 4
 """Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
 NOT_REACHED = -1
-
-
-class Openings(NamedTuple):
-    """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
-
-    server_class: Ints
-    hosts: Ints
-    """Hosts that the arc opens, shape (A,)."""
-    steps: Ints
-    """By how much the arc moves the number of the count state, shape (A,)."""
-    left: Ints
-    """Hosts of each class not yet opened in each count state, shape (classes, H)."""
 
 
 class Labels(NamedTuple):
@@ -80,11 +69,11 @@ class CountedPaths:
         """The memory that the labels take."""
         return STATE_BYTES * network.graph.num_nodes * num_states(network)
 
-    def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
+    def cheapest(self, criteria: Criteria, usable: Bools, *, width: int = 1) -> Cheapest | None:
         """A path of least round trip over usable arcs, each taken in time; None if there is none.
 
-        Where the lengths of a label stem from different paths, the path found may be late for
-        some arc; its length is still a lower bound.
+        A node and count state may have `width` labels. Where the lengths of a label stem from different paths, the path
+        found may be late for some arc; its length is still a lower bound.
         """
         # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         order = self._graph.by_tail
@@ -98,6 +87,11 @@ class CountedPaths:
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
+        if width > 1:
+            sets = label_sets(*shape, width)
+            set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
+            path = least_path(sets, self._graph.tail)
+            return None if path is None else Cheapest(path, possible)
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
@@ -124,17 +118,17 @@ def num_states(network: StageNetwork) -> int:
 def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, ways_on: Floats) -> None:
     """Least round trip from every node and count state to the sink, and to the stages of the other depths."""
     ways_on[0, -1] = 0.0
-    turns = criteria.turns
+    num_turns, _, num_states = ways_on.shape
     for arc in arcs.order[::-1]:
         tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
         hosts, step = openings.hosts[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
-        for state in range(ways_on.shape[2] - step):
-            if left[state] >= hosts and ways_on[0, head, state + step] < np.inf:
-                ways_on[0, tail, state] = min(ways_on[0, tail, state], ways_on[0, head, state + step] + length)
-                for turn in range(1, len(turns.depths)):
-                    further = way_to_turn(turns, arc, turn, length, ways_on[turn, head, state + step])
-                    ways_on[turn, tail, state] = min(ways_on[turn, tail, state], further)
+        left, known = openings.left[openings.server_class[arc]], ways_on[0, head]
+        for turn in range(num_turns):
+            ends = turn > 0 and turns_here(criteria.turns, arc, turn)
+            here, there = ways_on[turn, tail], ways_on[turn, head]
+            for state in range(num_states - step):
+                further = 0.0 if ends and known[state + step] < np.inf else there[state + step]
+                here[state] = min(here[state], further + length if left[state] >= hosts else np.inf)
 
 
 @compiled
@@ -163,16 +157,17 @@ def _set_labels(
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
         left = openings.left[openings.server_class[arc]]
         for state in states[:num_states]:
-            if left[state] < hosts or way_on[head, state + step] == np.inf:
+            state_after = state + step
+            if left[state] < hosts or way_on[head, state_after] == np.inf:
                 continue
-            if not extend(criteria, arc, lengths[node, state], ways_on[:, head, state + step], theta, after):
+            if not extend(criteria, Step(arc, node, state, head, state_after), lengths, ways_on, theta, after):
                 continue
             possible[arc] = True
-            reached = lengths[head, state + step]
-            if labels.arc[head, state + step] == NOT_REACHED:
-                reached[:] = np.inf
+            if labels.arc[head, state_after] == NOT_REACHED:
+                for length in range(lengths.shape[2]):
+                    lengths[head, state_after, length] = np.inf
             # Of several arcs with the least round trip the label keeps the one with the smallest number.
-            if (after[ROUND_TRIP], arc) < (reached[ROUND_TRIP], labels.arc[head, state + step]):
-                labels.arc[head, state + step] = arc
-            for length in range(len(reached)):
-                reached[length] = min(reached[length], after[length])
+            if (after[ROUND_TRIP], arc) < (lengths[head, state_after, ROUND_TRIP], labels.arc[head, state_after]):
+                labels.arc[head, state_after] = arc
+            for length in range(lengths.shape[2]):
+                lengths[head, state_after, length] = min(lengths[head, state_after, length], after[length])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.compiled import inlined
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 
 ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT, GAIN = range(10)
@@ -86,89 +86,105 @@ class Criteria(NamedTuple):
     turns: Turns = NO_TURNS
 
 
-@compiled
-def way_to_turn(turns: Turns, arc: int, turn: int, length: float, way_on: float) -> float:
-    """Round trip from an arc to the stage of some depth, which may be its own."""
-    may_be = turns.is_stage[arc] and turns.least_depth[arc] <= turns.depths[turn] <= turns.largest_depth[arc]
-    return float(length if may_be else length + way_on)
+class Step(NamedTuple):
+    """One arc from a label to another; the label before is at `node` and `state`."""
+
+    arc: int
+    node: int
+    state: int
+    head: int
+    state_after: int
 
 
-@compiled
-def extend(criteria: Criteria, arc: int, before: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
+@inlined
+def turns_here(turns: Turns, arc: int, turn: int) -> bool:
+    """Whether an arc may be the stage with some of the depths at which first backwards turn."""
+    return bool(turns.is_stage[arc] and turns.least_depth[arc] <= turns.depths[turn] <= turns.largest_depth[arc])
+
+
+@inlined
+def extend(criteria: Criteria, step: Step, lengths: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
     """Set the lengths after an arc from those before it; False if it comes too late.
 
-    `ways_on` leads on from the arc's head. Any theta will do; see :class:`Turns`.
+    `ways_on` leads on from every node. Any theta will do; see :class:`Turns`.
     """
     if len(criteria.turns.is_stage) > 0:
-        return _extend_all(criteria, arc, before, ways_on, theta, after)
-    rest = criteria.round_trip[arc] + ways_on[0]
-    after[LOOP] = max(before[LOOP], rest + criteria.loop[arc])
-    after[ROUND_TRIP] = before[ROUND_TRIP] + criteria.round_trip[arc]
-    after[FORWARD] = before[FORWARD] + criteria.forward[arc]
+        return _extend_all(criteria, step, lengths, ways_on, theta, after)
+    arc, node, state, head, state_after = step
+    round_trip, forward = lengths[node, state, ROUND_TRIP], lengths[node, state, FORWARD]
+    rest = criteria.round_trip[arc] + ways_on[0, head, state_after]
+    loop = max(lengths[node, state, LOOP], rest + criteria.loop[arc])
+    after[LOOP] = loop
+    after[ROUND_TRIP] = round_trip + criteria.round_trip[arc]
+    after[FORWARD] = forward + criteria.forward[arc]
     return not (
-        _is_late(arc, criteria.round_trip_limits, before[ROUND_TRIP], rest, after[LOOP])
-        or _is_late(arc, criteria.forward_limits, before[FORWARD], rest, after[LOOP])
+        _is_late(arc, criteria.round_trip_limits, round_trip, rest, loop)
+        or _is_late(arc, criteria.forward_limits, forward, rest, loop)
     )
 
 
-@compiled
-def _extend_all(criteria: Criteria, arc: int, before: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
+@inlined
+def _extend_all(criteria: Criteria, step: Step, lengths: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
     """Set the lengths after an arc from those before it; False if it comes too late."""
+    arc, node, state, head, state_after = step
     turns, round_trip = criteria.turns, criteria.round_trip[arc]
-    rest = round_trip + ways_on[0]
-    slow_forward = max(before[SLOW_FORWARD], turns.forward[arc])
-    slow_backward = max(before[SLOW_BACKWARD], turns.backward[arc])
-    turned, loop, base, left, gain = rest, before[LOOP], before[BASE], before[LEFT], before[GAIN]
-    here = -np.inf
+    rest = round_trip + ways_on[0, head, state_after]
+    home, forward, queue = lengths[node, state, HOME], lengths[node, state, FORWARD], lengths[node, state, QUEUE]
+    slow_forward = max(lengths[node, state, SLOW_FORWARD], turns.forward[arc])
+    slow_backward = max(lengths[node, state, SLOW_BACKWARD], turns.backward[arc])
+    loop, base = lengths[node, state, LOOP], lengths[node, state, BASE]
+    left, gain = lengths[node, state, LEFT], lengths[node, state, GAIN]
+    turned, here, last, filled = rest, -np.inf, -np.inf, -np.inf
     if turns.is_stage[arc]:
-        turned = _first_turn(turns, arc, round_trip, ways_on, slow_forward)
+        turned = _first_turn(turns, step, round_trip, ways_on, slow_forward)
         loop = max(loop, turned + criteria.loop[arc])
-        gain += turns.forward[arc] + turns.backward[arc] - theta
+        own = turns.forward[arc] + turns.backward[arc] - theta
+        gain += own
         if gain >= 0:
             loop = max(loop, base + left + gain)
         left = min(left, gain)
-        own = turns.forward[arc] + turns.backward[arc] - theta
         ahead = turned - turns.first_tail[arc] + (turns.num_microbatches - turns.largest_depth[arc] - 1) * theta
         if turns.windows[arc] and ahead + own + min(own, 0.0) > base + gain + left:
             base, left, gain = ahead, min(own, 0.0), own
         here = max(loop, (turns.num_microbatches - 1) * slow_forward - turns.first_less[arc])
         own_turn = turns.forward[arc] + turns.backward[arc] + turns.first_tail[arc]
-        last = before[ROUND_TRIP] + here + own_turn + (turns.least_depth[arc] - 1) * slow_backward
-        if last > turns.limit or before[HOME] + turned > turns.latest_fill[arc]:
-            return False
+        last = lengths[node, state, ROUND_TRIP] + here + own_turn + (turns.least_depth[arc] - 1) * slow_backward
+        filled = home + turned
     else:
         gain += 2 * turns.forward[arc]
-    if (
-        _is_late(arc, criteria.round_trip_limits, before[HOME], rest, here)
-        or _is_late(arc, criteria.forward_limits, before[FORWARD], turned, here)
-        or _is_late(arc, criteria.queue.limits, before[QUEUE], turned, here)
-    ):
-        return False
-    queues, known = criteria.queue.lengths, Lengths(before[HOME], before[FORWARD], before[QUEUE])
-    after[ROUND_TRIP] = before[ROUND_TRIP] + round_trip
-    after[FORWARD] = before[FORWARD] + criteria.forward[arc]
+    queues, known = criteria.queue.lengths, Lengths(home, forward, queue)
+    after[ROUND_TRIP] = lengths[node, state, ROUND_TRIP] + round_trip
+    after[FORWARD] = forward + criteria.forward[arc]
     after[LOOP] = loop
     after[QUEUE] = queue_after(queues, arc, known)
-    after[HOME] = max(before[HOME] + round_trip, home_of_queue(queues, arc, known))
+    after[HOME] = max(home + round_trip, home_of_queue(queues, arc, known))
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
     after[BASE], after[LEFT], after[GAIN] = base, left, gain
-    return True
+    return not (
+        last > turns.limit
+        or filled > turns.latest_fill[arc]
+        or _is_late(arc, criteria.round_trip_limits, home, rest, here)
+        or _is_late(arc, criteria.forward_limits, forward, turned, here)
+        or _is_late(arc, criteria.queue.limits, queue, turned, here)
+    )
 
 
-@compiled
-def _first_turn(turns: Turns, arc: int, round_trip: float, ways_on: Floats, slow_s: float) -> float:
+@inlined
+def _first_turn(turns: Turns, step: Step, round_trip: float, ways_on: Floats, slow_s: float) -> float:
     """From the start of the first forward of a stage to the end of its first backward, by the way of a later stage."""
+    arc, _, _, head, state_after = step
     turned = max(
-        round_trip + ways_on[0] + (turns.depths[0] - 1) * slow_s, round_trip + (turns.least_depth[arc] - 1) * slow_s
+        round_trip + ways_on[0, head, state_after] + (turns.depths[0] - 1) * slow_s,
+        round_trip + (turns.least_depth[arc] - 1) * slow_s,
     )
     for turn in range(1, len(turns.depths)):
         if turns.least_depth[arc] >= turns.depths[turn]:
-            way = way_to_turn(turns, arc, turn, round_trip, ways_on[turn])
-            turned = max(turned, way + (turns.depths[turn] - 1) * slow_s)
+            way = 0.0 if turns_here(turns, arc, turn) else ways_on[turn, head, state_after]
+            turned = max(turned, round_trip + way + (turns.depths[turn] - 1) * slow_s)
     return float(turned)
 
 
-@compiled
+@inlined
 def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float) -> bool:
     return bool(
         length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
