@@ -19,7 +19,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Write a function out wherever a compiled one calls it: no calls in inner loops, and no copies of its arguments."""
+    """Write a function out wherever a compiled one calls it: inner loops then copy no arguments."""
     from numba import njit
 
     kept: Callable[P, R] = njit(inline="always")(function)

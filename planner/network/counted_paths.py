@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import NUM_SHARED, ROUND_TRIP, START, Criteria, Step, extend, turns_here
+from stagecut.planner.network.label_lengths import (
+    NUM_SHARED,
+    ROUND_TRIP,
+    START,
+    Criteria,
+    Step,
+    extend,
+    extend_shared,
+    set_ways_to_turns,
+    terms_of,
+    turns_here,
+)
 from stagecut.planner.network.several_labels import Openings, label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
@@ -82,8 +93,6 @@ class CountedPaths:
         turns = criteria.turns
         ways_on = np.full((len(turns.depths), *shape), np.inf)
         _set_ways_on(arcs, self._openings, criteria, ways_on)
-        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
-        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
@@ -92,6 +101,8 @@ class CountedPaths:
             set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
             path = least_path(sets, self._graph.tail)
             return None if path is None else Cheapest(path, possible)
+        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
+        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
@@ -123,8 +134,9 @@ def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, ways_
         tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
         hosts, step = openings.hosts[arc], openings.steps[arc]
         left, known = openings.left[openings.server_class[arc]], ways_on[0, head]
+        terms = terms_of(criteria, arc)
         for turn in range(num_turns):
-            ends = turn > 0 and turns_here(criteria.turns, arc, turn)
+            ends = turn > 0 and turns_here(terms, criteria.turns.depths[turn])
             here, there = ways_on[turn, tail], ways_on[turn, head]
             for state in range(num_states - step):
                 further = 0.0 if ends and known[state + step] < np.inf else there[state + step]
@@ -143,31 +155,50 @@ def _set_labels(
 ) -> None:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
     way_on, lengths, after = ways_on[0], labels.lengths, START.copy()
+    full, depths, ways = lengths.shape[2] > NUM_SHARED, criteria.turns.depths, np.zeros(len(ways_on))
     lengths[0, 0] = START[: lengths.shape[2]]
     labels.arc[0, 0] = 0
-    # The count states at the tail of the latest arc that a path from source to sink may have there.
     node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
     for arc in arcs.order:
         if arcs.tail[arc] != node:
-            node, num_states = arcs.tail[arc], 0
-            for state in range(len(states)):
-                if labels.arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
-                    states[num_states] = state
-                    num_states += 1
+            node = arcs.tail[arc]
+            num_states = _reached(labels.arc, way_on, node, states)
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
+        left, terms = openings.left[openings.server_class[arc]], terms_of(criteria, arc)
         for state in states[:num_states]:
-            state_after = state + step
-            if left[state] < hosts or way_on[head, state_after] == np.inf:
+            rest = way_on[head, state + step] if left[state] >= hosts else np.inf
+            if rest == np.inf:
                 continue
-            if not extend(criteria, Step(arc, node, state, head, state_after), lengths, ways_on, theta, after):
-                continue
-            possible[arc] = True
-            if labels.arc[head, state_after] == NOT_REACHED:
-                for length in range(lengths.shape[2]):
-                    lengths[head, state_after, length] = np.inf
-            # Of several arcs with the least round trip the label keeps the one with the smallest number.
-            if (after[ROUND_TRIP], arc) < (lengths[head, state_after, ROUND_TRIP], labels.arc[head, state_after]):
-                labels.arc[head, state_after] = arc
-            for length in range(lengths.shape[2]):
-                lengths[head, state_after, length] = min(lengths[head, state_after, length], after[length])
+            label = Step(node, state, head, state + step)
+            if full:
+                set_ways_to_turns(terms, label, ways_on, depths, ways)
+                in_time = extend(terms, label, lengths, rest, ways, depths, theta, after)
+            else:
+                in_time = extend_shared(terms, label, lengths, rest, after)
+            if in_time:
+                possible[arc] = True
+                _lower(labels.arc, lengths, label, arc, after)
+
+
+@inlined
+def _reached(last_arc: NDArray[np.int32], way_on: Floats, node: int, states: Ints) -> int:
+    """Set the count states that a path from source to sink may have at a node; how many they are."""
+    num_states = 0
+    for state in range(len(states)):
+        if last_arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
+            states[num_states] = state
+            num_states += 1
+    return num_states
+
+
+@inlined
+def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: Step, arc: int, after: Floats) -> None:
+    """Lower the lengths of a label. Of several arcs with the least round trip it keeps the first number."""
+    head, state = label.head, label.state_after
+    if last_arc[head, state] == NOT_REACHED:
+        for which in range(lengths.shape[2]):
+            lengths[head, state, which] = np.inf
+    if (after[ROUND_TRIP], arc) < (lengths[head, state, ROUND_TRIP], last_arc[head, state]):
+        last_arc[head, state] = arc
+    for which in range(lengths.shape[2]):
+        lengths[head, state, which] = min(lengths[head, state, which], after[which])

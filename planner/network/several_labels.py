@@ -14,7 +14,15 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import ROUND_TRIP, START, Criteria, Step, extend
+from stagecut.planner.network.label_lengths import (
+    ROUND_TRIP,
+    START,
+    Criteria,
+    Step,
+    extend,
+    set_ways_to_turns,
+    terms_of,
+)
 
 
 class Openings(NamedTuple):
@@ -81,25 +89,27 @@ def set_label_sets(
     possible: Bools,
 ) -> None:
     """Set the labels from the source on, and which arcs are taken in time on a way to the sink."""
-    after, num_states = START.copy(), ways_on.shape[2]
+    after, num_states, depths, ways = START.copy(), ways_on.shape[2], criteria.turns.depths, np.zeros(len(ways_on))
     width = sets.arc.shape[1] // num_states
     for arc in arcs.order:
         node, head, step = arcs.tail[arc], arcs.head[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
+        left, terms = openings.left[openings.server_class[arc]], terms_of(criteria, arc)
         for state in range(num_states - step):
-            if left[state] < openings.hosts[arc] or ways_on[0, head, state + step] == np.inf:
+            rest = ways_on[0, head, state + step]
+            if left[state] < openings.hosts[arc] or rest == np.inf:
                 continue
             for number in range(sets.filled[node, state]):
-                label = state * width + number
-                if extend(criteria, Step(arc, node, label, head, state + step), sets.lengths, ways_on, theta, after):
+                label = Step(node, state * width + number, head, state + step)
+                set_ways_to_turns(terms, label, ways_on, depths, ways)
+                if extend(terms, label, sets.lengths, rest, ways, depths, theta, after):
                     possible[arc] = True
-                    _add(sets, head, state + step, arc, label, after)
+                    _add(sets, label, arc, after)
 
 
 @compiled
-def _add(sets: LabelSets, node: int, state: int, arc: int, before: int, after: Floats) -> None:
+def _add(sets: LabelSets, step: Step, arc: int, after: Floats) -> None:
     """Add a label, or make room for it."""
-    width = sets.arc.shape[1] // sets.filled.shape[1]
+    node, state, width = step.head, step.state_after, sets.arc.shape[1] // sets.filled.shape[1]
     first, count = state * width, sets.filled[node, state]
     place, least_loss, kept = first + count, np.inf, count < width
     for label in range(first, first + count):
@@ -126,6 +136,6 @@ def _add(sets: LabelSets, node: int, state: int, arc: int, before: int, after: F
     if kept:
         sets.filled[node, state] = count + 1
     if after[ROUND_TRIP] < sets.lengths[node, place, ROUND_TRIP]:
-        sets.arc[node, place], sets.before[node, place] = arc, before
+        sets.arc[node, place], sets.before[node, place] = arc, step.state
     for length in range(len(after)):
         sets.lengths[node, place, length] = min(sets.lengths[node, place, length], after[length])

@@ -8,6 +8,7 @@ to its optimum.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,40 +21,62 @@ from stagecut.planner.solvers.search.options import StopCheck
 
 # Half or twice each of these changed no plan and no bound on vgg16 and resnet50 on mixed-server-8, nor,
 # GAIN_TOLERANCE not measured, on gpt2-345m on dgx-a100-16.
-MAX_ROUNDS = 12
+MAX_ROUNDS = 30
 GAIN_TOLERANCE = 1e-3
 """The search ends when the relative gain still possible is no more than this."""
 NEAR_OPTIMUM = 1e-4
 """How far the optimum of the program of cuts may be missed, relative to the longest path: less than is gained by it."""
 STEPS, WEIGHT_GROWTH = 200, 4.0
 """Most steps of Newton's method in one such program, and what t grows by."""
-HIGHEST = 4.0
-"""The highest price of a host, in shortest round trips without prices."""
+HIGHEST, CONFINED, GROWTH = 1e4, 0.9, 4.0
+"""Prices of a host are sought up to one shortest round trip without prices at first, and up to `GROWTH` times as much
+when the optimum lies above the part `CONFINED` of that, until `HIGHEST` round trips: where hosts do not suffice, the
+length grows with the prices without end."""
 
 
 def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
     """Prices of hosts and of a stage, shape (server classes + 1,), from those to begin with."""
-    graph, limits, paid = rows.network.graph, rows.network.limits, payments(rows)
-    lengths, slopes = [], []
-    prices, best, best_value = start, start, -np.inf
-    for _ in range(MAX_ROUNDS):
+    graph, paid = rows.network.graph, payments(rows)
+
+    def shortest(prices: Floats) -> tuple[float, Floats] | None:
         length, used = _shortest_path(graph.sorted_arcs, graph.num_nodes, rows.round_trip, paid, prices)
-        if length == np.inf:
+        return None if length == np.inf else (length, used)
+
+    return best_prices(shortest, rows.network.limits, start, stop=stop)
+
+
+def best_prices(
+    shortest: Callable[[Floats], tuple[float, Floats] | None], limits: Floats, start: Floats, *, stop: StopCheck
+) -> Floats:
+    """Good prices of what is limited, where a path uses some of it, from those to begin with.
+
+    `shortest` gives length and use of a shortest path at some prices, the length without them; None if there is none.
+    """
+    lengths: list[float] = []
+    slopes: list[Floats] = []
+    prices, best, best_value, unit, highest = start, start, -np.inf, start, start
+    for _ in range(MAX_ROUNDS):
+        found = shortest(prices)
+        if found is None:
             break
-        slope = used - limits
+        length, slope = found[0], found[1] - limits
         lengths.append(length)
         slopes.append(slope)
         value = length + float(prices @ slope)
         if value > best_value:
             best, best_value = prices, value
-        scale = max(lengths[0], np.finfo(float).tiny)
-        highest = HIGHEST * scale / np.maximum(1.0, np.abs(limits))
-        # In units of the highest prices and of the first length, all prices are between 0 and 1.
+        if len(lengths) == 1:
+            unit = max(length, np.finfo(float).tiny) / np.maximum(1.0, np.abs(limits))
+            highest = np.maximum(2 * start, unit)
+        # In units of the highest prices and of about the best value, all prices are between 0 and 1.
+        scale = max(lengths[0], best_value, float((highest * np.maximum(1.0, np.abs(limits))).max()) / HIGHEST)
         cuts = np.column_stack((np.array(slopes) * (highest / scale), np.full(len(slopes), -1.0)))
         target, most = best_of_cuts(np.array(lengths) / scale, cuts)
-        if most * scale - best_value <= GAIN_TOLERANCE * abs(most * scale) or stop():
+        confined = (target > CONFINED) & (highest < HIGHEST * unit)
+        if stop() or (most * scale - best_value <= GAIN_TOLERANCE * abs(most * scale) and not confined.any()):
             break
         prices = (best + target * highest) / 2
+        highest = np.where(confined, GROWTH * highest, highest)
     return best
 
 
@@ -92,30 +115,35 @@ def best_of_cuts(lengths: Floats, slopes: Floats) -> tuple[Floats, float]:
     for k in range(num_cuts):
         least = min(least, lengths[k] + _product(slopes[k], point))
     point[-1] += least - 1.0
+    inside = point.copy()
     for _ in range(STEPS):
         gradient, curvature = np.zeros(size), np.zeros((size, size))
-        gradient[-1] = weight
+        gradient[-1], least = weight, min(point[:-1].min(), 1.0 - point[:-1].max())
+        for k in range(num_cuts):
+            least = min(least, lengths[k] + _product(slopes[k], point))
+        if not least > 0.0:
+            break  # rounding has led outside
+        inside[:] = point
         for k in range(num_cuts):
             slack = lengths[k] + _product(slopes[k], point)
             for i in range(size):
                 gradient[i] += slopes[k, i] / slack
                 for j in range(size):
-                    curvature[i, j] += slopes[k, i] * slopes[k, j] / slack**2
+                    curvature[i, j] += slopes[k, i] / slack * (slopes[k, j] / slack)
         for j in range(size - 1):
             low, high = 1.0 / point[j], 1.0 / (1.0 - point[j])
             gradient[j] += low - high
             curvature[j, j] += low**2 + high**2
         step = _solved(curvature, gradient)
         decrement = _product(gradient, step)
-        # A step of this size stays inside: the barrier is self-concordant.
-        length = 1.0 / (1.0 + math.sqrt(max(0.0, decrement)))
+        # A step of this length stays inside: the barrier is self-concordant.
         for j in range(size):
-            point[j] += length * step[j]
+            point[j] += step[j] / (1.0 + math.sqrt(max(0.0, decrement)))
         if decrement < 0.25:
             if num_logs <= NEAR_OPTIMUM * weight:
                 break
             weight *= WEIGHT_GROWTH
-    return point[:-1], point[-1] + 2.0 * num_logs / weight
+    return inside[:-1], inside[-1] + 2.0 * num_logs / weight
 
 
 @compiled
@@ -128,9 +156,11 @@ def _product(first: Floats, second: Floats) -> float:
 
 @compiled
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """The solution of a positive definite system, by elimination in place."""
+    """The solution of a positive definite system, by elimination in place; 0 where rounding leaves none."""
     size, solution = len(right), right.copy()
     for i in range(size):
+        if not matrix[i, i] > 0.0:
+            return np.zeros(size)
         for row in range(i + 1, size):
             factor = matrix[row, i] / matrix[i, i]
             solution[row] -= factor * solution[i]
