@@ -24,24 +24,13 @@ from stagecut.planner.network.label_lengths import (
     terms_of,
     turns_here,
 )
+from stagecut.planner.network.several_labels import Openings, label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
 STATE_BYTES = 8 * (len(START) + 4) + 4
 """Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
 NOT_REACHED = -1
-
-
-class Openings(NamedTuple):
-    """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
-
-    server_class: Ints
-    hosts: Ints
-    """Hosts that the arc opens, shape (A,)."""
-    steps: Ints
-    """By how much the arc moves the number of the count state, shape (A,)."""
-    left: Ints
-    """Hosts of each class not yet opened in each count state, shape (classes, H)."""
 
 
 class Labels(NamedTuple):
@@ -92,11 +81,11 @@ class CountedPaths:
         """The memory that the labels take."""
         return STATE_BYTES * network.graph.num_nodes * num_states(network)
 
-    def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
+    def cheapest(self, criteria: Criteria, usable: Bools, *, width: int = 1) -> Cheapest | None:
         """A path of least round trip over usable arcs, each taken in time; None if there is none.
 
-        Where the lengths of a label stem from different paths, the path found may be late for
-        some arc; its length is still a lower bound.
+        A node and count state may have `width` labels. Where the lengths of a label stem from different paths, the path
+        found may be late for some arc; its length is still a lower bound.
         """
         # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         order = self._graph.by_tail
@@ -107,6 +96,13 @@ class CountedPaths:
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
+        if width > 1:
+            sets = label_sets(*shape, width)
+            set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
+            path = least_path(sets, self._graph.tail)
+            return None if path is None else Cheapest(path, possible)
+        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
+        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
