@@ -17,7 +17,7 @@ from stagecut.executor.ranks.launch import launch
 ROOT = Path(__file__).parents[3]
 STUB = ("-m", "tests.executor.rank_stub")
 PATH = f"{ROOT}{os.pathsep}{Path(__file__).with_name('lean')}"
-WATCHDOG_S = 60
+WATCHDOG_S = 120
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 LEAN = ROOT / "tests" / "executor" / "failures" / "lean"
 STUB = ("-m", "tests.executor.rank_stub")
 LAYERS = "tests.executor.tiny_layers:chain"
-WATCHDOG_S = 60
+WATCHDOG_S = 120
 NUM_RANKS = 2
 
 
