@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network import counted_paths, pareto_paths
-from stagecut.planner.network.counted_paths import CountedPaths, Criteria, Limits, num_states
+from stagecut.planner.network.counted_paths import CountedPaths, num_states
 from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.label_lengths import Criteria, Limits
 from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
+from stagecut.planner.network.rows import build_rows
+from stagecut.planner.solvers.exact.decision import Decision
 from tests.catalogue import CATALOGUE, chain, job, kinds
 from tests.network_paths import plan_paths, positioned_network
 from tests.property.strategies import problems
@@ -135,10 +138,10 @@ def test_setting_labels_takes_what_was_said():
     )
     cluster = Cluster(name="many", device_types=kinds(gpu=math.inf), servers=servers)
     network = positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1)))
-    usable, chosen = np.ones(len(network.arcs), dtype=bool), criteria(len(network.arcs))
+    decision = Decision(build_rows(network))
     tracemalloc.start()
     try:
-        CountedPaths(network).cheapest(chosen, usable)
+        decision.path_below(1e6)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
