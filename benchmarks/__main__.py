@@ -8,7 +8,7 @@ their own.
 
 import sys
 
-from benchmarks import quality, scaling, speed
+from benchmarks import certificates, quality, scaling, speed
 from benchmarks.harness.driver import Driver
 from benchmarks.papers import autopipe_h_mapping
 from benchmarks.papers import driver as papers
@@ -18,6 +18,7 @@ DRIVERS: tuple[Driver, ...] = (
     quality.DRIVER,
     papers.DRIVER,
     autopipe_h_mapping.DRIVER,
+    certificates.DRIVER,
     scaling.DRIVER,
 )
 

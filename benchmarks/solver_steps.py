@@ -11,16 +11,20 @@ from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
 from benchmarks.harness.measuring import Answer, Tree, answer_of
 from benchmarks.problems.registry import STEPS
 from benchmarks.problems.specs import Spec
-from benchmarks.report.pages import markdown, percent, whole_seconds
+from benchmarks.report.pages import markdown, percent, times, whole_seconds
 from stagecut.planner.solvers.search.options import SolveOptions
 
 PART = "steps: "
-THREADS = ("1", "2")
+JOBS = ("1 job", "2 jobs")
 SIZES = (
-    ("without positions: built", "arcs without positions"),
+    ("variants looked at", "variants looked at"),
+    ("variants built", "variants built"),
+    ("stages on device groups", "stages"),
+    ("after arc fixing", "stages, after arc fixing"),
+    ("arcs without positions: built", "arcs without positions"),
     ("after arc fixing", "arcs without positions, after arc fixing"),
     ("after the labels", "arcs without positions, after labels"),
-    ("with positions: built", "arcs with positions"),
+    ("arcs with positions: built", "arcs with positions"),
     ("after arc fixing", "arcs with positions, after arc fixing"),
     ("for the multipliers", "arcs before fixing"),
     ("after the multipliers", "arcs after fixing"),
@@ -31,12 +35,12 @@ SIZES = (
 )
 """Rows of the table, and their counts."""
 STEP_NAMES = (
-    *("greedy", "network", "arc fixing", "labels", "local search"),
+    *("fluid bounds", "greedy", "network", "arc fixing", "labels", "local search"),
     *("positions", "branching", "multipliers", "MIP", "simulation"),
 )
 
-AnswersByThreads = Mapping[str, Mapping[str, Answer]]
-"""Answers by name of the spec, then by number of threads."""
+AnswersByJobs = Mapping[str, Mapping[str, Answer]]
+"""Answers by name of the spec, then by number of jobs."""
 
 
 def jobs(specs: tuple[Spec, ...] = STEPS) -> Jobs:
@@ -50,11 +54,11 @@ def part_of_steps(spec_name: str) -> str:
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answers of `milp` with one HiGHS thread and with two, and the number of variants."""
+    """The answers of `milp` with one job and with two, and the number of variants."""
     limit_s = request.time_scale * spec.time_limit_s
     answers = {
-        threads: request.answer(spec, "milp", SolveOptions(time_limit_s=limit_s, threads=int(threads))).answer.tree()
-        for threads in THREADS
+        jobs: request.answer(spec, "milp", SolveOptions(time_limit_s=limit_s, jobs=number)).answer.tree()
+        for number, jobs in enumerate(JOBS, start=1)
     }
     return {**answers, "variants": len(spec.problem().variants)}
 
@@ -62,27 +66,27 @@ def measure(spec: Spec, request: Request) -> Tree:
 def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
     own = parts_under(parts, PART)
-    answers = {name: {threads: answer_of(part[threads]) for threads in THREADS} for name, part in own.items()}
+    answers = {name: {jobs: answer_of(part[jobs]) for jobs in JOBS} for name, part in own.items()}
     variants = {name: part["variants"] for name, part in own.items()}
     return {
         "sizes": sizes_table(answers, variants),
         "seconds": seconds_table(answers),
-        "threads": threads_table(answers),
+        "jobs": jobs_table(answers),
     }
 
 
-def sizes_table(answers: AnswersByThreads, variants: Mapping[str, int]) -> str:
+def sizes_table(answers: AnswersByJobs, variants: Mapping[str, int]) -> str:
     """Arcs and other counts of all variants together, one column per spec."""
-    singles = [of["1"] for of in answers.values()]
+    singles = [of[JOBS[0]] for of in answers.values()]
     rows = [["variants", *(str(variants[name]) for name in answers)]]
     rows += [[row, *(f"{single.counts.get(name, 0):,}" for single in singles)] for row, name in SIZES]
     rows.append(["gap proven", *(percent(single.gap) for single in singles)])
     return markdown(["", *answers], rows)
 
 
-def seconds_table(answers: AnswersByThreads) -> str:
+def seconds_table(answers: AnswersByJobs) -> str:
     """Seconds and share of each step, one column per spec; steps that no search took are left out."""
-    singles = [of["1"] for of in answers.values()]
+    singles = [of[JOBS[0]] for of in answers.values()]
     steps = [{**single.step_seconds, "all else": _rest_s(single)} for single in singles]
     rows = [
         [name, *(_with_share(of.get(name, 0.0), _search_s(single)) for of, single in zip(steps, singles, strict=True))]
@@ -93,22 +97,15 @@ def seconds_table(answers: AnswersByThreads) -> str:
     return markdown(["", *answers], rows)
 
 
-def threads_table(answers: AnswersByThreads) -> str:
-    """Seconds of the whole search, and the share in which HiGHS could use several threads."""
+def jobs_table(answers: AnswersByJobs) -> str:
+    """Seconds of the whole search with one job and with two."""
     rows = []
     for name, of in answers.items():
-        one, two = (of[threads] for threads in THREADS)
-        highs_s = one.step_seconds.get("MIP", 0.0)
-        rows.append(
-            [
-                name,
-                whole_seconds(one.search_s),
-                whole_seconds(two.search_s),
-                percent(highs_s / _search_s(one)),
-                "yes" if _is_alike(one, two) else "no",
-            ]
-        )
-    return markdown(["instance", "1 thread", "2 threads", "share of the MIPs", "same answer"], rows)
+        one, two = (of[jobs] for jobs in JOBS)
+        alike = "yes" if _is_alike(one, two) else "no"
+        seconds = [whole_seconds(one.search_s), whole_seconds(two.search_s)]
+        rows.append([name, *seconds, times(_search_s(one) / _search_s(two)), alike])
+    return markdown(["instance", *JOBS, "speed-up", "same answer"], rows)
 
 
 def _search_s(answer: Answer) -> float:

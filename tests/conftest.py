@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 
@@ -25,14 +26,25 @@ sys.dont_write_bytecode = False
 
 # What tests import never becomes garbage; searching it for cycles again and again takes a tenth of the processor time.
 gc.set_threshold(20_000)
+gc.disable()
+
+TOGETHER = {
+    "choice graphs": re.compile("choice_graphs"),
+    "ranks": re.compile(
+        r"executor/(gradients|hosts|sharding|training)/"
+        r"|test_(wave_checkpoints|wave_processes|dilated|step_memory|objects|module_sharing)\.py"
+    ),
+}
+"""Tests that run in one process: for what they compile, and for the process that ranks are forked from (`pool.py`)."""
 
 
 def pytest_collection_finish():
+    gc.enable()
     gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Tests of a file run in one process and share its fixtures; those of choice graphs all, for what they compile.
+    """Tests of a file run in one process and share its fixtures, and so do those of some files (`TOGETHER`).
 
     Files keep their order, in which the ones that start processes come first: with the longest first, by number of
     tests, a few slow tests would be left for a single process at the end.
@@ -41,6 +53,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return "choice graphs" if "choice_graphs" in nodeid else super()._split_scope(nodeid)
+            shared = (name for name, pattern in TOGETHER.items() if pattern.search(nodeid))
+            return next(shared, super()._split_scope(nodeid))
 
     return ByFile(config, log)

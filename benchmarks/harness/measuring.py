@@ -13,13 +13,15 @@ from benchmarks.problems.specs import Spec
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import OwnObjective, Result, relative_gap
+from stagecut.planner.core.result import HistoryPoint, OwnObjective, Result, relative_gap
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
 GAP_MARKS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0001)
 """Gaps for which the time of their first proof is recorded."""
+SECOND_MARKS = (1, 3, 10, 30, 60, 120, 300)
+"""Seconds of a search for which the gap is recorded."""
 REFUSED, DIED = "refused", "died"
 """Statuses beside those of results: the solver does not support the problem; it ended without an answer."""
 PATIENCE = 3.0
@@ -56,6 +58,12 @@ class Answer:
     """The slowest stage's F + B over the mean of all stages."""
     proven_after_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds after which the search had proven each gap: those of `GAP_MARKS`, and its final one."""
+    first_plan_s: float | None = None
+    """Seconds of the search until it had a plan."""
+    first_bound_s: float | None = None
+    """Seconds of the search until it had a bound above zero."""
+    gap_after_s: Mapping[str, float] = field(default_factory=dict)
+    """The gap after each of `SECOND_MARKS` seconds; left out where there was none."""
     counts: Mapping[str, int] = field(default_factory=dict)
     step_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -142,6 +150,9 @@ def answer_to(result: Result) -> Answer:
         search_s=round(result.seconds, 4),
         own_objective=_own_objective(result.own_objective),
         proven_after_s=_proven_after_s(result),
+        first_plan_s=next((_rounded(point) for point in result.history if point.objective_s is not None), None),
+        first_bound_s=next((_rounded(point) for point in result.history if point.bound_s), None),
+        gap_after_s=_gap_after_s(result),
         counts=dict(result.counts),
         step_seconds={name: round(seconds, 3) for name, seconds in result.step_seconds},
     )
@@ -188,3 +199,17 @@ def _proven_after_s(result: Result) -> dict[str, float]:
         if seconds is not None:
             found[f"{mark:g}"] = round(seconds, 3)
     return found
+
+
+def _gap_after_s(result: Result) -> dict[str, float]:
+    found = {}
+    for mark in SECOND_MARKS:
+        last = next((point for point in reversed(result.history) if point.seconds <= mark), None)
+        gap = None if last is None else relative_gap(last.objective_s, last.bound_s)
+        if gap is not None and last is not None and last.bound_s:
+            found[f"{mark}"] = gap
+    return found
+
+
+def _rounded(point: HistoryPoint) -> float:
+    return round(point.seconds, 3)

@@ -133,6 +133,42 @@ LIMITS = (
 )
 """Too large for any search to finish in seconds, and in no set: tests find a plan for each of them."""
 
+HARD = tuple(
+    replace(spec, solvers=("milp",))
+    for spec in (
+        Spec(model="bert-large", cluster="commodity-32", global_batch=128, time_limit_s=60),
+        Spec(model="gpt2-1.3b", cluster="commodity-32", global_batch=128, time_limit_s=60),
+        Spec(
+            model="resnet152",
+            cluster="three-generations-64",
+            global_batch=256,
+            time_limit_s=60,
+            wanted_gap=0.01,
+        ),
+        Spec(model="llama3-8b", cluster="three-generations-64", global_batch=512, time_limit_s=60),
+        Spec(model="gpt3-175b", cluster="16x8:h100-80,16x8:a100-40", global_batch=1024, time_limit_s=60),
+        Spec(model="llama3-70b", cluster="4x8:h100-80,6x8:a100-40,6x8:v100-16", global_batch=512, time_limit_s=60),
+        Spec(
+            model="gpt2-345m",
+            cluster="20x4:a100-40,60x4:v100-16",
+            global_batch=1024,
+            replicas=(1,),
+            time_limit_s=60,
+        ),
+        scaled(devices=256),
+        Spec(model="llama3-70b", cluster="three-generations-64", global_batch=512, time_limit_s=60),
+        Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, time_limit_s=60),
+        Spec(
+            model="gpt3-175b",
+            cluster="128x8:h100-80,192x8:a100-40,192x8:v100-16",
+            global_batch=4096,
+            time_limit_s=600,
+            wanted_gap=0.05,
+        ),
+    )
+)
+"""Hard to prove: many devices of unlike types, contended links, many variants; and two of `QUALITY` with less time."""
+
 SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
 """Small enough for the test suite."""
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from benchmarks.problems.described_clusters import described, is_described
 from benchmarks.problems.generated_clusters import is_generated, pods
 from benchmarks.problems.whole_blocks import of_whole_blocks
 from stagecut.models import build_cluster, build_model
+from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
@@ -31,7 +33,7 @@ class Spec:
 
     model: str
     cluster: str
-    """A cluster of the catalogue, or `pods:TYPES:DEVICES` for a generated one."""
+    """A cluster of the catalogue, or generated: `pods:TYPES:DEVICES`, or described: `16x8:h100-80,16x8:a100-40`."""
     global_batch: int
     sequence_length: int | None = None
     """None: the model's default."""
@@ -75,7 +77,7 @@ class Spec:
         precision = Precision.FP16
         problem = Problem(
             model=build_model(self.model, precision=precision, sequence_length=self.sequence_length),
-            cluster=pods(self.cluster) if is_generated(self.cluster) else build_cluster(self.cluster),
+            cluster=_cluster(self.cluster),
             job=Job(
                 global_batch=self.global_batch,
                 optimizer=standard_optimizer("adamw", precision),
@@ -88,6 +90,12 @@ class Spec:
             ),
         )
         return of_whole_blocks(problem) if self.whole_blocks else problem
+
+
+def _cluster(name: str) -> Cluster:
+    if is_generated(name):
+        return pods(name)
+    return described(name) if is_described(name) else build_cluster(name)
 
 
 def _list(values: tuple[object, ...]) -> str:

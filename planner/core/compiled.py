@@ -16,3 +16,11 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     kept: Callable[P, R] = njit(cache=True, nogil=True)(function)
     return kept
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Write a function out wherever a compiled one calls it: inner loops then copy no arguments."""
+    from numba import njit
+
+    kept: Callable[P, R] = njit(inline="always")(function)
+    return kept

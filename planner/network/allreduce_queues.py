@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.compiled import inlined
 from stagecut.planner.cost.links import crosses_hosts
 from stagecut.planner.network.stage_network import StageNetwork
 
@@ -56,13 +56,13 @@ class Lengths(NamedTuple):
     queue: float
 
 
-@compiled
+@inlined
 def home_of_queue(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
     """The home length after an arc, as far as it comes from an all-reduce."""
     return float(max(before.queue + queues.queue_to_home[arc], before.forward + queues.forward_to_home[arc]))
 
 
-@compiled
+@inlined
 def queue_after(queues: AllReduceQueues, arc: int, before: Lengths) -> float:
     """The queue length after an arc."""
     return float(

@@ -10,27 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import NUM_SHARED, ROUND_TRIP, START, Criteria, extend, way_to_turn
+from stagecut.planner.network.label_lengths import (
+    NUM_SHARED,
+    ROUND_TRIP,
+    START,
+    Criteria,
+    Step,
+    extend,
+    extend_shared,
+    set_ways_to_turns,
+    terms_of,
+    turns_here,
+)
+from stagecut.planner.network.several_labels import Openings, label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000
 STATE_BYTES = 8 * (len(START) + 4) + 4
 """Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
 NOT_REACHED = -1
-
-
-class Openings(NamedTuple):
-    """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
-
-    server_class: Ints
-    hosts: Ints
-    """Hosts that the arc opens, shape (A,)."""
-    steps: Ints
-    """By how much the arc moves the number of the count state, shape (A,)."""
-    left: Ints
-    """Hosts of each class not yet opened in each count state, shape (classes, H)."""
 
 
 class Labels(NamedTuple):
@@ -58,6 +58,7 @@ class CountedPaths:
     def __init__(self, network: StageNetwork) -> None:
         arcs, servers = network.arcs, network.cluster.servers
         self._graph, self._num_states = network.graph, num_states(network)
+        self._kept: tuple[Floats, Labels] | None = None
         counts = np.array([server.count + 1 for server in servers])
         strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
         opened = np.arange(self._num_states) // strides[:, None] % counts[:, None]
@@ -80,27 +81,40 @@ class CountedPaths:
         """The memory that the labels take."""
         return STATE_BYTES * network.graph.num_nodes * num_states(network)
 
-    def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
+    def cheapest(self, criteria: Criteria, usable: Bools, *, width: int = 1) -> Cheapest | None:
         """A path of least round trip over usable arcs, each taken in time; None if there is none.
 
-        Where the lengths of a label stem from different paths, the path found may be late for
-        some arc; its length is still a lower bound.
+        A node and count state may have `width` labels. Where the lengths of a label stem from different paths, the path
+        found may be late for some arc; its length is still a lower bound.
         """
         # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
-        shape = (self._graph.num_nodes, self._num_states)
         turns = criteria.turns
-        ways_on = np.full((len(turns.depths), *shape), np.inf)
+        ways_on, labels = self._fresh(len(turns.depths), len(START) if len(turns.is_stage) else NUM_SHARED)
         _set_ways_on(arcs, self._openings, criteria, ways_on)
-        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
-        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
+        if width > 1:
+            sets = label_sets(self._graph.num_nodes, self._num_states, width)
+            set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
+            path = least_path(sets, self._graph.tail)
+            return None if path is None else Cheapest(path, possible)
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
+
+    def _fresh(self, num_turns: int, num_lengths: int) -> tuple[Floats, Labels]:
+        """Ways on and labels of nothing yet, in the memory of the last question: to get it anew takes longer."""
+        shape = (self._graph.num_nodes, self._num_states)
+        if self._kept is None or (len(self._kept[0]), self._kept[1].lengths.shape[2]) != (num_turns, num_lengths):
+            labels = Labels(np.empty((*shape, num_lengths)), np.empty(shape, dtype=np.int32))
+            self._kept = np.empty((num_turns, *shape)), labels
+        ways_on, labels = self._kept
+        ways_on.fill(np.inf)
+        labels.arc.fill(NOT_REACHED)
+        return ways_on, labels
 
     def _walk_back(self, labels: Labels) -> Ints | None:
         """Arcs of the path that the least label at the sink stems from, least before and across them."""
@@ -124,17 +138,18 @@ def num_states(network: StageNetwork) -> int:
 def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, ways_on: Floats) -> None:
     """Least round trip from every node and count state to the sink, and to the stages of the other depths."""
     ways_on[0, -1] = 0.0
-    turns = criteria.turns
+    num_turns, _, num_states = ways_on.shape
     for arc in arcs.order[::-1]:
         tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
         hosts, step = openings.hosts[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
-        for state in range(ways_on.shape[2] - step):
-            if left[state] >= hosts and ways_on[0, head, state + step] < np.inf:
-                ways_on[0, tail, state] = min(ways_on[0, tail, state], ways_on[0, head, state + step] + length)
-                for turn in range(1, len(turns.depths)):
-                    further = way_to_turn(turns, arc, turn, length, ways_on[turn, head, state + step])
-                    ways_on[turn, tail, state] = min(ways_on[turn, tail, state], further)
+        left, known = openings.left[openings.server_class[arc]], ways_on[0, head]
+        terms = terms_of(criteria, arc)
+        for turn in range(num_turns):
+            ends = turn > 0 and turns_here(terms, criteria.turns.depths[turn])
+            here, there = ways_on[turn, tail], ways_on[turn, head]
+            for state in range(num_states - step):
+                further = 0.0 if ends and known[state + step] < np.inf else there[state + step]
+                here[state] = min(here[state], further + length if left[state] >= hosts else np.inf)
 
 
 @compiled
@@ -149,30 +164,50 @@ def _set_labels(
 ) -> None:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
     way_on, lengths, after = ways_on[0], labels.lengths, START.copy()
+    full, depths, ways = lengths.shape[2] > NUM_SHARED, criteria.turns.depths, np.zeros(len(ways_on))
     lengths[0, 0] = START[: lengths.shape[2]]
     labels.arc[0, 0] = 0
-    # The count states at the tail of the latest arc that a path from source to sink may have there.
     node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
     for arc in arcs.order:
         if arcs.tail[arc] != node:
-            node, num_states = arcs.tail[arc], 0
-            for state in range(len(states)):
-                if labels.arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
-                    states[num_states] = state
-                    num_states += 1
+            node = arcs.tail[arc]
+            num_states = _reached(labels.arc, way_on, node, states)
         head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
-        left = openings.left[openings.server_class[arc]]
+        left, terms = openings.left[openings.server_class[arc]], terms_of(criteria, arc)
         for state in states[:num_states]:
-            if left[state] < hosts or way_on[head, state + step] == np.inf:
+            rest = way_on[head, state + step] if left[state] >= hosts else np.inf
+            if rest == np.inf:
                 continue
-            if not extend(criteria, arc, lengths[node, state], ways_on[:, head, state + step], theta, after):
-                continue
-            possible[arc] = True
-            reached = lengths[head, state + step]
-            if labels.arc[head, state + step] == NOT_REACHED:
-                reached[:] = np.inf
-            # Of several arcs with the least round trip the label keeps the one with the smallest number.
-            if (after[ROUND_TRIP], arc) < (reached[ROUND_TRIP], labels.arc[head, state + step]):
-                labels.arc[head, state + step] = arc
-            for length in range(len(reached)):
-                reached[length] = min(reached[length], after[length])
+            label = Step(node, state, head, state + step)
+            if full:
+                set_ways_to_turns(terms, label, ways_on, depths, ways)
+                in_time = extend(terms, label, lengths, rest, ways, depths, theta, after)
+            else:
+                in_time = extend_shared(terms, label, lengths, rest, after)
+            if in_time:
+                possible[arc] = True
+                _lower(labels.arc, lengths, label, arc, after)
+
+
+@inlined
+def _reached(last_arc: NDArray[np.int32], way_on: Floats, node: int, states: Ints) -> int:
+    """Set the count states that a path from source to sink may have at a node; how many they are."""
+    num_states = 0
+    for state in range(len(states)):
+        if last_arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
+            states[num_states] = state
+            num_states += 1
+    return num_states
+
+
+@inlined
+def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: Step, arc: int, after: Floats) -> None:
+    """Lower the lengths of a label. Of several arcs with the least round trip it keeps the first number."""
+    head, state = label.head, label.state_after
+    if last_arc[head, state] == NOT_REACHED:
+        for which in range(lengths.shape[2]):
+            lengths[head, state, which] = np.inf
+    if (after[ROUND_TRIP], arc) < (lengths[head, state, ROUND_TRIP], last_arc[head, state]):
+        last_arc[head, state] = arc
+    for which in range(lengths.shape[2]):
+        lengths[head, state, which] = min(lengths[head, state, which], after[which])

@@ -9,7 +9,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.tolerances import PREFIX_SUM
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.stage_costs import first_fitting
+from stagecut.planner.cost.stage_costs import StageCosts, first_fitting
 from stagecut.planner.network.arcs import Arcs
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 
@@ -34,12 +34,33 @@ def quick_intervals(costs: CostModel, variant: Variant, placement: Placement, *,
 def _short_intervals(
     costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float
 ) -> tuple[Ints, Ints]:
-    """The same where the costs of a stage are no sums over its layers."""
+    """The same where the costs of a stage are no sums over its layers, less those that a lower price gives as well.
+
+    A stage whose costs are equal at two prices is one stage: the plans with either are simulated alike.
+    """
+    assert placement.sharding is not None
     start, stop = np.triu_indices(costs.problem.model.num_layers + 1, k=1)
-    stages = costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=False, start=start, stop=stop)
-    work_s = (stages.forward_s + stages.backward_s) * variant.num_microbatches
-    short = work_s <= longest_s * (1 + PREFIX_SUM)
-    return start[short], stop[short]
+
+    def columns(price: int) -> Floats:
+        both = (
+            costs.stages.stages(
+                replace(placement, sharding=price),
+                micro_batch=variant.micro_batch,
+                recompute=recompute,
+                start=start,
+                stop=stop,
+            )
+            for recompute in (False, True)
+        )
+        return np.array([getattr(stages, field.name) for stages in both for field in fields(StageCosts)])
+
+    own = columns(placement.sharding)
+    names = [field.name for field in fields(StageCosts)]
+    work_s = (own[names.index("forward_s")] + own[names.index("backward_s")]) * variant.num_microbatches
+    chosen = work_s <= longest_s * (1 + PREFIX_SUM)
+    for lower in range(placement.sharding):
+        chosen &= (columns(lower) != own).any(axis=0)
+    return start[chosen], stop[chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,11 +43,15 @@ def interval_costs(
 ) -> IntervalCosts:
     """The costs of all stages with M (F + B) at most `longest_s`; `costs` are those of the variant's share."""
     num_layers = costs.problem.model.num_layers
-    lengths = [_longest(costs, variant, placement, longest_s=longest_s) for placement in placements]
+    listed = [quick_intervals(costs, variant, placement, longest_s=longest_s) for placement in placements]
+    lengths = [_longest(num_layers, *each) for each in listed]
     ends = np.concatenate([np.zeros(1, dtype=np.int64), *lengths]).cumsum()
     begins = ends[num_layers * np.arange(len(placements))[:, None] + np.arange(num_layers + 1)]
     start = np.repeat(np.tile(np.arange(num_layers), len(placements)), np.diff(ends))
     stop = start + 1 + np.arange(len(start)) - np.repeat(ends[:-1], np.diff(ends))
+    among = np.zeros(len(start), dtype=bool)
+    for each, (first, last) in zip(begins, listed, strict=True):
+        among[each[first] + last - first - 1] = True
     slices = [slice(*each) for each in begins[:, [0, -1]]]
     depths = depths_by_position(variant, costs.max_stages)
     before = np.minimum(np.arange(num_layers + 1), 1)
@@ -63,7 +67,7 @@ def interval_costs(
             ]
         )
         work_s = fitted.forward_s + fitted.backward_s
-        possible = fitted.fits & (low <= high) & (variant.num_microbatches * work_s <= longest_s)
+        possible = among & fitted.fits & (low <= high) & (variant.num_microbatches * work_s <= longest_s)
         reaches = np.zeros((num_layers + 1, num_layers + 1), dtype=bool)
         reaches[start[possible], stop[possible]] = True
         before, after = _fewest(reaches), _fewest(reaches.T[::-1, ::-1])[::-1]
@@ -90,12 +94,11 @@ def depths_by_position(variant: Variant, max_stages: int) -> Ints:
     return np.array(depths)
 
 
-def _longest(costs: CostModel, variant: Variant, placement: Placement, *, longest_s: float) -> Ints:
-    """How many layers a stage from each start may have at most, shape (L,)."""
-    starts = np.arange(costs.problem.model.num_layers)
-    furthest = starts.copy()
-    np.maximum.at(furthest, *quick_intervals(costs, variant, placement, longest_s=longest_s))
-    return furthest - starts
+def _longest(num_layers: int, start: Ints, stop: Ints) -> Ints:
+    """How many layers a stage from each start has at most, shape (L,)."""
+    furthest = np.arange(num_layers)
+    np.maximum.at(furthest, start, stop)
+    return furthest - np.arange(num_layers)
 
 
 def _joined(parts: Sequence[FittedStages]) -> FittedStages:

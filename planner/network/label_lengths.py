@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
-from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
+from stagecut.planner.core.compiled import inlined
+from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues
 
 ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT, GAIN = range(10)
 """The lengths of a label; with shared rows only the first ones."""
@@ -86,90 +86,172 @@ class Criteria(NamedTuple):
     turns: Turns = NO_TURNS
 
 
-@compiled
-def way_to_turn(turns: Turns, arc: int, turn: int, length: float, way_on: float) -> float:
-    """Round trip from an arc to the stage of some depth, which may be its own."""
-    may_be = turns.is_stage[arc] and turns.least_depth[arc] <= turns.depths[turn] <= turns.largest_depth[arc]
-    return float(length if may_be else length + way_on)
+class ArcTerms(NamedTuple):
+    """What one arc adds to the lengths of a label, and its limits: the columns of the criteria at that arc."""
+
+    round_trip: float
+    forward: float
+    loop: float
+    limits: tuple[float, float, float]
+    forward_limits: tuple[float, float, float]
+    queue_limits: tuple[float, float, float]
+    queue_to_home: float
+    forward_to_home: float
+    queue_to_queue: float
+    forward_to_queue: float
+    home_to_queue: float
+    is_stage: bool
+    slow_forward: float
+    slow_backward: float
+    first_less: float
+    first_tail: float
+    least_depth: int
+    largest_depth: int
+    begins_window: bool
+    latest_fill: float
+    num_microbatches: int
+    limit: float
 
 
-@compiled
-def extend(criteria: Criteria, arc: int, before: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
-    """Set the lengths after an arc from those before it; False if it comes too late.
+class Step(NamedTuple):
+    """From a label at `node` and `state` to another."""
 
-    `ways_on` leads on from the arc's head. Any theta will do; see :class:`Turns`.
-    """
-    if len(criteria.turns.is_stage) > 0:
-        return _extend_all(criteria, arc, before, ways_on, theta, after)
-    rest = criteria.round_trip[arc] + ways_on[0]
-    after[LOOP] = max(before[LOOP], rest + criteria.loop[arc])
-    after[ROUND_TRIP] = before[ROUND_TRIP] + criteria.round_trip[arc]
-    after[FORWARD] = before[FORWARD] + criteria.forward[arc]
-    return not (
-        _is_late(arc, criteria.round_trip_limits, before[ROUND_TRIP], rest, after[LOOP])
-        or _is_late(arc, criteria.forward_limits, before[FORWARD], rest, after[LOOP])
+    node: int
+    state: int
+    head: int
+    state_after: int
+
+
+@inlined
+def turns_here(terms: ArcTerms, depth: int) -> bool:
+    """Whether an arc may be a stage of some depth."""
+    return bool(terms.is_stage and terms.least_depth <= depth <= terms.largest_depth)
+
+
+@inlined
+def set_ways_to_turns(terms: ArcTerms, step: Step, ways_on: Floats, depths: Ints, ways: Floats) -> None:
+    """Set the round trips from an arc to the stages of all depths but the first, which may be its own."""
+    for turn in range(1, len(depths)):
+        ways[turn] = terms.round_trip
+        if not turns_here(terms, depths[turn]):
+            ways[turn] += ways_on[turn, step.head, step.state_after]
+
+
+@inlined
+def limits_of(limits: Limits, arc: int) -> tuple[float, float, float]:
+    """The limits of one arc."""
+    return limits.alone[arc], limits.with_way_on[arc], limits.with_loop[arc]
+
+
+@inlined
+def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
+    """The terms of one arc, read once for all labels before it; without turns the first few only."""
+    turns, queues = criteria.turns, criteria.queue.lengths
+    if len(turns.is_stage) == 0:
+        return ArcTerms(
+            criteria.round_trip[arc],
+            criteria.forward[arc],
+            criteria.loop[arc],
+            limits_of(criteria.round_trip_limits, arc),
+            limits_of(criteria.forward_limits, arc),
+            *((0.0, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0, 0, False, 0.0, 0, 0.0),
+        )
+    return ArcTerms(
+        criteria.round_trip[arc],
+        criteria.forward[arc],
+        criteria.loop[arc],
+        limits_of(criteria.round_trip_limits, arc),
+        limits_of(criteria.forward_limits, arc),
+        limits_of(criteria.queue.limits, arc),
+        queues.queue_to_home[arc],
+        queues.forward_to_home[arc],
+        queues.queue_to_queue[arc],
+        queues.forward_to_queue[arc],
+        queues.home_to_queue[arc],
+        turns.is_stage[arc],
+        turns.forward[arc],
+        turns.backward[arc],
+        turns.first_less[arc],
+        turns.first_tail[arc],
+        turns.least_depth[arc],
+        turns.largest_depth[arc],
+        turns.windows[arc],
+        turns.latest_fill[arc],
+        turns.num_microbatches,
+        turns.limit,
     )
 
 
-@compiled
-def _extend_all(criteria: Criteria, arc: int, before: Floats, ways_on: Floats, theta: float, after: Floats) -> bool:
-    """Set the lengths after an arc from those before it; False if it comes too late."""
-    turns, round_trip = criteria.turns, criteria.round_trip[arc]
-    rest = round_trip + ways_on[0]
-    slow_forward = max(before[SLOW_FORWARD], turns.forward[arc])
-    slow_backward = max(before[SLOW_BACKWARD], turns.backward[arc])
-    turned, loop, base, left, gain = rest, before[LOOP], before[BASE], before[LEFT], before[GAIN]
-    here = -np.inf
-    if turns.is_stage[arc]:
-        turned = _first_turn(turns, arc, round_trip, ways_on, slow_forward)
-        loop = max(loop, turned + criteria.loop[arc])
-        gain += turns.forward[arc] + turns.backward[arc] - theta
+@inlined
+def extend_shared(terms: ArcTerms, step: Step, lengths: Floats, way_on: float, after: Floats) -> bool:
+    """Set the lengths of shared rows after an arc from those before it; False if it comes too late.
+
+    `way_on` leads on from the arc's head.
+    """
+    round_trip, forward = lengths[step.node, step.state, ROUND_TRIP], lengths[step.node, step.state, FORWARD]
+    rest = terms.round_trip + way_on
+    loop = max(lengths[step.node, step.state, LOOP], rest + terms.loop)
+    after[LOOP] = loop
+    after[ROUND_TRIP] = round_trip + terms.round_trip
+    after[FORWARD] = forward + terms.forward
+    return not (_is_late(terms.limits, round_trip, rest, loop) or _is_late(terms.forward_limits, forward, rest, loop))
+
+
+@inlined
+def extend(
+    terms: ArcTerms, step: Step, lengths: Floats, way_on: float, ways: Floats, depths: Ints, theta: float, after: Floats
+) -> bool:
+    """Set the lengths after an arc from those before it; False if it comes too late.
+
+    `ways` lead from the arc to the stages of some depths, see :func:`set_ways_to_turns`. Any theta will do; see
+    :class:`Turns`.
+    """
+    node, state = step.node, step.state
+    rest, round_trip = terms.round_trip + way_on, lengths[node, state, ROUND_TRIP]
+    home, forward, queue = lengths[node, state, HOME], lengths[node, state, FORWARD], lengths[node, state, QUEUE]
+    slow_forward = max(lengths[node, state, SLOW_FORWARD], terms.slow_forward)
+    slow_backward = max(lengths[node, state, SLOW_BACKWARD], terms.slow_backward)
+    loop, base = lengths[node, state, LOOP], lengths[node, state, BASE]
+    left, gain = lengths[node, state, LEFT], lengths[node, state, GAIN]
+    turned, here = rest, -np.inf
+    if terms.is_stage:
+        # From the start of the first forward of a stage to the end of its first backward, by the way of a later one.
+        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + (terms.least_depth - 1) * slow_forward)
+        for turn in range(1, len(depths)):
+            if terms.least_depth >= depths[turn]:
+                turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
+        loop = max(loop, turned + terms.loop)
+        own = terms.slow_forward + terms.slow_backward - theta
+        gain += own
         if gain >= 0:
             loop = max(loop, base + left + gain)
         left = min(left, gain)
-        own = turns.forward[arc] + turns.backward[arc] - theta
-        ahead = turned - turns.first_tail[arc] + (turns.num_microbatches - turns.largest_depth[arc] - 1) * theta
-        if turns.windows[arc] and ahead + own + min(own, 0.0) > base + gain + left:
+        ahead = turned - terms.first_tail + (terms.num_microbatches - terms.largest_depth - 1) * theta
+        if terms.begins_window and ahead + own + min(own, 0.0) > base + gain + left:
             base, left, gain = ahead, min(own, 0.0), own
-        here = max(loop, (turns.num_microbatches - 1) * slow_forward - turns.first_less[arc])
-        own_turn = turns.forward[arc] + turns.backward[arc] + turns.first_tail[arc]
-        last = before[ROUND_TRIP] + here + own_turn + (turns.least_depth[arc] - 1) * slow_backward
-        if last > turns.limit or before[HOME] + turned > turns.latest_fill[arc]:
+        here = max(loop, (terms.num_microbatches - 1) * slow_forward - terms.first_less)
+        own_turn = terms.slow_forward + terms.slow_backward + terms.first_tail
+        last = round_trip + here + own_turn + (terms.least_depth - 1) * slow_backward
+        if last > terms.limit or home + turned > terms.latest_fill:
             return False
     else:
-        gain += 2 * turns.forward[arc]
+        gain += 2 * terms.slow_forward
     if (
-        _is_late(arc, criteria.round_trip_limits, before[HOME], rest, here)
-        or _is_late(arc, criteria.forward_limits, before[FORWARD], turned, here)
-        or _is_late(arc, criteria.queue.limits, before[QUEUE], turned, here)
+        _is_late(terms.limits, home, rest, here)
+        or _is_late(terms.forward_limits, forward, turned, here)
+        or _is_late(terms.queue_limits, queue, turned, here)
     ):
         return False
-    queues, known = criteria.queue.lengths, Lengths(before[HOME], before[FORWARD], before[QUEUE])
-    after[ROUND_TRIP] = before[ROUND_TRIP] + round_trip
-    after[FORWARD] = before[FORWARD] + criteria.forward[arc]
+    after[ROUND_TRIP] = round_trip + terms.round_trip
+    after[FORWARD] = forward + terms.forward
     after[LOOP] = loop
-    after[QUEUE] = queue_after(queues, arc, known)
-    after[HOME] = max(before[HOME] + round_trip, home_of_queue(queues, arc, known))
+    after[QUEUE] = max(queue + terms.queue_to_queue, forward + terms.forward_to_queue, home + terms.home_to_queue)
+    after[HOME] = max(home + terms.round_trip, queue + terms.queue_to_home, forward + terms.forward_to_home)
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
     after[BASE], after[LEFT], after[GAIN] = base, left, gain
     return True
 
 
-@compiled
-def _first_turn(turns: Turns, arc: int, round_trip: float, ways_on: Floats, slow_s: float) -> float:
-    """From the start of the first forward of a stage to the end of its first backward, by the way of a later stage."""
-    turned = max(
-        round_trip + ways_on[0] + (turns.depths[0] - 1) * slow_s, round_trip + (turns.least_depth[arc] - 1) * slow_s
-    )
-    for turn in range(1, len(turns.depths)):
-        if turns.least_depth[arc] >= turns.depths[turn]:
-            way = way_to_turn(turns, arc, turn, round_trip, ways_on[turn])
-            turned = max(turned, way + (turns.depths[turn] - 1) * slow_s)
-    return float(turned)
-
-
-@compiled
-def _is_late(arc: int, limits: Limits, length: float, way_on: float, loop: float) -> bool:
-    return bool(
-        length > limits.alone[arc] or length + way_on > limits.with_way_on[arc] or length + loop > limits.with_loop[arc]
-    )
+@inlined
+def _is_late(limits: tuple[float, float, float], length: float, way_on: float, loop: float) -> bool:
+    return bool(length > limits[0] or length + way_on > limits[1] or length + loop > limits[2])

@@ -273,10 +273,9 @@ def _previous(group: Ints, first: int) -> Ints:
 
 def _check_end(graph: IterationGraph, actions: _Actions) -> None:
     """Play the graph in no time: device groups run their lists until they have to wait."""
-    starts_s, ends_s = np.zeros((1, graph.num_tasks)), np.empty((1, graph.num_tasks + 1))
-    game = game_of(graph)
-    play(game, queues((), graph.num_flows), np.zeros((1, graph.cell.max() + 1)), starts_s, ends_s)
-    left = np.flatnonzero(ends_s[0, : graph.num_actions] == UNKNOWN)
+    starts_s, ends_s = np.zeros(graph.num_tasks), np.empty(graph.num_tasks + 1)
+    play(game_of(graph), queues((), graph.num_flows), np.zeros((1, graph.cell.max() + 1)), starts_s, ends_s)
+    left = np.flatnonzero(ends_s[: graph.num_actions] == UNKNOWN)
     if len(left):
         _, first = np.unique(actions.device[actions.stage[left]], return_index=True)
         stuck = [f"stage {actions.stage[task]} at the {actions.name(task)}" for task in left[first]]

@@ -12,12 +12,9 @@ from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
-from stagecut.planner.simulator.event_loop import Game, game_of, play, queues
+from stagecut.planner.simulator.event_loop import game_of, play, queues
 from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
-
-CHUNK_TIMES = 1 << 16
-"""End times held at once (0.5 MB): larger populations are split so that they stay in the processor's cache."""
 
 
 def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
@@ -27,12 +24,8 @@ def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
         groups.setdefault((graph_of(cost), shared_routes(flow_routes(cost))), []).append(index)
     times_s = np.empty(len(costs))
     for (graph, routes), members in groups.items():
-        size = max(1, CHUNK_TIMES // graph.num_tasks)
-        for first in range(0, len(members), size):
-            chunk = members[first : first + size]
-            table_s = duration_table(graph, [costs[index] for index in chunk])
-            _, ends_s = _played(graph, routes, game_of(graph), table_s)
-            times_s[chunk] = ends_s[:, graph.first_update : -1].max(axis=1)
+        table_s = duration_table(graph, [costs[index] for index in members])
+        times_s[members] = play(game_of(graph), queues(routes, graph.num_flows), table_s, *_no_times(graph))
     return times_s
 
 
@@ -52,10 +45,16 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
         If a duration is negative or no number, or if an argument has the wrong shape.
     """
     _check(graph, durations_s, routes)
-    game = game_of(graph)._replace(cell=np.arange(graph.num_tasks))
-    starts_s, ends_s = _played(graph, shared_routes(routes or ()), game, np.ascontiguousarray(durations_s.T))
-    starts_s = np.maximum(starts_s, np.maximum(*(ends_s[:, before] for before in graph.predecessors.T)))
-    return starts_s.T, ends_s[:, :-1].T
+    game, links = (
+        game_of(graph)._replace(cell=np.arange(graph.num_tasks)),
+        queues(shared_routes(routes or ()), graph.num_flows),
+    )
+    plans = [_no_times(graph) for _ in range(durations_s.shape[1])]
+    for plan, (starts_s, ends_s) in enumerate(plans):
+        play(game, links, np.ascontiguousarray(durations_s[:, plan])[None], starts_s, ends_s)
+        np.maximum(starts_s, np.maximum(*(ends_s[before] for before in graph.predecessors.T)), out=starts_s)
+    starts, ends = zip(*plans, strict=True)
+    return np.stack(starts, axis=1), np.stack(ends, axis=1)[:-1]
 
 
 def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
@@ -70,12 +69,9 @@ def graph_of(costs: PlanCosts, *, micro_batch: int = 1) -> IterationGraph:
     return pipeline_graph(depths, costs.variant.num_microbatches, samples, num_halved)
 
 
-def _played(graph: IterationGraph, routes: Routes, game: Game, seconds: Floats) -> tuple[Floats, Floats]:
-    """Start times of the tasks that use a shared link, else zero, and end times; see :func:`play`."""
-    starts_s = np.zeros((len(seconds), graph.num_tasks))
-    ends_s = np.empty((len(seconds), graph.num_tasks + 1))
-    play(game, queues(routes, graph.num_flows), seconds, starts_s, ends_s)
-    return starts_s, ends_s
+def _no_times(graph: IterationGraph) -> tuple[Floats, Floats]:
+    """Memory for start and end times, see :func:`play`."""
+    return np.zeros(graph.num_tasks), np.empty(graph.num_tasks + 1)
 
 
 def _check(graph: IterationGraph, durations_s: Floats, routes: RouteNames | None) -> None:

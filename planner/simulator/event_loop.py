@@ -85,21 +85,26 @@ def queues(routes: Routes, num_flows: int) -> Queues:
 
 
 @compiled
-def play(game: Game, queues: Queues, seconds: Floats, starts: Floats, ends: Floats) -> None:
-    """Play plans in which task t takes `seconds[plan, cell[t]]`.
+def play(game: Game, queues: Queues, seconds: Floats, start: Floats, end: Floats) -> Floats:
+    """Iteration times of plans in which task t takes `seconds[plan, cell[t]]`, shape (plans,).
 
-    Fills in the start times of tasks that use a shared link, shape (plans, n), and the end times of all tasks, then a
-    zero, shape (plans, n + 1). Tasks of device groups that wait for each other forever stay `UNKNOWN`.
+    Overwrites the start times of tasks that use a shared link, shape (n,), and the end times of all tasks, then a
+    zero, shape (n + 1,), with those of one plan after another. The end of tasks of device groups that wait for each
+    other forever is `UNKNOWN`.
     """
     cell, awaited, flow, receiver, first_link = game.cell, game.awaited, game.flow, game.receiver, queues.first
     first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
-    now, at = np.empty(num_groups), np.empty_like(own)  # by device group: end of its latest task; the next one
-    waiting = np.empty_like(own)  # by device group: the message or all-reduce it is waiting for
-    runnable = np.empty_like(own)  # stack of the device groups whose wait is over
+    now, at = (
+        np.empty(num_groups),
+        np.empty_like(game.first_own),
+    )  # by device group: end of its latest task; the next one
+    waiting = np.empty_like(game.first_own)  # by device group: the message or all-reduce it is waiting for
+    runnable = np.empty_like(game.first_own)  # stack of the device groups whose wait is over
     ready, request = np.empty(len(cell)), np.empty_like(cell)  # heap of requests
     free = np.empty(len(queues.link))  # by link: end of the latest task
+    times = np.empty(len(seconds))
     for plan in range(len(seconds)):
-        duration, end = seconds[plan], ends[plan]
+        duration = seconds[plan]
         end[:], free[:], now[:], waiting[:] = UNKNOWN, 0.0, 0.0, NONE
         end[NONE], num_runnable, num_requests = 0.0, num_groups, 0
         for group in range(num_groups):
@@ -133,10 +138,12 @@ def play(game: Game, queues: Queues, seconds: Floats, starts: Floats, ends: Floa
             else:
                 task = request[0]
                 links = queues.link[first_link[flow[task]] : first_link[flow[task] + 1]]
-                starts[plan, task] = _occupy(free, links, ready[0], duration[cell[task]])
-                end[task] = starts[plan, task] + duration[cell[task]]
+                start[task] = _occupy(free, links, ready[0], duration[cell[task]])
+                end[task] = start[task] + duration[cell[task]]
                 num_requests = _pop(ready, request, num_requests)
                 num_runnable = _wake(waiting, runnable, num_runnable, receiver[task], task)
+        times[plan] = now.max()  # device groups end with an optimizer step
+    return times
 
 
 @compiled

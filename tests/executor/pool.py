@@ -11,19 +11,19 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-PRELOAD = [
-    "torch",
-    "torch._dynamo",  # the first optimizer imports it
-    "torch.distributed.tensor.parallel",
-    "stagecut.executor.loading",
-    "stagecut.executor.checkpoint",
-    "stagecut.models",
-]
 TIMEOUT_S = 120
 """How long a rank waits for another: only a hanging test takes this long."""
+
+
+def forks() -> ForkServerContext:
+    """Start processes that have imported torch already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.executor.preloaded"])
+    return context
 
 
 def run(function: Callable[..., Any], *arguments: Any, world_size: int) -> list[Any]:
@@ -31,8 +31,7 @@ def run(function: Callable[..., Any], *arguments: Any, world_size: int) -> list[
 
     Arguments and answers are pickled.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context = forks()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder, "store")
         ends, processes = [], []

@@ -11,7 +11,6 @@ import numpy
 from stagecut.executor.ranks.environment import attempt_number
 from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.rank_process import become_rank, end_rank
-from stagecut.planner.core.errors import BadInputError
 
 
 def fail(how):
@@ -24,12 +23,6 @@ def fail(how):
             time.sleep(1)
     elif how == "raising":
         raise ValueError("no such layer")
-    elif how == "memory":
-        import torch
-
-        torch.empty(2**60)
-    elif how == "input":
-        raise BadInputError("plan.json: one fault", "plan.json: another fault")
     elif how == "once" and attempt_number() == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -29,13 +29,6 @@ class Raising(Residual):
         return state
 
 
-class Dying(Residual):
-    def forward(self, state):
-        if self.training:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return state
-
-
 class NotANumber(Residual):
     def forward(self, state):
         return super().forward(state) * float("nan")
@@ -71,10 +64,6 @@ def _batch(samples, generator):
 
 def raising():
     return chain(Raising)
-
-
-def dying():
-    return chain(Dying)
 
 
 class StoppedLater(Residual):

@@ -5,7 +5,7 @@ arguments, which saves a quarter of the time to draw from it.
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from hypothesis import strategies as st
 
@@ -32,6 +32,19 @@ SECONDS = st.sampled_from((0.0, 1.0, 2.0, 3.0, 5.0))
 BYTES = st.sampled_from((0.0, 1.0, 2.0, 4.0))
 
 
+@lru_cache(maxsize=None, typed=True)
+def sampled(*values):
+    """Any of these, the simplest first; `st.sampled_from` would check them again with every draw."""
+    return st.sampled_from(values)
+
+
+@cache
+def optional(strategy):
+    """Nothing, or what the strategy gives."""
+    return st.none() | strategy
+
+
+@cache
 def mostly_large(largest):
     """1 .. largest, half of the time at least largest - 1."""
     return st.one_of(st.integers(max(1, largest - 1), largest), st.integers(1, largest))
@@ -41,8 +54,8 @@ def mostly_large(largest):
 @st.composite
 def points(draw, *, least=1):
     """Measured bytes and seconds of any form: flat, bent upwards or downwards."""
-    sizes = draw(st.sets(st.sampled_from((0.0, 1.0, 2.0, 4.0, 8.0)), min_size=least, max_size=3))
-    seconds = sorted(draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, 5.0))) for _ in sizes)
+    sizes = draw(st.sets(sampled(0.0, 1.0, 2.0, 4.0, 8.0), min_size=least, max_size=3))
+    seconds = sorted(draw(sampled(0.0, 0.5, 1.0, 2.0, 5.0)) for _ in sizes)
     return tuple(zip(sorted(sizes), seconds, strict=True))
 
 
@@ -53,8 +66,8 @@ def links(draw, *, measured=False):
     if draw(st.booleans()):
         return UNLIMITED
     return Link(
-        bandwidth_bytes_per_s=draw(st.sampled_from((0.5, 2.0, 8.0, float("inf")))),
-        latency_s=draw(st.sampled_from((0.0, 0.0, 0.5, 2.0))),
+        bandwidth_bytes_per_s=draw(sampled(0.5, 2.0, 8.0, float("inf"))),
+        latency_s=draw(sampled(0.0, 0.0, 0.5, 2.0)),
         table=draw(points()) if measured and draw(st.booleans()) else (),
     )
 
@@ -71,7 +84,7 @@ def all_reduces(draw):
 @st.composite
 def time_tables(draw, device_type, *, tensor_parallel=1):
     """Times at one or two micro-batch sizes, not always in proportion to the size."""
-    samples = draw(st.sampled_from(((1,), (1, 2), (2, 4))))
+    samples = draw(sampled((1,), (1, 2), (2, 4)))
     return TimeTable(
         device_type=device_type,
         tensor_parallel=tensor_parallel,
@@ -92,7 +105,7 @@ def layers(draw, *, name, shareable, measured):
     return Layer(
         name=name,
         params_bytes=draw(BYTES),
-        forward_flops=draw(st.sampled_from((1.0, 2.0, 4.0))),
+        forward_flops=draw(sampled(1.0, 2.0, 4.0)),
         saved_bytes=draw(BYTES),
         output_bytes=draw(BYTES),
         working_bytes=draw(BYTES),
@@ -125,10 +138,10 @@ def device_types(draw, name):
     """A kind of device with unlimited, loose or tight memory."""
     return DeviceType(
         name=name,
-        peak_flops_per_s=((Precision.FP16, draw(st.sampled_from((1.0, 2.0)))),),
-        memory_bytes=draw(st.sampled_from((float("inf"), float("inf"), 200.0, 80.0, 40.0))),
-        memory_bandwidth_bytes_per_s=draw(st.sampled_from((float("inf"), 8.0, 2.0))),
-        launch_s=draw(st.sampled_from((0.0, 0.0, 1.0))),
+        peak_flops_per_s=((Precision.FP16, draw(sampled(1.0, 2.0))),),
+        memory_bytes=draw(sampled(float("inf"), float("inf"), 200.0, 80.0, 40.0)),
+        memory_bandwidth_bytes_per_s=draw(sampled(float("inf"), 8.0, 2.0)),
+        launch_s=draw(sampled(0.0, 0.0, 1.0)),
     )
 
 
@@ -137,7 +150,7 @@ def device_types(draw, name):
 def clusters(draw, *, max_devices=4, tables=True):
     """Classes of one or several hosts, hosts of one or two islands; a third of them with measured times if allowed."""
     servers, left = [], draw(mostly_large(max_devices))
-    measured = tables and draw(st.sampled_from((False, False, True)))
+    measured = tables and draw(sampled(False, False, True))
     while left > 0:
         first = draw(st.integers(1, min(left, 3)))
         most = min(left - first, 3)
@@ -146,7 +159,7 @@ def clusters(draw, *, max_devices=4, tables=True):
         count = draw(st.integers(1, left // sum(shape)))
         islands = tuple(
             Island(
-                device_type=draw(st.sampled_from(TYPE_NAMES)),
+                device_type=draw(sampled(*TYPE_NAMES)),
                 count=size,
                 fabric=draw(links(measured=measured)),
                 shared=draw(st.booleans()),
@@ -154,7 +167,7 @@ def clusters(draw, *, max_devices=4, tables=True):
             )
             for size in shape
         )
-        bridge = draw(st.none() | links(measured=measured))
+        bridge = draw(optional(links(measured=measured)))
         servers.append(
             Server(name=f"server{len(servers)}", islands=islands, count=count, nic=draw(links()), bridge=bridge)
         )
@@ -179,22 +192,22 @@ def jobs(draw, *, max_micro_batches=8, interleaved=False, sliced=False):
     """One or several schedules and micro-batch sizes, up to `max_micro_batches` micro-batches."""
     micro_batches = draw(st.sampled_from(((2,), (1, 2), (2, 4)) if sliced else ((1,), (2,), (1, 2), (2, 4))))
     num = draw(mostly_large(max_micro_batches * min(micro_batches) // max(micro_batches)))
-    schedules = draw(st.sampled_from((*((schedule,) for schedule in SCHEDULES), SCHEDULES)))
+    schedules = draw(sampled(*((schedule,) for schedule in SCHEDULES), SCHEDULES))
     if interleaved and draw(st.booleans()):
-        schedules = draw(st.sampled_from(((Schedule.INTERLEAVED,), (*schedules, Schedule.INTERLEAVED))))
+        schedules = draw(sampled((Schedule.INTERLEAVED,), (*schedules, Schedule.INTERLEAVED)))
     return Job(
         global_batch=num * max(micro_batches),
         optimizer=Optimizer(name="small", weight_bytes=1.0, gradient_bytes=1.0, state_bytes=2.0),
         precision=Precision.FP16,
         micro_batches=micro_batches,
         schedules=schedules,
-        recompute=draw(st.sampled_from(Recompute)),
-        replicas=draw(st.sampled_from((None, None, None, (1,), (1,), (1, 2), (2,)))),
-        tensor_parallel=draw(st.sampled_from((None, None, None, (1,), (2,), (1, 2)))),
+        recompute=draw(sampled(*Recompute)),
+        replicas=draw(sampled(None, None, None, (1,), (1,), (1, 2), (2,))),
+        tensor_parallel=draw(sampled(None, None, None, (1,), (2,), (1, 2))),
         zero1=draw(st.booleans()),
-        chunks=draw(st.sampled_from(((2,), (2,), (3,), (1, 2)))),
-        slice=draw(st.sampled_from((AUTO, AUTO, 1, 2))) if sliced else 0,
-        action_overhead_s=draw(st.sampled_from((0.0, 0.0, 0.25, 2.0))) if sliced else 0.0,
+        chunks=draw(sampled((2,), (2,), (3,), (1, 2))),
+        slice=draw(sampled(AUTO, AUTO, 1, 2)) if sliced else 0,
+        action_overhead_s=draw(sampled(0.0, 0.0, 0.25, 2.0)) if sliced else 0.0,
     )
 
 
@@ -215,7 +228,7 @@ def problems(
 
     At least half of the problems allow a single pipeline only, the others any number, or the largest one.
     """
-    measured = draw(st.sampled_from(((), TYPE_NAMES, TYPE_NAMES[:1])))
+    measured = draw(sampled((), TYPE_NAMES, TYPE_NAMES[:1]))
     problem = Problem(
         model=draw(models(max_layers=max_layers, measured=measured)),
         cluster=draw(clusters(max_devices=max_devices, tables=tables)),

@@ -155,14 +155,14 @@ def test_untouched_file_is_read(kind, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_mutated_bytes_give_data_or_complaints(kind, data, tmp_path_factory):
     check(tmp_path_factory, kind, data.draw(mutated_bytes(TEXTS[kind])))
 
 
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_mutated_trees_give_data_or_complaints(kind, data, tmp_path_factory):
     tree = data.draw(mutated_trees(TREES[kind]))
     check(tmp_path_factory, kind, json.dumps(tree).encode())

@@ -117,11 +117,11 @@ def test_answers_come_back_from_json(qualities):
 def test_steps_and_sizes_of_the_smoke_spec_come_from_its_counts(speeds):
     """A network that is built has arcs, and arc fixing leaves no more."""
     found = solver_steps.tables(speeds)
-    built, fixed = (int(_cells(found["sizes"], row=row)[1].replace(",", "")) for row in (1, 2))
+    built, fixed = (int(_cells(found["sizes"], row=row)[1].replace(",", "")) for row in (3, 4))
     assert 0 <= fixed <= built
     assert built > 0
-    assert _cells(found["threads"], row=0)[-1] == "yes"
-    assert _cells(found["seconds"], row=0)[0] == "greedy"
+    assert _cells(found["jobs"], row=0)[-1] == "yes"
+    assert _cells(found["seconds"], row=0)[0] == "fluid bounds"
 
 
 def test_formulations_agree_on_the_smoke_spec(speeds):

@@ -36,15 +36,15 @@ def test_page_shows_the_script_of_the_example():
 
 
 def test_script_learns_more_than_to_guess(tmp_path):
-    """Commands of the page, with 30 steps in place of 60; two stages, so that two processes are needed."""
+    """Commands of the page, and the first 20 of 60 steps; two stages, so that two processes are needed."""
     (solve,) = re.findall(r"^plan (solve --model gpt-mini .*)$", PAGE, re.MULTILINE)
     (tmp_path / "machine.yaml").write_text((EXAMPLE / "machine.yaml").read_text())
-    script = (EXAMPLE / "train.py").read_text().replace("NUM_STEPS, TOKENS = 60, 32", "NUM_STEPS, TOKENS = 30, 32")
+    script = (EXAMPLE / "train.py").read_text().replace("num_steps < NUM_STEPS", "num_steps < 20")
     (tmp_path / "train.py").write_text(script)
     assert "2 stages" in _run(tmp_path, "-m", "stagecut", *solve.split())
     (start,) = re.findall(r"^python (-m stagecut.executor plan.json train.py)$", PAGE, re.MULTILINE)
     told = _run(tmp_path, *start.split())
     losses = [float(loss) for loss in re.findall(r"held out ([0-9.]+)", told)]
-    assert len(losses) == 3
-    assert losses[0] > losses[1] > losses[2]
-    assert losses[2] < GUESS
+    assert len(losses) == 2
+    assert losses[0] > losses[1]
+    assert losses[1] < GUESS

@@ -19,15 +19,20 @@ import numpy as np
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.counted_paths import Cheapest, CountedPaths
+from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, num_states
 from stagecut.planner.network.label_lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
+from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.search.options import StopCheck
 
 FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
+
+
+MOST_LABELS, EXTENSIONS = 32, 2_000_000
+"""Labels of a node and count state at most, and how often arcs take a label further."""
 
 
 class Decision:
@@ -43,8 +48,9 @@ class Decision:
         Whether to give up.
     """
 
-    def __init__(self, rows: Rows, *, stop: StopCheck = lambda: False) -> None:
+    def __init__(self, rows: Rows, *, stop: StopCheck = lambda: False, width: int | None = None) -> None:
         self._rows, self._stop = rows, stop
+        self._width = fitting_width(rows.network) if width is None else width
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
         self._paths = CountedPaths(rows.network)
@@ -60,14 +66,17 @@ class Decision:
             If `stop` says so before there is an answer.
         """
         criteria = self._criteria(limit_s)
-        bottleneck_s, pareto = math.inf, False
+        bottleneck_s, pareto, width = math.inf, False, 1
         while True:
-            found = self._cheapest(criteria, bottleneck_s, pareto=pareto)
+            found = self._cheapest(criteria, bottleneck_s, pareto=pareto, width=width)
             if found is None:
                 return None
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s = limit_s - float(self._rows.round_trip[found.path].sum())
             if self.bottleneck_of(found.path) > bottleneck_s:
+                continue
+            if width < self._width and not self._exact:
+                width = self._width
                 continue
             forward = self._rows.forward[found.path]
             in_time = np.cumsum(forward) - forward <= criteria.forward_limits.alone[found.path]
@@ -99,12 +108,14 @@ class Decision:
         """The largest term that a row of the path adds to the round trip."""
         return float(self._bottleneck[path].max())
 
-    def _cheapest(self, criteria: Criteria, bottleneck_s: float, *, pareto: bool = False) -> Cheapest | None:
+    def _cheapest(
+        self, criteria: Criteria, bottleneck_s: float, *, pareto: bool = False, width: int = 1
+    ) -> Cheapest | None:
         if self._stop():
             raise StoppedError
         usable = self._bottleneck <= bottleneck_s
         if not pareto:
-            return self._paths.cheapest(criteria, usable)
+            return self._paths.cheapest(criteria, usable, width=width)
         path = pareto_path(self._rows.network, criteria, usable)
         return None if path is None else Cheapest(path, usable)
 
@@ -146,6 +157,13 @@ def _queue(rows: Rows, limit_s: float) -> QueueCriteria:
         return NO_QUEUE
     latest = (limit_s - after_s for after_s in (queues.after_busy, queues.after_drain, queues.after_late))
     return QueueCriteria(queues, Limits(*latest))
+
+
+def fitting_width(network: StageNetwork) -> int:
+    """How many labels a node and count state may have; one without positions."""
+    if not network.has_positions:
+        return 1
+    return max(1, min(MOST_LABELS, EXTENSIONS // max(1, len(network.arcs) * num_states(network))))
 
 
 MOST_TURNS = 4

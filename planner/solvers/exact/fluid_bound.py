@@ -1,6 +1,6 @@
 """A first bound on all plans of a variant: layers that can be divided freely over the devices.
 
-Derivation: docs/solver.md, "The fluid bound". With the columns of
+Derivation: docs/bounds.md, "The fluid bound". With the columns of
 :mod:`stagecut.planner.solvers.exact.fluid_costs`, n_k devices of kind k and M micro-batches, the shares x[c,l] of the
 layers that the choices c have satisfy
 

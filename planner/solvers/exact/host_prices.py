@@ -118,12 +118,14 @@ def best_of_cuts(lengths: Floats, slopes: Floats) -> tuple[Floats, float]:
     inside = point.copy()
     for _ in range(STEPS):
         gradient, curvature = np.zeros(size), np.zeros((size, size))
-        gradient[-1], least = weight, min(point[:-1].min(), 1.0 - point[:-1].max())
+        gradient[-1], least = weight, np.inf
+        for j in range(size - 1):
+            least = min(least, point[j], 1.0 - point[j])
         for k in range(num_cuts):
             least = min(least, lengths[k] + _product(slopes[k], point))
         if not least > 0.0:
             break  # rounding has led outside
-        inside[:] = point
+        inside = point.copy()
         for k in range(num_cuts):
             slack = lengths[k] + _product(slopes[k], point)
             for i in range(size):

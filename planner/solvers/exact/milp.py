@@ -53,7 +53,7 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     floors_s = _fluid_bounds(problem, search)
     with search.step("greedy"):
-        greedy.solve(problem, search)
+        greedy.solve(problem, search, floors_s)
     variants = promising_first(problem, search)
     proofs = [
         *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in variants),

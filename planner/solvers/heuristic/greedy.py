@@ -11,7 +11,9 @@
 Nothing is random, and all limits are counts.
 """
 
-from stagecut.planner.core.problem import Problem
+from collections.abc import Mapping
+
+from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.arrangement import arrangement_of
@@ -34,12 +36,17 @@ NUM_IMPROVED = 4
 """Simulated candidates that are improved; with all of them, one of 12 plans is 6 % faster."""
 
 
-def solve(problem: Problem, search: Search) -> Result:
-    """The best plan found; proves nothing."""
+def solve(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None) -> Result:
+    """The best plan found; proves nothing.
+
+    Where `floors_s` is stated, no plan of a variant takes less than its seconds there; variants that are not in it are
+    judged by floors of our own.
+    """
     if problem.model.num_layers * problem.cluster.num_devices >= LARGE:
         offer_first(search)
     candidates = CandidateSearch(StageTables(search.costs))
-    fastest = sorted(_fine(search, candidates, _coarse(problem, search, candidates)), key=lambda pair: pair[0])
+    coarse = _coarse(problem, search, candidates, floors_s or {})
+    fastest = sorted(_fine(search, candidates, coarse), key=lambda pair: pair[0])
     for seconds, candidate in fastest[:NUM_IMPROVED]:
         move_layers(search, candidate.sequence, candidate.stops, seconds)
     best = search.best_plan
@@ -51,12 +58,15 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result("greedy", proves=False)
 
 
-def _coarse(problem: Problem, search: Search, candidates: CandidateSearch) -> list[Candidate]:
+def _coarse(
+    problem: Problem, search: Search, candidates: CandidateSearch, stated_s: Mapping[Variant, float]
+) -> list[Candidate]:
     """The best coarse candidate of every variant that might beat the best plan, the smallest estimate first."""
     found: list[Candidate] = []
     variants = [variant for variant in problem.variants if variant.schedule is not Schedule.INTERLEAVED]
-    for variant in sorted(variants, key=candidates.floor_s):
-        if search.out_of_budget or candidates.floor_s(variant) >= search.best_s:
+    floors_s = {variant: stated_s.get(variant) or candidates.floor_s(variant) for variant in variants}
+    for variant in sorted(variants, key=floors_s.__getitem__):
+        if search.out_of_budget or floors_s[variant] >= search.best_s:
             break
         for candidate in candidates.coarse(variant, count=NUM_COARSE)[:1]:
             found.append(candidate)

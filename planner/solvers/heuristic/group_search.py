@@ -59,6 +59,8 @@ class _GroupSearch:
     def run(self) -> None:
         """Follow every arc."""
         variant, graph = self._variant, self._graph
+        if not graph.groups:
+            return
         depths = warmup_depths(variant.schedule, self._max_stages, variant.num_microbatches)[::-1]
         groups = [self._starts(group, depths) for group in graph.groups]
         self._first_layer[0, 0] = self._tables.num_layers

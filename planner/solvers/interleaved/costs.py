@@ -50,10 +50,15 @@ class ChunkCosts:
         are not linear in the layers: sum plus offset is then a lower bound."""
         self.prefix -= self.offset[:, None]
         self.offset[Cost.TAIL], self._tail_beyond_s = self._tails(tables[0][2])
-        self._working = np.array([working for _, working, _ in tables])
+        self.working_bytes = np.array([working for _, working, _ in tables])
+        """Of a stage with the layers [start, stop), shape (modes, L + 1, L + 1)."""
         self._actions = [in_flight(shape.order, device) for device in range(shape.num_groups)]
         if self._always_fits():
-            self.recompute, self.prefix, self._working = self.recompute[:1], self.prefix[:1], self._working[:1]
+            self.recompute, self.prefix, self.working_bytes = (
+                self.recompute[:1],
+                self.prefix[:1],
+                self.working_bytes[:1],
+            )
         self.transfer_s = self._transfers(costs)
         """Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one."""
 
@@ -95,10 +100,25 @@ class ChunkCosts:
         static = (self.prefix[mode, Cost.STATIC, stop] - self.prefix[mode, Cost.STATIC, start]).sum(axis=1)
         saved = self.prefix[mode, Cost.SAVED, stop] - self.prefix[mode, Cost.SAVED, start]
         working = np.zeros((len(stops), self.shape.variant.chunks))
-        working[:, : len(mine)] = self._working[mode, start, stop]
+        working[:, : len(mine)] = self.working_bytes[mode, start, stop]
         peak: Floats = (saved @ held[:, : len(mine)].T + working[:, acting]).max(axis=1)
         needed: Floats = static + peak
         return needed
+
+    def most_held(self) -> tuple[Floats, Ints]:
+        """Micro-batches of each chunk held during an action, and its chunk, where no other action holds as many.
+
+        Shape (n, v + 1), device group by device group, and where those of each begin, shape (D + 1,).
+        """
+        rows, first = list[Floats](), [0]
+        for held, acting in self._actions:
+            own = np.column_stack((held, acting)).astype(float)
+            above = (
+                (held[:, None] <= held).all(axis=2) & (acting[:, None] == acting) & (held[:, None] < held).any(axis=2)
+            )
+            rows.append(own[~above.any(axis=1)])
+            first.append(first[-1] + len(rows[-1]))
+        return np.concatenate(rows), np.array(first)
 
     def memory_forms(self) -> Floats:
         """Lower bounds on the memory use of each device group as linear forms, shape (D, S, costs).
@@ -118,7 +138,9 @@ class ChunkCosts:
         most_held = max(int(held.max()) for held, _ in self._actions)
         # If so the other modes can never be needed, and are dropped.
         static, saved = (self.prefix[0, cost, -1] for cost in (Cost.STATIC, Cost.SAVED))
-        return bool((static + most_held * saved + self._working[0].max()) * (1 + MEMORY_ROUNDING) <= self.limit_bytes)
+        return bool(
+            (static + most_held * saved + self.working_bytes[0].max()) * (1 + MEMORY_ROUNDING) <= self.limit_bytes
+        )
 
     def _tails(self, tail_s: Floats) -> tuple[float, Floats]:
         """Split tail - sum over the layers into its least value and the rest, shape (L + 1, L + 1)."""

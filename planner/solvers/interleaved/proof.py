@@ -2,11 +2,13 @@
 
 The plans of a variant are divided by their shape (device groups, see
 :mod:`stagecut.planner.solvers.interleaved.shapes`). The shape with the lowest bound takes the next step, through
-three phases:
+four phases:
 
 1. the bound of its average device group;
-2. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
-3. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
+2. with two chunks, the least largest row of a device group (:mod:`stagecut.planner.solvers.interleaved.two_chunks`),
+   after the next phase where that takes many steps;
+3. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
+4. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
    whose rows may be below the best plan; these are simulated.
 """
 
@@ -24,6 +26,7 @@ from stagecut.planner.solvers.interleaved.costs import ChunkCosts
 from stagecut.planner.solvers.interleaved.linear_rows import row_forms
 from stagecut.planner.solvers.interleaved.relaxation import relax
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
+from stagecut.planner.solvers.interleaved.two_chunks import FEW_STEPS, MOST_STEPS, best_walk
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 
@@ -90,6 +93,10 @@ class InterleavedProof:
         """Bounds on the plans of a shape that are not simulated yet, one for each step of the proof."""
         search, least_s = self._search, floor_s(self._costs, shape)
         yield least_s
+        can_walk = shape.variant.chunks == 2 and not self._shared_only
+        if can_walk and (walk_s := self._walked(shape, FEW_STEPS)) is not None:
+            can_walk = False
+            yield walk_s
         search.count("interleaved shapes relaxed")
         relaxation = relax(
             *self._chunks_and_rows(shape),
@@ -99,12 +106,24 @@ class InterleavedProof:
             stop=lambda: search.out_of_budget,
         )
         yield relaxation.bound_s
+        if can_walk and (walk_s := self._walked(shape, MOST_STEPS)) is not None:
+            yield walk_s
         # Costs and rows are set up again: they are large, and many shapes wait at the line above.
         branching = Branching(*self._chunks_and_rows(shape), relaxation)
         while not branching.overfull:
             cuts = branching.advance(self._limit_s, max_batches=MAX_BATCHES, stop=lambda: search.out_of_budget)
             self._simulate(shape, cuts.tolist())
             yield branching.bound_s
+
+    def _walked(self, shape: Shape, most_steps: int) -> float | None:
+        """The bound of the best walk, whose plan is simulated; None if it takes too many steps."""
+        chunks, limit_s = ChunkCosts(self._costs, shape), self._limit_s
+        walk = best_walk(chunks, limit_s, stop=lambda: self._search.out_of_budget, most_steps=most_steps)
+        if walk is None:
+            return None
+        if walk.stops is not None:
+            self._simulate(shape, [walk.stops.tolist()])
+        return walk.bound_s
 
     def _chunks_and_rows(self, shape: Shape) -> tuple[ChunkCosts, Floats]:
         return ChunkCosts(self._costs, shape), row_forms(self._costs, shape, shared_only=self._shared_only)

@@ -13,17 +13,17 @@ pytest.importorskip("torch")
 
 from stagecut.executor.ranks.failures import RunError
 from stagecut.executor.ranks.launch import launch
-from stagecut.planner.core.errors import BadInputError
 
 ROOT = Path(__file__).parents[3]
 STUB = ("-m", "tests.executor.rank_stub")
-WATCHDOG_S = 60
+PATH = f"{ROOT}{os.pathsep}{Path(__file__).with_name('lean')}"
+WATCHDOG_S = 120
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Launch the stub, failing in one way."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", PATH)
 
     def launched(how, *, num_ranks=2, timeout_s=WATCHDOG_S, max_restarts=0):
         names = [f"rank {rank} (slow/{rank}, stage {rank})" for rank in range(num_ranks)]
@@ -46,7 +46,7 @@ def started(tmp_path):
     def begin(how, *, num_ranks=2):
         arguments = [*STUB, how, "600", str(tmp_path)]
         code = f"from stagecut.executor.ranks.launch import launch; launch({arguments!r}, num_ranks={num_ranks})"
-        variables = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+        variables = {"PYTHONPATH": PATH, "TMPDIR": str(tmp_path)}
         environment = {**os.environ, **variables}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.PIPE)
         processes.append(process)
@@ -84,7 +84,6 @@ def _pids(folder):
     [
         ("dead", r"^rank 1 \(slow/1, stage 1\) was killed by SIGKILL"),
         ("raising", r"^rank 1 \(slow/1, stage 1\): ValueError: no such layer$"),
-        ("memory", r"^rank 1 \(slow/1, stage 1\): out of memory: .*can't allocate memory.*smaller --micro-batch"),
     ],
 )
 def test_one_message_names_the_rank_and_the_cause(run, how, message, tmp_path):
@@ -94,12 +93,6 @@ def test_one_message_names_the_rank_and_the_cause(run, how, message, tmp_path):
     assert caught.value.exit_code == 1
     assert len(str(caught.value).splitlines()) == 1
     assert all(_is_gone(pid) for pid in _pids(tmp_path))
-
-
-def test_fault_of_the_input_stays_one(run):
-    with pytest.raises(BadInputError) as caught:
-        run("input")
-    assert caught.value.complaints == ("plan.json: one fault", "plan.json: another fault")
 
 
 def test_rank_at_the_end_of_the_chain_of_waits_is_the_hung_one(run, tmp_path):

@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
@@ -19,7 +17,7 @@ from stagecut.planner.cli.main import main
 from stagecut.planner.io.files.plan_file import read_plan_file
 from tests.executor.hosts import wide_layers
 from tests.executor.hosts.namespaces import CABLE, set_up, two_hosts
-from tests.executor.hosts.torchrun import PLAN, ROOT, start
+from tests.executor.hosts.torchrun import PLAN, ROOT, on_hosts
 
 TINY = ROOT / "examples" / "tiny"
 LAYERS = "tests.executor.hosts.wide_layers:chain"
@@ -59,14 +57,9 @@ def test_run_on_two_hosts_has_the_losses_of_one(hosts, plan_path, tmp_path):
     """Torchrun on either host with as many processes as it has devices; every message between them takes its time."""
     record = tmp_path / "run.json"
     arguments = _arguments(plan_path, record)
-    with ExitStack() as stack:
-        started = [start(hosts, number, NUM_DEVICES[number], PLAN, *arguments) for number in range(2)]
-        for process in started:
-            stack.callback(process.kill)
-        with ThreadPoolExecutor(len(started)) as pool:
-            answers = list(pool.map(_answer, started))
-    assert [process.returncode for process in started] == [0, 0], answers
-    assert answers[1][0] == ""
+    done = on_hosts(hosts, NUM_DEVICES, PLAN, *arguments, folder=tmp_path, timeout_s=WATCHDOG_S)
+    assert [each.code for each in done] == [0, 0], done
+    assert done[1].stdout == ""
     assert len(plan_path.parent.joinpath("runs.jsonl").read_text().splitlines()) == 1
     losses = [step["loss"] for step in json.loads(record.read_text())["steps"]]
     assert losses == pytest.approx(_losses_on_one_host(plan_path), rel=1e-5)
@@ -79,15 +72,6 @@ def _arguments(plan_path, record):
     steps += ["--timeout", str(TIMEOUT_S)]
     files = ["-o", str(record), "--history", str(record.with_name("runs.jsonl"))]
     return ["run", str(plan_path), "--layers", LAYERS, "--device", "cpu", "--json", *steps, *files]
-
-
-def _answer(process):
-    """Return the output of one host. If one fails, the other may wait for it in vain: both say why."""
-    try:
-        return process.communicate(timeout=WATCHDOG_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()
 
 
 def _losses_on_one_host(plan_path):

@@ -1,7 +1,6 @@
 """Virtual workers on two hosts, network namespaces of this machine, with a parameter server on both."""
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from tests.executor.hosts.namespaces import two_hosts
-from tests.executor.hosts.torchrun import start
+from tests.executor.hosts.torchrun import on_hosts
 from tests.executor.hosts.wave_script import ADAM, NUM_WAVES, plan, problem
 from tests.executor.waves.wave_plans import MSE, layers, samples
 
@@ -26,12 +25,9 @@ WATCHDOG_S = 120
 def test_workers_and_servers_on_two_hosts_train_like_threads(tmp_path):
     """The second worker's pipeline crosses the cable, and so does half of what is pushed and pulled."""
     answer = tmp_path / "answer.json"
-    with two_hosts() as hosts, ExitStack() as stack:
-        started = [start(hosts, number, NUM_RANKS[number], SCRIPT, str(answer)) for number in range(2)]
-        for process in started:
-            stack.callback(process.kill)
-        told = [process.communicate(timeout=WATCHDOG_S) for process in started]
-    assert [process.returncode for process in started] == [0, 0], told
+    with two_hosts() as hosts:
+        done = on_hosts(hosts, NUM_RANKS, SCRIPT, str(answer), folder=tmp_path, timeout_s=WATCHDOG_S)
+    assert [each.code for each in done] == [0, 0], done
     found = json.loads(answer.read_text())
     assert [role for _, _, role in found] == [
         "rank 0 (host0/0, worker 0, stage 0)",

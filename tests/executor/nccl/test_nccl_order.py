@@ -52,7 +52,7 @@ PLANS = {
 """Weights of the first and the last stage are tied in all of them."""
 
 
-@pytest.mark.parametrize("num_queues", (1, 2, 8))
+@pytest.mark.parametrize("num_queues", (1, 8))
 @pytest.mark.parametrize("name", PLANS)
 def test_every_schedule_plays_to_the_end(name: str, num_queues: int) -> None:
     """Each kernel is in the way of all behind it in its queue until it has ended, which is more than hardware does."""
@@ -63,8 +63,8 @@ def test_every_schedule_plays_to_the_end(name: str, num_queues: int) -> None:
 @pytest.mark.parametrize("num_queues", (1, 2, 8))
 def test_random_plans_play_to_the_end(num_queues: int, hold: Hold) -> None:
     """A bit of everything, on up to eight ranks."""
-    draw = random.Random(num_queues)
-    for _ in range(8):
+    draw = random.Random(f"{num_queues} {hold.name}")
+    for _ in range(4):
         plan = random_plan(draw, num_layers=NUM_LAYERS, max_ranks=8)
         assert worst_difference(plan, num_queues=num_queues, hold=hold) < TOLERANCE, plan
 

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from stagecut.planner.core.result import Status
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import arrangement_of, assemble
+from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
+from tests.network_paths import paths_by_plan
 from tests.property.sharding.sharded_problems import sharded_problems
 
 EXACT = SolveOptions(gap=0.0, time_limit_s=None)
@@ -57,3 +60,17 @@ def test_a_plan_costs_what_the_network_says_of_its_arrangement(problem):
                 assert getattr(numbers, name)[index] == pytest.approx(getattr(cost, name)[0], rel=1e-9, abs=1e-12)
         assert lower_bound(numbers) > 0
         assert assemble(own, plan.variant, arrangement_of(own, plan)) is not None
+
+
+@settings(max_examples=15)
+@given(sharded_problems(max_layers=3))
+def test_plans_that_a_network_leaves_out_take_as_long_as_one_that_is_there(problem):
+    """One stage stands for all prices that give equal costs."""
+    costs = CostModel(problem)
+    for variant in problem.variants:
+        network = build_network(costs, variant)
+        found = {plan: iteration_times([network.costs.plan(plan)])[0] for plan in paths_by_plan(network)}
+        for plan in all_plans(problem, costs):
+            if plan.variant == variant:
+                (seconds,) = iteration_times([network.costs.plan(plan)])
+                assert plan in found or any(seconds == pytest.approx(other, rel=1e-12) for other in found.values())

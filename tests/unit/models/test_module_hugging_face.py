@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-import transformers
 
 from stagecut.planner.core.errors import BadInputError
 
@@ -14,19 +13,25 @@ WIDTHS = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "
 
 
 def gpt2_config(**options):
+    from transformers import GPT2Config
+
     quiet = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    return transformers.GPT2Config(**{**WIDTHS, **quiet, **SPECIAL, "n_positions": 16, **options})
+    return GPT2Config(**{**WIDTHS, **quiet, **SPECIAL, "n_positions": 16, **options})
 
 
 def llama_config(**options):
+    from transformers import LlamaConfig
+
     widths = {"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16}
-    return transformers.LlamaConfig(**{**WIDTHS, **widths, **SPECIAL, **options})
+    return LlamaConfig(**{**WIDTHS, **widths, **SPECIAL, **options})
 
 
 def bert_config(**options):
+    from transformers import BertConfig
+
     widths = {"intermediate_size": 48, "max_position_embeddings": 16}
     quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return transformers.BertConfig(**{**WIDTHS, **widths, **quiet, **options})
+    return BertConfig(**{**WIDTHS, **widths, **quiet, **options})
 
 
 MODELS = {
@@ -47,6 +52,8 @@ def chain_of(*args, **options):
 
 
 def whole_model(name, dtype, **options):
+    import transformers
+
     architecture, config = MODELS[name]
     torch.manual_seed(0)
     return getattr(transformers, architecture)._from_config(config(), **options).to(dtype).train()
@@ -149,8 +156,10 @@ def test_configuration_alone_means_the_language_model():
 
 
 def test_other_families_are_refused_with_those_known():
+    from transformers import T5Config
+
     with pytest.raises(BadInputError, match=r"T5Config is not supported; supported: GPT2LMHeadModel, Llama"):
-        chain_of(transformers.T5Config())
+        chain_of(T5Config())
 
 
 def test_sequence_longer_than_the_positions_is_refused():

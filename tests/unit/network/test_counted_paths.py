@@ -138,7 +138,7 @@ def test_setting_labels_takes_what_was_said():
     )
     cluster = Cluster(name="many", device_types=kinds(gpu=math.inf), servers=servers)
     network = positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1)))
-    decision = Decision(build_rows(network))
+    decision = Decision(build_rows(network), width=1)
     tracemalloc.start()
     try:
         decision.path_below(1e6)

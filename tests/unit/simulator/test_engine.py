@@ -124,9 +124,8 @@ def test_doubled_times_double_the_iteration():
     assert iteration_time(doubled) == 2 * iteration_time(costs)
 
 
-def test_a_population_larger_than_a_chunk_keeps_its_order(monkeypatch):
-    """Chunks of one plan: equal stages with F = i take (M + S - 1) (i + 2)."""
-    monkeypatch.setattr("stagecut.planner.simulator.engine.CHUNK_TIMES", 1)
+def test_a_population_keeps_its_order():
+    """Equal stages with F = i take (M + S - 1) (i + 2)."""
     plans = [pipeline_costs([i] * 3, [2] * 3, micro_batches=4) for i in range(5)]
     assert iteration_times(plans).tolist() == [6 * (i + 2) for i in range(5)]
 

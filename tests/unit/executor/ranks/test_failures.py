@@ -1,6 +1,7 @@
 """Which fault ended a run, and of which rank: no processes."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -110,10 +111,20 @@ def test_lost_rank_is_named_where_its_end_is_not_known():
 
 
 def test_bad_input_found_by_all_ranks_is_told_once():
-    reports = [_report(rank, FailureKind.INPUT, message="one\ntwo", at_s=rank) for rank in range(3)]
+    fault = BadInputError("one", "two")
+    reports = [failure_report(fault, rank=rank) for rank in range(3)]
     cause = root_cause(reports, {0: 3, 1: 3, 2: 3})
     assert isinstance(cause, BadInputError)
     assert cause.complaints == ("one", "two")
+
+
+def test_memory_that_torch_does_not_get_comes_with_advice():
+    """2^60 numbers; the text is torch's own."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60)
+    cause = root_cause([failure_report(caught.value, rank=1)], {1: 1})
+    assert re.search(r"^rank 1: out of memory: .*can't allocate memory.*smaller --micro-batch", str(cause))
 
 
 def test_killed_rank_is_the_cause_of_lost_connections():

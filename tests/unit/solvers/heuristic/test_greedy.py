@@ -1,5 +1,6 @@
 """Good plans in seconds."""
 
+import math
 import threading
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ from stagecut.planner.core.schedule import warmup_depth
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.arrangement import recompute_choice
+from stagecut.planner.solvers.heuristic.greedy import solve
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
+from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, WEIGHTS_ONLY, chain, job, layer, one_device_per_server, one_server
 from tests.property.strategies import problems
 
@@ -35,6 +38,18 @@ def test_same_problem_gives_the_same_plan():
     problem = Problem(model=model, cluster=one_device_per_server("slow", "fast", "slow"), job=job(6))
     first, second = (run(problem, "greedy", UNLIMITED_TIME) for _ in range(2))
     assert (first.plan, first.counts) == (second.plan, second.counts)
+
+
+def test_variants_that_are_known_not_to_beat_the_best_plan_are_skipped():
+    """Floors of the very best time leave its variants alone; with more than that for all, there is nothing to try."""
+    model = chain(5, {"gpu": 1.0}, output_bytes=1.0)
+    problem = Problem(model=model, cluster=one_device_per_server("gpu", "gpu"), job=job(4))
+    best = run(problem, "greedy", UNLIMITED_TIME)
+    found = [
+        solve(problem, Search(problem, UNLIMITED_TIME), dict.fromkeys(problem.variants, floor_s))
+        for floor_s in (best.objective_s, math.inf)
+    ]
+    assert [result.objective_s for result in found] == [best.objective_s, None]
 
 
 def test_a_plan_to_begin_from_is_kept_or_beaten():

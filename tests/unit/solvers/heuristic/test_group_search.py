@@ -51,6 +51,14 @@ def test_nothing_is_found_below_what_a_layer_takes():
     assert _sequences(problem, [1.0]) == []
 
 
+def test_nothing_is_found_where_no_device_group_is_allowed():
+    """Two replicas, where servers have one device and two of them may not join."""
+    problem = Problem(
+        model=chain(2, {"gpu": 1.0}), cluster=one_device_per_server("gpu"), job=job(2, micro_batch=2, replicas=(2,))
+    )
+    assert _sequences(problem, [math.inf]) == []
+
+
 def test_several_whole_hosts_are_one_stage():
     """Only 4 replicas are allowed, and the 2 hosts have 2 devices each."""
     server = Server(name="pair", count=2, islands=(Island(device_type="gpu", count=2),))

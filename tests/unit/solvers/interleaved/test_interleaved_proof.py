@@ -76,6 +76,7 @@ def test_more_nodes_than_can_be_kept_end_the_search_with_a_gap(monkeypatch):
     monkeypatch.setattr(branching, "MAX_NODES", 0)
     monkeypatch.setattr(proof, "MAX_BATCHES", 1)
     problem = replace(INTERLEAVED.problem, model=chain(12, {"gpu": 2.0}))
+    problem = replace(problem, job=replace(problem.job, chunks=(3,)))
     result = run(problem, "milp", EXACT)
     assert result.status is Status.FEASIBLE
     assert 48.0 <= result.bound_s < result.objective_s

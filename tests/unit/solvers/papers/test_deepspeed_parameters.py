@@ -1,6 +1,7 @@
 """Stages of equally many parameters."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,9 +68,10 @@ def test_shared_parameters_count_in_both_layers():
     assert layer_params(ModelProfile(name="tied", layers=layers)).tolist() == [2.0, 2.0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_layers=6))
 def test_plans_are_legal(problem):
+    problem = replace(problem, job=replace(problem.job, schedules=(Schedule.ONE_F_ONE_B,)))
     try:
         result = _solved(problem)
     except UnsupportedError:

@@ -107,7 +107,7 @@ def test_whole_servers_join_for_wide_groups():
     assert _stages(problem) == [(1, 4, 1)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_layers=6, interleaved=True))
 def test_plans_are_legal_and_uniform(problem):
     known = tuple(each for each in problem.job.schedules if each in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED})

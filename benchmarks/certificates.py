@@ -1,0 +1,108 @@
+"""How soon `milp` has a plan and a bound, and how far it closes the gap; options: `benchmarks/harness/driver.py`.
+
+Two sets of problems: large or contended ones chosen because they are hard (`HARD`), and random ones (`DRAWN`), which
+nobody chose. `--only "07: "` measures one of the latter, `--only gpt3` all with that in their name. Seconds are those
+of the search, without the start of the process.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
+from benchmarks.harness.measuring import Answer, Tree, answers_of
+from benchmarks.problems.drawn import DRAWN
+from benchmarks.problems.registry import HARD, SMOKE
+from benchmarks.problems.specs import Spec
+from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
+from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.solvers.search.options import SolveOptions
+
+SOLVER = "milp"
+MARKS_S = (3, 10, 60)
+"""Seconds after which the gap is shown."""
+FIRST_BOUND_S = 3.0
+HEAD = ("problem", "first plan", "first bound", *(f"gap at {mark} s" for mark in MARKS_S), "gap", "seconds", "memory")
+
+
+def jobs(hard: Iterable[Spec], drawn: Mapping[str, Spec]) -> Jobs:
+    """One search for each problem; drawn ones by their number first."""
+    specs = {spec.name: spec for spec in hard} | {f"{number}: {spec.name}": spec for number, spec in drawn.items()}
+    return {name: partial(measure, spec) for name, spec in specs.items()}
+
+
+def measure(spec: Spec, request: Request) -> Tree:
+    """The answer of `milp`, asked for the wanted gap."""
+    options = SolveOptions(gap=spec.wanted_gap, time_limit_s=request.time_scale * spec.time_limit_s)
+    return {SOLVER: request.answer(spec, SOLVER, options).answer.tree()}
+
+
+def tables(parts: Parts) -> Tables:
+    """The problems one by one, and how many of the drawn ones are as wanted."""
+    answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
+    drawn = {name: answer for name, answer in answers.items() if is_drawn(name)}
+    hard = {name: answer for name, answer in answers.items() if not is_drawn(name)}
+    return {
+        BENCHMARKS_PAGE: {
+            "certificates": certificates_table(hard),
+            "drawn certificates": certificates_table(drawn),
+            "certificates of drawn problems": summary(drawn),
+        }
+    }
+
+
+def is_drawn(name: str) -> bool:
+    """Whether a part begins with the number of a drawn problem."""
+    return name.partition(": ")[0] in DRAWN
+
+
+def certificates_table(answers: Mapping[str, Answer]) -> str:
+    """One row per problem."""
+    return markdown(HEAD, [[name, *_cells(answer)] for name, answer in answers.items()])
+
+
+def summary(answers: Mapping[str, Answer]) -> str:
+    """How many have a bound soon, and the gap in time; the others by name, the widest first."""
+    soon = [name for name, answer in answers.items() if (answer.first_bound_s or FIRST_BOUND_S + 1) <= FIRST_BOUND_S]
+    left = {name: answer for name, answer in answers.items() if not _is_closed(answer)}
+    worst = sorted(left.items(), key=lambda item: math.inf if item[1].gap is None else item[1].gap, reverse=True)
+    rows = [
+        [f"a bound within {FIRST_BOUND_S:g} s", f"{len(soon)} of {len(answers)}"],
+        ["1 % within 60 s", f"{len(answers) - len(left)} of {len(answers)}"],
+        ["open", "; ".join(f"{name} ({percent(answer.gap)})" for name, answer in worst) or "none"],
+    ]
+    return markdown(("drawn problems", ""), rows, numbers=False)
+
+
+def complaint(parts: Parts) -> str:
+    """Problems without a plan, and bounds above the time of a plan."""
+    answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
+    return "\n".join(f"{name}: {fault}" for name, answer in answers.items() if (fault := _fault(answer)))
+
+
+def _fault(answer: Answer) -> str:
+    if answer.objective_s is None:
+        return f"no plan: {answer.status} {answer.reason}".rstrip()
+    if (answer.bound_s or 0.0) > answer.objective_s * (1 + EQUAL_TIMES):
+        return "the bound is above the time of the plan"
+    return ""
+
+
+def _is_closed(answer: Answer) -> bool:
+    """Whether the gap of 1 %, rounding aside, was reached."""
+    return answer.gap is not None and answer.gap <= 0.01 + EQUAL_TIMES
+
+
+def _cells(answer: Answer) -> Sequence[str]:
+    gaps = [percent(answer.gap_after_s.get(f"{mark}")) for mark in MARKS_S]
+    memory = "-" if answer.peak_bytes is None else f"{answer.peak_bytes / 2**30:.2f} GiB"
+    times = [whole_seconds(answer.first_plan_s), whole_seconds(answer.first_bound_s)]
+    return [*times, *gaps, percent(answer.gap), whole_seconds(answer.search_s), memory]
+
+
+DRIVER = Driver(
+    name="certificates", jobs=jobs(HARD, DRAWN), quick_jobs=jobs(SMOKE, {}), tables=tables, complaint=complaint
+)
+
+if __name__ == "__main__":
+    DRIVER.main()

@@ -1,0 +1,233 @@
+"""The least largest row of a device group, over all cuts of a shape with two chunks: a shortest path.
+
+Device group d of D holds the stages d and D + d. Walk over the device groups with both cuts at once: after d of them,
+the first chunk has got as far as layer i and the second, which starts at layer m, as far as layer j. Sums of forwards
+and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy, sync,
+fill and drain rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step of
+the walk. The largest row of a walk from (0, m) to (m, L) is least for a walk that bounds all cuts. Unlike a relaxation
+it does not divide layers.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.tolerances import MEMORY_ROUNDING, PATH_SUM, PREFIX_SUM
+from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
+from stagecut.planner.solvers.search.options import StopCheck
+
+PARTS = (1.01, 1.03, 1.1, 1.3)
+"""Limits to try first, relative to the work of the mean device group."""
+FEW_STEPS, MOST_STEPS = 1_000_000, 100_000_000
+"""Choices of layers for a device group that are looked at, some ten million a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestWalk:
+    """The walk of the least largest row."""
+
+    bound_s: float
+    """No cut has smaller rows, except those that reach the limit."""
+    stops: Ints | None
+    """Its cut, shape (S,); None if every walk reaches the limit."""
+
+
+class _Tables(NamedTuple):
+    """What the rows are made of; sums over the layers before each boundary have shape (L + 1,)."""
+
+    num_groups: int
+    num_microbatches: float
+    work_s: Floats
+    """M (F + B)."""
+    forward_s: Floats
+    backward_s: Floats
+    """In the first mode, the fastest."""
+    backward_in_mode_s: Floats
+    """Shape (modes, L + 1)."""
+    tail_s: Floats
+    tail_offset_s: float
+    """Of each stage."""
+    transfers_before_s: Floats
+    """The least before a stage that starts at a layer, shape (S + 1, L + 1)."""
+    transfers_behind_s: Floats
+    """The least behind that boundary, shape (S + 1, L + 1)."""
+    work_before: Floats
+    """Forwards and backwards of both chunks before the first backward of a stage, shape (D, 2, 4)."""
+    static_bytes: Floats
+    """Shape (modes, L + 1), like the next."""
+    saved_bytes: Floats
+    working_bytes: Floats
+    """Shape (modes, L + 1, L + 1)."""
+    held: Floats
+    """Micro-batches of both chunks held during an action, and the chunk of that, shape (n, 3)."""
+    first_held: Ints
+    """Where those of each device group begin, shape (D + 1,)."""
+    limit_bytes: float
+
+
+def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck, most_steps: int = MOST_STEPS) -> BestWalk | None:
+    """The best walk below a limit; None if stopped, or if it takes too many steps."""
+    tables, num_groups = _tables(chunks), chunks.shape.num_groups
+    work_s = tables.work_s
+    middles = np.arange(num_groups, chunks.num_layers - num_groups + 1)
+    # Even halves first: the better the best walk so far, the sooner others end.
+    middles = middles[np.argsort(np.abs(2 * work_s[middles] - work_s[-1]), kind="stable")]
+    if tables.static_bytes[:, -1].min() > num_groups * tables.limit_bytes:
+        return BestWalk(bound_s=limit_s, stops=None)
+    most_s = limit_s * (1 + PATH_SUM)
+    # The nearer the limit, the fewer walks: a low one first, which leaves none unless the cut is even.
+    mean_s = float(work_s[-1]) / num_groups
+    for part in (*PARTS, math.inf):
+        best_s, stops = min(most_s, part * mean_s) if mean_s > 0 else most_s, None
+        for middle in middles.tolist():
+            seconds, found, num_steps = _walk(tables, middle, best_s, most_steps)
+            most_steps -= num_steps
+            if stop() or most_steps < 0:
+                return None
+            if seconds < best_s:
+                best_s, stops = seconds, found
+        if stops is not None or best_s >= most_s:
+            break
+    return BestWalk(bound_s=min(limit_s, best_s * (1 - PATH_SUM)), stops=stops)
+
+
+def _tables(chunks: ChunkCosts) -> _Tables:
+    shape, prefix = chunks.shape, np.ascontiguousarray(chunks.prefix.swapaxes(0, 1))
+    before_s, behind_s = _least_transfers(chunks.transfer_s)
+    counts = np.concatenate(shape.order.before_first_backward, axis=2).swapaxes(0, 1)
+    held, first_held = chunks.most_held()
+    return _Tables(
+        num_groups=shape.num_groups,
+        num_microbatches=float(shape.variant.num_microbatches),
+        work_s=shape.variant.num_microbatches * (prefix[Cost.FORWARD, 0] + prefix[Cost.BACKWARD, 0]),
+        forward_s=prefix[Cost.FORWARD, 0],
+        backward_s=prefix[Cost.BACKWARD, 0],
+        backward_in_mode_s=prefix[Cost.BACKWARD],
+        tail_s=prefix[Cost.TAIL, 0],
+        tail_offset_s=float(chunks.offset[Cost.TAIL]),
+        transfers_before_s=before_s,
+        transfers_behind_s=behind_s,
+        work_before=np.ascontiguousarray(counts, dtype=float),
+        static_bytes=prefix[Cost.STATIC],
+        saved_bytes=prefix[Cost.SAVED],
+        working_bytes=chunks.working_bytes,
+        held=held,
+        first_held=first_held,
+        limit_bytes=float(chunks.limit_bytes * (1 + MEMORY_ROUNDING)),
+    )
+
+
+def _least_transfers(transfer_s: Floats) -> tuple[Floats, Floats]:
+    """Least sums of the transfers before and behind the start of each stage at each layer, shape (S + 1, L + 1)."""
+    num_stages, size = transfer_s.shape
+    before_s, behind_s = np.full((2, num_stages + 1, size), np.inf)
+    before_s[0, 0] = behind_s[num_stages, -1] = 0.0
+    for stage in range(num_stages):
+        before_s[stage + 1, 1:] = np.minimum.accumulate(before_s[stage])[:-1] + transfer_s[stage, 1:]
+    for stage in range(num_stages - 1, -1, -1):
+        onward_s = behind_s[stage + 1] + transfer_s[stage]
+        behind_s[stage, :-1] = np.minimum.accumulate(onward_s[:0:-1])[::-1]
+    return before_s, behind_s
+
+
+@compiled
+def _walk(of: _Tables, middle: int, limit_s: float, most_steps: int) -> tuple[float, Ints, int]:
+    """The least largest row of the walks from (0, middle) to (middle, L) below a limit, their stops, and the steps."""
+    size, last = of.num_groups, len(of.forward_s) - 1
+    width = last - middle + 1
+    reached_s = np.full((size + 1, middle + 1, width), np.inf)
+    came_from = np.zeros((size + 1, middle + 1, width), dtype=np.int64)
+    reached_s[0, 0, 0] = -np.inf
+    num_steps = 0
+    for group in range(size):
+        left = size - 1 - group  # Device groups after this one; each needs a layer of both chunks.
+        for start in range(group, middle - left):
+            for start2 in range(middle + group, last - left):
+                if reached_s[group, start, start2 - middle] < limit_s and num_steps <= most_steps:
+                    num_steps += _step(of, group, start, start2, middle, limit_s, reached_s, came_from)
+    stops = np.zeros(2 * size, dtype=np.int64)
+    first, second = middle, last - middle
+    for group in range(size - 1, -1, -1):
+        stops[group], stops[size + group] = first, second + middle
+        first, second = divmod(came_from[group + 1, first, second], width)
+    return reached_s[size, middle, width - 1], stops, num_steps
+
+
+@compiled
+def _step(
+    of: _Tables, group: int, start: int, start2: int, middle: int, limit_s: float, reached_s: Floats, came_from: Ints
+) -> int:
+    """Try every choice of layers for one device group whose stages start at these; returns how many."""
+    num_steps = 0
+    last, left = len(of.forward_s) - 1, of.num_groups - 1 - group
+    so_far_s = reached_s[group, start, start2 - middle]
+    work_s = of.work_s
+    # The way to the first stage and home, once for it and for each device group after it.
+    room_s = limit_s - of.forward_s[start] - of.backward_s[start] - 2 * of.transfers_before_s[group, start]
+    for stop in range(start + 1 if left else middle, middle - left + 1):
+        own_s = work_s[stop] - work_s[start]
+        if own_s >= room_s:
+            break
+        for stop2 in range(start2 + 1 if left else last, last - left + 1):
+            if own_s + work_s[stop2] - work_s[start2] >= room_s:
+                break
+            num_steps += 1
+            to_come_s = work_s[middle] - work_s[stop] + work_s[last] - work_s[stop2]
+            known_s = min(limit_s, reached_s[group + 1, stop, stop2 - middle])
+            least_s = max(so_far_s, _largest_row(of, group, 0, start, stop, start2, stop2))
+            if to_come_s * (1 - PREFIX_SUM) > left * room_s or least_s >= known_s:
+                continue
+            mode = _first_fitting(of, group, start, stop, start2, stop2)
+            if mode < 0:
+                break  # More layers do not fit either.
+            row_s = max(so_far_s, _largest_row(of, group, mode, start, stop, start2, stop2))
+            if row_s < known_s:
+                reached_s[group + 1, stop, stop2 - middle] = row_s
+                came_from[group + 1, stop, stop2 - middle] = start * (last - middle + 1) + start2 - middle
+    return num_steps
+
+
+@compiled
+def _largest_row(of: _Tables, group: int, mode: int, start: int, stop: int, start2: int, stop2: int) -> float:
+    """The largest busy, sync, fill or drain row of a device group."""
+    size, second = of.num_groups, of.num_groups + group
+    way_s, back_s = of.forward_s, of.backward_s
+    before_s, behind_s = of.transfers_before_s, of.transfers_behind_s
+    f1, f2 = way_s[stop] - way_s[start], way_s[stop2] - way_s[start2]
+    b1 = of.backward_in_mode_s[mode, stop] - of.backward_in_mode_s[mode, start]
+    b2 = of.backward_in_mode_s[mode, stop2] - of.backward_in_mode_s[mode, start2]
+    more1, more2 = b1 - (back_s[stop] - back_s[start]), b2 - (back_s[stop2] - back_s[start2])
+    work_s = of.num_microbatches * (f1 + f2 + b1 + b2)
+    tail_s = of.tail_s[stop] - of.tail_s[start] + of.tail_s[stop2] - of.tail_s[start2] + 2 * of.tail_offset_s
+    first_tail_s = of.tail_s[1] + 2 * of.tail_offset_s  # of device group 0, with its first layer
+    arrive_s = max(way_s[start] + before_s[group, start], way_s[start2] + before_s[second, start2] - size * f1)
+    home_s = back_s[start] + before_s[group, start]
+    home2_s = back_s[start2] + more1 + before_s[second, start2]
+    busy_s = arrive_s + work_s + max(max(home_s, home2_s - size * b1) + first_tail_s, tail_s)
+    # Round trip to the first backward of either stage, less the work that precedes it.
+    forth_s, counts = way_s[-1] + behind_s[0, 0], of.work_before[group]
+    trip1 = forth_s + back_s[-1] - back_s[start] + behind_s[group, start] + more1 + more2 - b1
+    trip2 = forth_s + back_s[-1] - back_s[start2] + behind_s[second, start2] + more2 - b2
+    trip1 -= counts[0, 0] * f1 + counts[0, 1] * f2 + counts[0, 2] * b1 + counts[0, 3] * b2
+    trip2 -= counts[1, 0] * f1 + counts[1, 1] * f2 + counts[1, 2] * b1 + counts[1, 3] * b2
+    fill_s = max(trip1, trip2) + work_s + max(home_s + first_tail_s, tail_s)
+    return float(max(busy_s, fill_s))
+
+
+@compiled
+def _first_fitting(of: _Tables, group: int, start: int, stop: int, start2: int, stop2: int) -> int:
+    """The first mode in which a device group fits in memory, -1 if there is none."""
+    for mode in range(len(of.static_bytes)):
+        static, saved, working = of.static_bytes[mode], of.saved_bytes[mode], of.working_bytes[mode]
+        most = 0.0
+        for row in range(of.first_held[group], of.first_held[group + 1]):
+            first, second, acting = of.held[row]
+            held = first * (saved[stop] - saved[start]) + second * (saved[stop2] - saved[start2])
+            most = max(most, held + (working[start2, stop2] if acting > 0 else working[start, stop]))
+        if static[stop] - static[start] + static[stop2] - static[start2] + most <= of.limit_bytes:
+            return mode
+    return -1
