@@ -97,12 +97,10 @@ class CountedPaths:
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
         if width > 1:
-            sets = label_sets(*shape, width)
+            sets = label_sets(self._graph.num_nodes, self._num_states, width)
             set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
             path = least_path(sets, self._graph.tail)
             return None if path is None else Cheapest(path, possible)
-        num_lengths = len(START) if len(turns.is_stage) else NUM_SHARED
-        labels = Labels(np.empty((*shape, num_lengths)), np.full(shape, NOT_REACHED, dtype=np.int32))
         _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
