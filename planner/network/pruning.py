@@ -67,7 +67,7 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
         busy=costs_s["busy"],
         sync=costs_s["sync"],
         drain=costs_s.get("drain", never),
-        fill=costs_s["fill"],
+        fill=rows.fill,
         slow=np.where(network.arcs.is_stage, network.arcs.forward_s, network.arcs.transfer_s),
         depth=np.where(network.arcs.is_stage, network.arcs.least_depth, 1),
     )

@@ -65,6 +65,8 @@ class Rows:
     forward: Floats
     """Share of each arc in D, in seconds, shape (A,)."""
     families: tuple[Family, ...]
+    fill: Floats
+    """What each stage itself adds to its fill row, whatever floor the slowest one has, shape (A,)."""
     queues: AllReduceQueues | None = None
     """All-reduces that queue; only labels and arc fixing use them."""
 
@@ -165,7 +167,13 @@ class Rows:
             )
             for family in self.families
         )
-        return replace(self, round_trip=change(self.round_trip), forward=change(self.forward), families=families)
+        return replace(
+            self,
+            round_trip=change(self.round_trip),
+            forward=change(self.forward),
+            families=families,
+            fill=change(self.fill),
+        )
 
 
 def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
@@ -197,6 +205,7 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         round_trip=arcs.first_s + arcs.backward_s + first_tail_s + arcs.transfer_s,
         forward=arcs.first_s,
         families=tuple(families),
+        fill=later_s,
         queues=None if shared_only else build_queues(network),
     )
 

@@ -185,7 +185,7 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
         least_depth=arcs.least_depth,
         largest_depth=arcs.largest_depth,
         windows=is_stage & room,
-        latest_fill=limit_s - rows.costs_s["fill"],
+        latest_fill=limit_s - rows.fill,
         depths=depths,
         num_microbatches=micro_batches,
         limit=limit_s,

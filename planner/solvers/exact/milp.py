@@ -69,7 +69,8 @@ def solve(problem: Problem, search: Search) -> Result:
 
 def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
     """What holds for the plans of each variant, whatever its network; nothing is known for those not included."""
-    if search.options.rows is RowChoice.SHARED:  # whose optimum may be below any such bound
+    # The optimum of the shared rows may be below any such bound.
+    if search.options.rows is RowChoice.SHARED or search.out_of_budget:
         return {}
     variants = problem.variants
     with search.step("fluid bounds"):
