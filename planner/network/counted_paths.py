@@ -93,6 +93,8 @@ class CountedPaths:
         turns = criteria.turns
         ways_on, labels = self._fresh(len(turns.depths), len(START) if len(turns.is_stage) else NUM_SHARED)
         _set_ways_on(arcs, self._openings, criteria, ways_on)
+        if ways_on[0, 0, 0] == np.inf:
+            return None
         possible = np.zeros(len(usable), dtype=bool)
         # About what a plan at the limit has left for each micro-batch but the first.
         theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
