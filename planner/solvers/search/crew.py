@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from stagecut.planner.solvers.search.budget import Budget
-from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S, interruptible
+from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S, interruptible, uninterrupted
 
 T = TypeVar("T")
 
@@ -30,9 +30,11 @@ class Crew(Generic[T]):
         self._own: deque[Callable[[], None]] = deque()  # what the caller will do
 
     def __enter__(self) -> Self:
-        for _ in range(self._num_threads):
-            # Not of an executor, which would wait for its threads at exit even if they hang.
-            threading.Thread(target=interruptible, args=(self._work, self._patience_s), daemon=True).start()
+        # CPython knows a thread by the number of its creator until it runs: an interruption might hit it in its place.
+        with uninterrupted():
+            for _ in range(self._num_threads):
+                # Not of an executor, which would wait for its threads at exit even if they hang.
+                threading.Thread(target=interruptible, args=(self._work, self._patience_s), daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
