@@ -38,6 +38,7 @@ from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
+from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 from stagecut.planner.solvers.sublots.proof import SublotProof
@@ -51,6 +52,8 @@ def solve(problem: Problem, search: Search) -> Result:
 
     In the shared rows the bound is their optimum and nothing more: no plan is excluded.
     """
+    with search.step("greedy"):
+        offer_first(search)
     floors_s = _fluid_bounds(problem, search)
     with search.step("greedy"):
         greedy.solve(problem, search, floors_s)

@@ -42,7 +42,7 @@ def solve(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | 
     Where `floors_s` is stated, no plan of a variant takes less than its seconds there; variants that are not in it are
     judged by floors of our own.
     """
-    if problem.model.num_layers * problem.cluster.num_devices >= LARGE:
+    if search.best_plan is None and problem.model.num_layers * problem.cluster.num_devices >= LARGE:
         offer_first(search)
     candidates = CandidateSearch(StageTables(search.costs))
     coarse = _coarse(problem, search, candidates, floors_s or {})

@@ -8,7 +8,8 @@ import pytest
 from stagecut.planner.core.errors import FaultWarning
 
 PROBLEM = ("--model", "vgg16", "--cluster", "mixed-server-8", "--global-batch", "32", "--quiet")
-"""Some hundred small linear programs and a few mixed-integer ones, in a second."""
+INTERLEAVED = (*PROBLEM, "--schedule", "interleaved", "--micro-batch", "4")
+"""Whose proof is made of linear programs."""
 
 
 @pytest.fixture
@@ -43,16 +44,16 @@ def unharmed(plan_json):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(highspy.Highs, "run", run)
-        return plan_json("solve", *PROBLEM), num_runs
+        return plan_json("solve", *INTERLEAVED), num_runs
 
 
 def test_plan_and_bound_survive_a_fault_of_the_solver_library(plan, failing_highs, unharmed):
-    """What was found is not better than the optimum; what was proven not more, and the more the later the fault."""
+    """What was found is not better than the optimum; what was proven not more, and no less the later the fault."""
     (optimum, num_runs), bounds_s = unharmed, []
     for number in (1, num_runs // 2, num_runs):
         failing_highs(number, RuntimeError("no more"))
         with pytest.warns(FaultWarning):
-            done = plan("solve", *PROBLEM, "--json")
+            done = plan("solve", *INTERLEAVED, "--json")
         assert done.exit_code == 0
         assert done.stderr == "Error: internal fault: RuntimeError: no more; run again with -v for the traceback\n"
         answer = json.loads(done.stdout)
@@ -61,9 +62,9 @@ def test_plan_and_bound_survive_a_fault_of_the_solver_library(plan, failing_high
         assert "when an internal fault ended the search" in answer["verdict"]
         assert optimum["objective_s"] <= answer["objective_s"]
         assert answer["plan"] is not None
-        bounds_s.append(answer["bound_s"] or 0.0)
+        bounds_s.append(answer["bound_s"])
     assert bounds_s == sorted(bounds_s)
-    assert bounds_s[0] < bounds_s[-1] <= optimum["objective_s"]
+    assert 0 < bounds_s[0] <= bounds_s[-1] < optimum["bound_s"]
 
 
 def test_highs_that_does_not_run_is_a_fault(plan, monkeypatch):
@@ -83,21 +84,13 @@ def test_fault_before_any_plan_is_no_plan_in_the_budget(plan, failing_highs):
     assert done.stdout == "no plan yet when an internal fault ended the search, and no proof that there is none\n"
 
 
-@pytest.mark.parametrize("solver", ["dp", "hetpipe", "autopipe-h"])
+@pytest.mark.parametrize("solver", ["hetpipe", "autopipe-h"])
 def test_other_solvers_keep_their_plans_too(plan_json, failing_highs, solver):
     failing_highs(2, RuntimeError("no more"))
     with pytest.warns(FaultWarning):
         answer = plan_json("solve", *PROBLEM, "--solver", solver)
     assert answer["fault"] == "RuntimeError: no more"
     assert answer["plan"] is not None
-
-
-def test_interleaved_plans_survive_too(plan_json, failing_highs):
-    failing_highs(2, RuntimeError("no more"))
-    with pytest.warns(FaultWarning):
-        answer = plan_json("solve", *PROBLEM, "--schedule", "interleaved", "--micro-batch", "4")
-    assert answer["fault"] == "RuntimeError: no more"
-    assert 0 < answer["bound_s"] < answer["objective_s"]
 
 
 def test_no_more_memory_is_a_limit(plan_json, failing_highs):

@@ -1,4 +1,4 @@
-"""Every rule for sublot sizes, broken once; the plan is the best one of `two_kinds`."""
+"""Every rule for sublot sizes, broken once; the plan is the best one of `two_kinds`, pairs in every process."""
 
 from dataclasses import replace
 
@@ -16,7 +16,8 @@ PROBLEM = two_kinds()
 
 def found(problem=PROBLEM, **changes):
     """Faults of the plan with other sizes on its first stage."""
-    best = run(PROBLEM, "milp", SolveOptions(gap=0.0)).plan
+    pairs = run(PROBLEM, "milp", SolveOptions(gap=0.0)).plan
+    best = replace(pairs, micro_batch=4, num_microbatches=1)
     first, *others = best.stages
     changed = replace(first, **changes)
     return faults(CostModel(problem), replace(best, pipelines=(Pipeline(stages=(changed, *others)),)))
