@@ -29,8 +29,6 @@ from stagecut.planner.solvers.search.options import StopCheck
 FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
-
-
 MOST_LABELS, EXTENSIONS = 32, 2_000_000
 """Labels of a node and count state at most, and how often arcs take a label further."""
 
