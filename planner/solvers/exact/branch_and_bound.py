@@ -37,12 +37,14 @@ WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are at most this many times slower than the best one."""
 PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
+WORTH_BISECTING = 0.25
+"""Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
 FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 """The children of a stage branch are asked just above the bound of their parent first, then in growing steps."""
 MANY_LABELS = 3_000_000
 """With more arcs times count states than this, no floor of the bottleneck is sought: on llama3-70b on 128 devices of
 three types (92,000 arcs, 245 states) its ten questions took 18 s of CPU and left every arc."""
-MANY_ARCS = 300_000
+MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
@@ -101,7 +103,7 @@ class Node:
         limit_s = limit_of(search)
         if self.bound_s >= limit_s:
             return Outcome((), self.bound_s)
-        if not self.ready_to_branch:
+        if not self.ready_to_branch(limit_s):
             return Outcome((self,))
         if self._suits_a_program(search):
             self._may_be_a_program = False
@@ -109,21 +111,21 @@ class Node:
         with search.step("branching"):
             return Outcome(tuple(self.children(search, limit_s)), limit_s)
 
-    @property
-    def narrow(self) -> bool:
+    def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
         precision = PRECISION if self.rows.network.has_positions else COARSE_PRECISION
-        return self._path is not None and self._high_s - self.bound_s <= precision * self._high_s
+        narrow_s = max(precision * self._high_s, WORTH_BISECTING * (limit_s - self.bound_s))
+        return self._path is not None and self._high_s - self.bound_s <= narrow_s
 
     @property
     def is_single(self) -> bool:
         """Whether the node can only branch on a stage: positions are known, and there is one number of stages."""
         return self.rows.network.has_positions and len(self._lengths) <= 1
 
-    @property
-    def ready_to_branch(self) -> bool:
+    def ready_to_branch(self, limit_s: float) -> bool:
         """Whether bisection is over; with positions and several numbers of stages, one path found is enough."""
-        return self.narrow or (self._path is not None and not self.is_single and self.rows.network.has_positions)
+        by_length = self.rows.network.has_positions and not self.is_single
+        return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:
         """Ask once more: in growing steps above the bound until a path is found, then in the middle."""
