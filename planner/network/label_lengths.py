@@ -7,11 +7,22 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import inlined
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues
+from stagecut.planner.network.link_loads import (
+    NO_ARC_LOADS,
+    NO_LOADS,
+    ArcLoads,
+    LinkLoads,
+    LoadLengths,
+    arc_loads,
+    load_row,
+    loads_after,
+)
+from stagecut.planner.network.link_loads import START as NO_LOAD
 
-ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT, GAIN = range(10)
+ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT, GAIN, INTERFACE, FABRIC = range(12)
 """The lengths of a label; with shared rows only the first ones."""
 NUM_SHARED = 3
-START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0])
+START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD])
 
 
 class Limits(NamedTuple):
@@ -83,6 +94,7 @@ class Criteria(NamedTuple):
     round_trip_limits: Limits
     forward_limits: Limits
     queue: QueueCriteria = NO_QUEUE
+    loads: LinkLoads = NO_LOADS
     turns: Turns = NO_TURNS
 
 
@@ -111,6 +123,7 @@ class ArcTerms(NamedTuple):
     latest_fill: float
     num_microbatches: int
     limit: float
+    loads: ArcLoads
 
 
 class Step(NamedTuple):
@@ -155,6 +168,7 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
             limits_of(criteria.round_trip_limits, arc),
             limits_of(criteria.forward_limits, arc),
             *((0.0, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0, 0, False, 0.0, 0, 0.0),
+            NO_ARC_LOADS,
         )
     return ArcTerms(
         criteria.round_trip[arc],
@@ -179,6 +193,7 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
         turns.latest_fill[arc],
         turns.num_microbatches,
         turns.limit,
+        arc_loads(criteria.loads, arc),
     )
 
 
@@ -213,6 +228,7 @@ def extend(
     slow_backward = max(lengths[node, state, SLOW_BACKWARD], terms.slow_backward)
     loop, base = lengths[node, state, LOOP], lengths[node, state, BASE]
     left, gain = lengths[node, state, LEFT], lengths[node, state, GAIN]
+    loaded = LoadLengths(lengths[node, state, INTERFACE], lengths[node, state, FABRIC])
     turned, here = rest, -np.inf
     if terms.is_stage:
         # From the start of the first forward of a stage to the end of its first backward, by the way of a later one.
@@ -236,6 +252,8 @@ def extend(
             return False
     else:
         gain += 2 * terms.slow_forward
+        if load_row(terms.loads, loaded, home) > terms.limit:
+            return False
     if (
         _is_late(terms.limits, home, rest, here)
         or _is_late(terms.forward_limits, forward, turned, here)
@@ -249,6 +267,8 @@ def extend(
     after[HOME] = max(home + terms.round_trip, queue + terms.queue_to_home, forward + terms.forward_to_home)
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
     after[BASE], after[LEFT], after[GAIN] = base, left, gain
+    loaded = loads_after(terms.loads, loaded, home, after[HOME])
+    after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
     return True
 
 

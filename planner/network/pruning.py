@@ -7,6 +7,7 @@ before and after it (docs/bounds.md):
     sync:  forward way to a + M (F + B) + g          drain:  forward way to a, way on + the same + g
     link:  way through a + (M - 1) c                 flush:  way through a + (M - 1)(F + B)
     queue: forward way to a and the all-reduces queued, + M (F + B) and its own; and alike after a drain
+    load:  way to a and the messages on the link that a transfer takes, + its own
 
 Hosts are limited, and there may be a fewest number of stages. With a price mu_h >= 0 on every host
 of class h, a plan pays no more than mu N = sum over h of mu_h N_h, so the length of its path plus
@@ -24,6 +25,8 @@ from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.link_loads import NO_LOADS, LinkLoads, LoadLengths, arc_loads, load_row, loads_after
+from stagecut.planner.network.link_loads import START as NO_LOAD
 from stagecut.planner.network.rows import Rows
 
 STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -60,7 +63,7 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
 
     With a limit it holds for plans at or below the limit: arcs above it lead no way to later ones.
     """
-    network, costs_s, queues = rows.network, rows.costs_s, rows.queues
+    network, costs_s, queues, loads = rows.network, rows.costs_s, rows.queues, rows.loads
     never = np.full(len(rows.round_trip), -np.inf)
     terms = _Terms(
         with_total=np.maximum(0.0, rows.bottleneck),
@@ -75,7 +78,14 @@ def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
     return _lowest_times(
-        network.graph.sorted_arcs, network.graph.num_nodes, lengths, terms, queues or NO_QUEUES, rounding, limit_s
+        network.graph.sorted_arcs,
+        network.graph.num_nodes,
+        lengths,
+        terms,
+        queues or NO_QUEUES,
+        loads or NO_LOADS,
+        rounding,
+        limit_s,
     )
 
 
@@ -126,6 +136,7 @@ def _lowest_times(
     lengths: _Lengths,
     terms: _Terms,
     queues: AllReduceQueues,
+    loads: LinkLoads,
     rounding: _Rounding,
     limit_s: float,
 ) -> Floats:
@@ -138,8 +149,9 @@ def _lowest_times(
         price_on[tail] = min(price_on[tail], price_on[head] + price)
     # Least lengths from the source to each node, over arcs that are not above the limit.
     home, forward, queue = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    slow = np.full(num_nodes, np.inf)
+    slow, interface, fabric = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
     home[0] = forward[0] = queue[0] = slow[0] = 0.0
+    interface[0], fabric[0] = NO_LOAD
     lowest, has_queues = np.full(len(arcs.tail), np.inf), len(queues.after_busy) > 0
     for arc in arcs.order:
         tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
@@ -158,12 +170,17 @@ def _lowest_times(
             row = max(row, before.queue + rest_price + queues.after_busy[arc])
             row = max(row, before.queue + turned + queues.after_drain[arc])
             home_after = max(home_after, home_of_queue(queues, arc, before) + price)
+            own, loaded = arc_loads(loads, arc), LoadLengths(interface[tail], fabric[tail])
+            row = max(row, load_row(own, loaded, before.home) + rest_price)
         row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
         lowest[arc] = row
         if row > limit_s:
             continue
         if has_queues:
             queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
+            loaded = loads_after(own, loaded, before.home, home_after - price)
+            interface[head] = min(interface[head], loaded.interface + price)
+            fabric[head] = min(fabric[head], loaded.fabric + price)
         home[head] = min(home[head], home_after)
         forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
         slow[head] = min(slow[head], slowest)

@@ -25,6 +25,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.network.allreduce_queues import AllReduceQueues, build_queues
+from stagecut.planner.network.link_loads import LinkLoads, build_loads
 from stagecut.planner.network.stage_network import StageNetwork
 
 SHARED_FAMILIES = ("busy", "fill", "sync")
@@ -69,6 +70,8 @@ class Rows:
     """What each stage itself adds to its fill row, whatever floor the slowest one has, shape (A,)."""
     queues: AllReduceQueues | None = None
     """All-reduces that queue; only labels and arc fixing use them."""
+    loads: LinkLoads | None = None
+    """Messages that share links; as above."""
 
     @property
     def num_targets(self) -> int:
@@ -152,11 +155,24 @@ class Rows:
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":
         """The rows over a network that holds the `kept` arcs of this one."""
         queues = None if self.queues is None else self.queues.take(kept)
-        return replace(self._mapped(lambda values: values[kept]), network=network, queues=queues)
+        loads = None if self.loads is None else self.loads.take(kept)
+        return replace(self._mapped(lambda values: values[kept]), network=network, queues=queues, loads=loads)
+
+    def merged(self) -> "Rows":
+        """The same rows once each, without queues and loads: neighbouring layers that the same arcs cover are one.
+
+        A boundary at which no arc starts or stops loses its rows: they are the round trip of the whole path, which no
+        fill row is below.
+        """
+        arcs = self.network.arcs
+        boundaries = np.unique(np.concatenate((arcs.start, arcs.stop)))
+        start, stop = np.searchsorted(boundaries, arcs.start), np.searchsorted(boundaries, arcs.stop)
+        network = replace(self.network, arcs=replace(arcs, start=start, stop=stop), num_layers=len(boundaries) - 1)
+        return replace(self, network=network, queues=None, loads=None)
 
     def scaled(self, factor: float) -> "Rows":
-        """All times multiplied by `factor`, without queues."""
-        return replace(self._mapped(lambda values: values * factor), queues=None)
+        """All times multiplied by `factor`, without queues and loads."""
+        return replace(self._mapped(lambda values: values * factor), queues=None, loads=None)
 
     def _mapped(self, change: Callable[[Floats], Floats]) -> "Rows":
         families = tuple(
@@ -207,6 +223,7 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         families=tuple(families),
         fill=later_s,
         queues=None if shared_only else build_queues(network),
+        loads=None if shared_only else build_loads(network),
     )
 
 

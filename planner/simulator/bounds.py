@@ -24,6 +24,9 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - queue: the latest of PF_s + M (F_s + B_s), total - PB_s + (M - 1)(F_s + B_s) - (k_s - 1) F_s and the end of B_s(M)
   in the late row, + the way home: the last gradient passes the stages before, and it and the all-reduces
   wait on the links that they share for those of later stages, which are ready sooner.
+- load, per link that messages take: the first of them ready + M (sum of c over its flows) + B_t and the way home of
+  stage t, which receives the gradients nearest to stage 0; the largest over the flows of all boundaries from any one
+  on.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
@@ -40,6 +43,7 @@ from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
+from stagecut.planner.simulator.link_loads import load_rows
 from stagecut.planner.simulator.sublot_bounds import sublot_rows
 from stagecut.planner.simulator.turns import last_backwards, last_forwards
 from stagecut.planner.simulator.ways_home import ways_home
@@ -48,8 +52,8 @@ from stagecut.planner.simulator.ways_home import ways_home
 def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floats]:
     """Seconds of every family of rows that holds for the plan's schedule.
 
-    A family has one value per stage, per boundary, or for the whole plan (shape (1,)). With `any_slicing` the rows
-    hold for every sliced warm-up count, not only for that of the plan.
+    A family has one value per stage, per boundary, per link, or for the whole plan (shape (1,)). With `any_slicing` the
+    rows hold for every sliced warm-up count, not only for that of the plan.
     """
     order = costs.interleaving
     if order is not None:
@@ -63,6 +67,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
     total, tail_s = chains.total, chains.tail_s
     work_s = num * (forward_s + backward_s)
     later_s = (num - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
+    home_s = ways_home(costs)
     late_end_s = last_forwards(costs, chains) + depth * backward_s
     rows = {
         "busy": forward_before + work_s + backward_before + tail_s[0],
@@ -72,7 +77,8 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         "pair": total + _pair_loops(costs) + tail_s[0],
         "link": total + (num - 1) * transfer_s + tail_s[0],
         "late": late_end_s + np.maximum(tail_s, backward_before + tail_s[0]),
-        "queue": last_backwards(costs, chains) + ways_home(costs),
+        "queue": last_backwards(costs, chains) + home_s,
+        "load": load_rows(costs, chains, home_s),
     }
     if costs.variant.schedule is Schedule.GPIPE:
         slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])

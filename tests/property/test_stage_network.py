@@ -61,6 +61,22 @@ def test_rows_of_a_path_are_the_bounds_of_its_plan(problem):
 
 
 @settings(max_examples=30)
+@given(problems(max_layers=6, max_devices=3, max_micro_batches=6))
+def test_layers_that_the_same_arcs_cover_need_their_rows_once(problem):
+    """Over the arcs of two plans: the largest row of both stays, and the layers left are at most all of them."""
+    for network, paths in some_plans(fine for _, fine in networks(problem, CostModel(problem))):
+        some = list(paths.values())[:2]
+        chosen = np.isin(np.arange(len(network.arcs)), np.concatenate(some))
+        smaller, kept = network.restricted(chosen)
+        rows = build_rows(network).restricted(smaller, kept)
+        merged = rows.merged()
+        assert merged.network.num_layers <= rows.network.num_layers
+        for path in some:
+            inside = np.searchsorted(kept, path)
+            assert merged.value(inside) == pytest.approx(rows.value(inside), rel=ROUNDING)
+
+
+@settings(max_examples=30)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6))
 def test_rows_without_positions_are_never_above_those_of_a_plan(problem):
     """Without positions, a stage costs what it would in its cheapest position."""

@@ -21,6 +21,7 @@ from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, num_states
 from stagecut.planner.network.label_lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
+from stagecut.planner.network.link_loads import NO_LOADS
 from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork
@@ -145,6 +146,7 @@ class Decision:
                 most_s - (turn_s + arcs.tail_s),
             ),
             queue=_queue(rows, most_s),
+            loads=rows.loads or NO_LOADS,
             turns=NO_TURNS if self._exact else _turns(rows, most_s),
         )
 

@@ -60,13 +60,14 @@ class ProgramPart:
 
 def first_round(search: Search, rows: Rows, limit_s: float) -> "tuple[float, MipRounds]":
     """A bound on all plans, and the MIPs over the arcs that good multipliers do not prove too slow for the limit."""
-    start = price(rows, single_family(rows, "fill"))
+    merged = rows.merged()
+    start = price(merged, single_family(merged, "fill"))
     first = rows.network.graph.shortest_path(start.costs_s)
     scale_s = min(search.best_s, rows.value(first)) or float(rows.round_trip.sum()) or 1.0
     search.count("arcs before fixing", len(rows.network.arcs))
     with search.step("multipliers"):
         priced = improve_multipliers(
-            rows, start, scale_s=scale_s, time_limit_s=search.seconds_left, stop=lambda: search.out_of_budget
+            merged, start, scale_s=scale_s, time_limit_s=search.seconds_left, stop=lambda: search.out_of_budget
         )
     simulate_path(search, rows.network, rows.network.graph.shortest_path(priced.costs_s))
     network, kept = rows.network.restricted(priced.through_s < limit_s)
@@ -143,7 +144,7 @@ class MipRounds:
 
     def _solve(self, search: Search, small: Rows, kept: Ints) -> IntegerAnswer:
         excluded = [np.searchsorted(kept, arcs) for arcs in self._excluded if np.isin(arcs, kept).all()]
-        program, _ = stage_program(small, integer=True, missing_penalty=None, excluded=excluded, longest=1.0)
+        program, _ = stage_program(small.merged(), integer=True, missing_penalty=None, excluded=excluded, longest=1.0)
         search.count("MIPs solved")
         with search.step("MIP"):
             return solve_integer(
