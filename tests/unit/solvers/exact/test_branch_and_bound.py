@@ -41,7 +41,7 @@ def node_of(rows):
 def bisect_fully(search, node, limit_s):
     """Bisect until it is time to branch, or nothing is left below the limit."""
     for _ in range(MOST_STEPS):
-        if node.ready_to_branch or node.bound_s >= limit_s:
+        if node.ready_to_branch(limit_s) or node.bound_s >= limit_s:
             break
         node.bisect(search, limit_s)
 
@@ -107,7 +107,7 @@ def test_narrow_interval_ends_the_bisection():
     """One device of each kind, and memory for one layer: the best of two plans takes 4 s, and so do its rows."""
     search, node, _, _ = whole(fast_and_slow())
     bisect_fully(search, node, 8.0)
-    assert node.narrow
+    assert node.narrow(8.0)
     assert node.bound_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
 
 
@@ -115,7 +115,7 @@ def test_limit_that_nothing_stays_below_is_a_bound():
     search, node, _, _ = whole(fast_and_slow())
     node.bisect(search, 3.9)
     assert node.bound_s == 3.9
-    assert not node.narrow
+    assert not node.narrow(8.0)
 
 
 def test_node_of_a_single_plan_has_no_children():
