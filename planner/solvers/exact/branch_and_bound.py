@@ -37,6 +37,8 @@ WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are at most this many times slower than the best one."""
 PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
+PRECISION_WITHOUT_LABELS = 1e-2
+"""The same without positions where labels do not fit: arc fixing rules out much more once positions are known."""
 FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
 """The children of a stage branch are asked just above the bound of their parent first, then in growing steps."""
 MANY_LABELS = 3_000_000
@@ -107,13 +109,22 @@ class Node:
             self._may_be_a_program = False
             return Outcome((ProgramPart(self.rows, self),))
         with search.step("branching"):
-            return Outcome(tuple(self.children(search, limit_s)), limit_s)
+            children = tuple(self.children(search, limit_s))
+        if len(children) == 1 and children[0]._just_positioned:
+            # Arc fixing leaves little of a network that is large with positions, which need not wait until then.
+            return children[0].step(search)
+        return Outcome(children, limit_s)
 
     @property
     def narrow(self) -> bool:
         """Whether bisection has little left to gain compared with branching."""
-        precision = PRECISION if self.rows.network.has_positions else COARSE_PRECISION
-        return self._path is not None and self._high_s - self.bound_s <= precision * self._high_s
+        return self._path is not None and self._high_s - self.bound_s <= self._precision * self._high_s
+
+    @property
+    def _precision(self) -> float:
+        if self.rows.network.has_positions:
+            return PRECISION
+        return COARSE_PRECISION if CountedPaths.fit(self.rows.network) else PRECISION_WITHOUT_LABELS
 
     @property
     def is_single(self) -> bool:

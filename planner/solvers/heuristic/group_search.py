@@ -162,11 +162,14 @@ def _follow(
                 stages = after
                 if group != IDLE:
                     stages += 1
-                    limit_s = work_limit(rule, times.limits_s[after, limit], times.transfer_s[group, stop])
                     plain, recomputing = in_memory[group, after, stop], recomputing_in_memory[group, after, stop]
-                    plain = max(plain, start_within(times.work_s[group], stop, limit_s))
-                    recomputing = max(recomputing, start_within(times.recomputed_s[group], stop, limit_s))
-                    start = min(plain, recomputing)
+                    if min(plain, recomputing) >= first_layer[head, stages, limit]:
+                        continue
+                    limit_s = work_limit(rule, times.limits_s[after, limit], times.transfer_s[group, stop])
+                    start = start_within(times.work_s[group], stop, limit_s)
+                    # Recomputation takes time, so it is of use only where memory is short.
+                    if plain > start:
+                        start = min(plain, max(recomputing, start_within(times.recomputed_s[group], stop, limit_s)))
                     if start >= stop:
                         continue
                 # The first of several arcs that reach equally far is kept.

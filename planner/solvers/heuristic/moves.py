@@ -62,7 +62,8 @@ def neighbouring_runs(
     for index, run in enumerate(runs):
         yield (*runs[:index], *runs[index + 1 :])
         yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in hosts.changed(run))
-        yield from ((*runs[:index], *others, *runs[index + 1 :]) for others in hosts.regrouped(run))
+        if runs[max(0, index - 1) : index + 2] != (run, run, run):  # the first or last of equal ones
+            yield from ((*runs[:index], *others, *runs[index + 1 :]) for others in hosts.regrouped(run))
     for first, second in itertools.combinations(range(len(runs)), 2):
         swapped = list(runs)
         swapped[first], swapped[second] = runs[second], runs[first]
@@ -94,11 +95,10 @@ class _Runs:
                         yield changed
 
     def regrouped(self, run: Run) -> Iterator[tuple[Run, ...]]:
-        """Hosts of one stage as one or two runs, each one stage on several hosts or a host filled with equal groups."""
+        """The several hosts of one stage with another one, or with two."""
         if (num_hosts := run[0].num_hosts) == 1:
             return
-        index = run[0].server_class
-        parts = [*self._filled(index), *self._whole(index, num_hosts)]
+        parts = list(self._whole(run[0].server_class, num_hosts))
         yield from ((part,) for part in parts)
         for first, second in itertools.product(parts, repeat=2):
             if first[0].num_hosts + second[0].num_hosts <= num_hosts:
