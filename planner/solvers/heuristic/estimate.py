@@ -1,8 +1,9 @@
 """Estimated iteration times of many cuts at once.
 
 These are the rows of :mod:`stagecut.planner.simulator.bounds`, deliberately stated a second time: they are
-evaluated for n cuts at once, rows that share terms are merged for speed, and the messages that share a link make a
-row of their own. Tests check that the estimate of a plan lies between its lower bound and its simulated time.
+evaluated for n cuts at once, rows that share terms are merged for speed, gradients and all-reduces queue on their way
+home, and the messages that share a link make a row of their own. Tests check that the estimate of a plan lies between
+its lower bound and its simulated time.
 """
 
 import numpy as np
@@ -44,7 +45,8 @@ def _largest_row(sequence: SequenceCosts, costs: CutCosts) -> Floats:
     # The last backward of each stage: busy, fill and late.
     end_s = np.maximum(forward_before + micro_batches * work_s, total_s - backward_before + later_s)
     end_s = np.maximum(end_s, late_s + whole_before + forward_s + depth * backward_s)
-    rows = [_home_s(end_s, backward_s, transfer_s, tail_s - costs.update_s, costs.update_s, sequence.ways_home)[:, None]]
+    all_reduce_s, update_s = tail_s - costs.update_s, costs.update_s
+    rows = [_home_s(end_s, backward_s, transfer_s, all_reduce_s, update_s, sequence.ways_home)[:, None]]
     if sequence.num_stages > 1:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * transfer_s)
         rows.append(total_s + first_tail_s + _pair_loops(sequence, costs, work_s))

@@ -72,9 +72,7 @@ class _GroupSearch:
         forward_share = float(np.min(forward_s[:, -1] / np.maximum(work_s[:, -1], ALMOST_ZERO)))
         limits_s = self._limits_s * leeways(variant, self._max_stages, forward_share)[::-1, None]
         times = Times(work_s, work_s + forward_s, transfer_s, limits_s)
-        _follow(
-            graph.arcs, most, times, RULES[variant.schedule], plain, recomputing, self._first_layer, self._arc_to
-        )
+        _follow(graph.arcs, most, times, RULES[variant.schedule], plain, recomputing, self._first_layer, self._arc_to)
 
     def best(self, count: int) -> list[GroupSequence]:
         """See :func:`group_sequences`."""
@@ -103,8 +101,10 @@ class _GroupSearch:
                 opens = node in self._between
         return GroupSequence(groups=tuple(groups), stops=tuple(stops), limit_s=float(self._limits_s[limit]))
 
-    def _costs(self, group: LinkedGroup, depths: tuple[int, ...]) -> tuple[Floats, Floats, Floats, Ints, Ints]:
-        """F, F + B and messages of the layers before each boundary; where stages that fit begin, see :func:`_follow`."""
+    def _costs(
+        self, group: LinkedGroup, depths: tuple[int, ...]
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.int16], NDArray[np.int16]]:
+        """F, F + B and messages of the layers before each boundary; where stages that fit begin, see `_follow`."""
         variant = self._variant
         table = self._tables.of(variant.share, variant.micro_batch, group.placement)
         transfer_s = np.zeros(self._tables.num_layers + 1)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import DeviceGroup, Placement
@@ -62,7 +63,7 @@ class Capacity:
         self._depths = depths
         self._most: Ints | None = None
         self._starts: dict[int, Ints] = {}
-        self._starts_of: dict[tuple[int, ...], Ints] = {}
+        self._starts_of: dict[tuple[int, ...], NDArray[np.int16]] = {}
 
     def starts(self, depth: int) -> Ints:
         """For every stop, the first start with which a stage fits, the stop itself if there is none; int16."""
@@ -70,7 +71,7 @@ class Capacity:
             self._starts[depth] = np.count_nonzero(self._table < depth, axis=0).astype(np.int16)
         return self._starts[depth]
 
-    def starts_of(self, depths: tuple[int, ...]) -> Ints:
+    def starts_of(self, depths: tuple[int, ...]) -> NDArray[np.int16]:
         """The same for several depths, shape (depths, L + 1)."""
         if depths not in self._starts_of:
             rising, place = np.unique(depths, return_inverse=True)
