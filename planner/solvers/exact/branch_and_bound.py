@@ -109,7 +109,11 @@ class Node:
             self._may_be_a_program = False
             return Outcome((ProgramPart(self.rows, self),))
         with search.step("branching"):
-            return Outcome(tuple(self.children(search, limit_s)), limit_s)
+            children = tuple(self.children(search, limit_s))
+        if len(children) == 1 and children[0]._just_positioned:
+            # Arc fixing leaves little of a network that is large with positions, which need not wait until then.
+            return children[0].step(search)
+        return Outcome(children, limit_s)
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""

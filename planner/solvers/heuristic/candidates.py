@@ -82,7 +82,7 @@ class CandidateSearch:
         graph = self._graph(variant.share, variant.micro_batch, all_orders=all_orders)
         for grouping in group_sequences(self.tables, variant, graph, limits_s, count=count):
             sequence = SequenceCosts(self.tables, variant, grouping.groups)
-            even = min_max_stops(sequence)
+            even = min_max_stops(sequence, sequence.leeway)
             cuts = np.array([grouping.stops] if even is None else [grouping.stops, even])
             times_s = estimated_times(sequence, cuts)
             stops, seconds = cuts[times_s.argmin()], float(times_s.min())

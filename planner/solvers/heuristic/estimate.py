@@ -1,15 +1,17 @@
 """Estimated iteration times of many cuts at once.
 
 These are the rows of :mod:`stagecut.planner.simulator.bounds`, deliberately stated a second time: they are
-evaluated for n cuts at once, rows that share terms are merged for speed, and the messages that share a link make a
-row of their own. Tests check that the estimate of a plan lies between its lower bound and its simulated time.
+evaluated for n cuts at once, rows that share terms are merged for speed, gradients and all-reduces queue on their way
+home, and the messages that share a link make a row of their own. Tests check that the estimate of a plan lies between
+its lower bound and its simulated time.
 """
 
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.compiled import compiled, inlined
 from stagecut.planner.core.schedule import Schedule, pair_loops
-from stagecut.planner.solvers.heuristic.sequence_costs import CutCosts, SequenceCosts
+from stagecut.planner.solvers.heuristic.sequence_costs import CutCosts, SequenceCosts, WaysHome
 
 STAGES_PER_CALL = 1 << 18
 """Stages evaluated together, which bounds the memory for long pipelines; no effect on speed was measured."""
@@ -40,12 +42,11 @@ def _largest_row(sequence: SequenceCosts, costs: CutCosts) -> Floats:
     later_s = (micro_batches - 1) * work_s - (depth - 1) * forward_s
     loop_s = total_s - whole_before - backward_before + (micro_batches - depth - 1) * work_s
     late_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf), axis=1)
-    rows = [
-        # busy and sync, fill and drain, late
-        forward_before + micro_batches * work_s + np.maximum(backward_before + first_tail_s, tail_s),
-        total_s + later_s + np.maximum(first_tail_s, tail_s - backward_before),
-        late_s + whole_before + forward_s + depth * backward_s + np.maximum(tail_s, backward_before + first_tail_s),
-    ]
+    # The last backward of each stage: busy, fill and late.
+    end_s = np.maximum(forward_before + micro_batches * work_s, total_s - backward_before + later_s)
+    end_s = np.maximum(end_s, late_s + whole_before + forward_s + depth * backward_s)
+    all_reduce_s, update_s = tail_s - costs.update_s, costs.update_s
+    rows = [_home_s(end_s, backward_s, transfer_s, all_reduce_s, update_s, sequence.ways_home)[:, None]]
     if sequence.num_stages > 1:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * transfer_s)
         rows.append(total_s + first_tail_s + _pair_loops(sequence, costs, work_s))
@@ -57,6 +58,43 @@ def _largest_row(sequence: SequenceCosts, costs: CutCosts) -> Floats:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * slowest_s)
     largest_s: Floats = np.max([row.max(axis=1) for row in rows], axis=0)
     return largest_s
+
+
+@compiled
+def _home_s(
+    end_s: Floats, backward_s: Floats, transfer_s: Floats, sync_s: Floats, update_s: Floats, links: WaysHome
+) -> Floats:
+    """When gradients and all-reduces have come home that each stage can send at `end_s` at the earliest, shape (n,).
+
+    As in :mod:`stagecut.planner.simulator.ways_home`; all arguments have shape (n, S) but `transfer_s`, (n, S - 1).
+    """
+    num_cuts, num_stages = end_s.shape
+    home_s, free_s = np.zeros(num_cuts), np.zeros(1 + max(links.gradient.max(), links.all_reduce.max()))
+    for cut in range(num_cuts):
+        free_s[:] = 0.0
+        arrived_s = 0.0
+        for stage in range(num_stages - 1, -1, -1):
+            if backward_s[cut, stage] == 0:
+                free_s[:] = 0.0
+            ready_s = max(end_s[cut, stage], arrived_s + backward_s[cut, stage])
+            if stage > 0:
+                arrived_s = _served(free_s, links.gradient[stage], ready_s, transfer_s[cut, stage - 1])
+            reduced_s = _served(free_s, links.all_reduce[stage], ready_s, sync_s[cut, stage])
+            home_s[cut] = max(home_s[cut], reduced_s + update_s[cut, stage])
+    return home_s
+
+
+@inlined
+def _served(free_s: Floats, route: Ints, ready_s: float, takes_s: float) -> float:
+    """When a task on these links ends; `free_s`: when each link has served all tasks before it."""
+    start_s = ready_s
+    for link in route:
+        if link >= 0:
+            start_s = max(start_s, free_s[link])
+    for link in route:
+        if link >= 0:
+            free_s[link] = start_s + takes_s
+    return start_s + takes_s
 
 
 def _pair_loops(sequence: SequenceCosts, costs: CutCosts, work_s: Floats) -> Floats:

@@ -6,6 +6,7 @@ them there. All limits and numbers of stages advance together, as axes of one ar
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
+from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.allocation_graph import IDLE, AllocationGraph, LinkedGroup
-from stagecut.planner.solvers.heuristic.min_max_cut import RULES, starts_in_time
+from stagecut.planner.solvers.heuristic.leeway import leeways
+from stagecut.planner.solvers.heuristic.min_max_cut import RULES, Rule, start_within, work_limit
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 
 
@@ -62,11 +65,14 @@ class _GroupSearch:
         if not graph.groups:
             return
         depths = warmup_depths(variant.schedule, self._max_stages, variant.num_microbatches)[::-1]
-        groups = [self._starts(group, depths) for group in graph.groups]
+        groups = [self._costs(group, depths) for group in graph.groups]
         self._first_layer[0, 0] = self._tables.num_layers
         most = np.minimum(graph.num_devices, self._max_stages)
-        in_time, recomputing_in_time, plain, recomputing = (np.array(starts) for starts in zip(*groups, strict=True))
-        _follow(graph.arcs, most, in_time, recomputing_in_time, plain, recomputing, self._first_layer, self._arc_to)
+        forward_s, work_s, transfer_s, plain, recomputing = (np.array(costs) for costs in zip(*groups, strict=True))
+        forward_share = float(np.min(forward_s[:, -1] / np.maximum(work_s[:, -1], ALMOST_ZERO)))
+        limits_s = self._limits_s * leeways(variant, self._max_stages, forward_share)[::-1, None]
+        times = Times(work_s, work_s + forward_s, transfer_s, limits_s)
+        _follow(graph.arcs, most, times, RULES[variant.schedule], plain, recomputing, self._first_layer, self._arc_to)
 
     def best(self, count: int) -> list[GroupSequence]:
         """See :func:`group_sequences`."""
@@ -95,27 +101,41 @@ class _GroupSearch:
                 opens = node in self._between
         return GroupSequence(groups=tuple(groups), stops=tuple(stops), limit_s=float(self._limits_s[limit]))
 
-    def _starts(self, group: LinkedGroup, depths: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
-        """First layers of a stage on the group, see :func:`_follow`."""
+    def _costs(
+        self, group: LinkedGroup, depths: tuple[int, ...]
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.int16], NDArray[np.int16]]:
+        """F, F + B and messages of the layers before each boundary; where stages that fit begin, see `_follow`."""
         variant = self._variant
         table = self._tables.of(variant.share, variant.micro_batch, group.placement)
         transfer_s = np.zeros(self._tables.num_layers + 1)
         transfer_s[:-1] = group.link.transfer_s(variant.micro_batch * self._tables.boundary_bytes[:-1])
-        work_s, rule = table.forward_s + table.backward_s, RULES[variant.schedule]
         return (
-            starts_in_time(work_s, transfer_s, self._limits_s, rule),
-            starts_in_time(work_s + table.forward_s, transfer_s, self._limits_s, rule),
+            table.forward_s,
+            table.forward_s + table.backward_s,
+            transfer_s,
             table.plain.starts_of(depths),
             table.recomputing.starts_of(depths),
         )
+
+
+class Times(NamedTuple):
+    """Seconds per micro-batch: of the layers before each boundary on each device group, shape (groups, L + 1)."""
+
+    work_s: Floats
+    recomputed_s: Floats
+    """With recomputation."""
+    transfer_s: Floats
+    """Of the message over each boundary."""
+    limits_s: Floats
+    """Most time of a stage, by the number of stages after it, shape (max stages, limits)."""
 
 
 @compiled
 def _follow(
     arcs: Ints,
     most: Ints,
-    in_time: Ints,
-    recomputing_in_time: Ints,
+    times: Times,
+    rule: Rule,
     in_memory: Ints,
     recomputing_in_memory: Ints,
     first_layer: NDArray[np.int16],
@@ -127,12 +147,10 @@ def _follow(
     ----------
     most
         Most stages at each node.
-    in_time, recomputing_in_time
-        First layer of a stage that keeps within the time limit, of axes (group, limit, stop).
     in_memory, recomputing_in_memory
         First layer of a stage that fits in memory, of axes (group, stages after it, stop).
     """
-    max_stages, num_limits, num_layers = in_memory.shape[1], in_time.shape[1], in_time.shape[2] - 1
+    max_stages, num_limits, num_layers = in_memory.shape[1], first_layer.shape[2], in_memory.shape[2] - 1
     for number in range(len(arcs)):
         tail, head, group = arcs[number]
         for after in range(most[tail] + 1 if group == IDLE else min(most[tail] + 1, max_stages)):
@@ -144,11 +162,14 @@ def _follow(
                 stages = after
                 if group != IDLE:
                     stages += 1
-                    plain = max(in_time[group, limit, stop], in_memory[group, after, stop])
-                    recomputing = max(
-                        recomputing_in_time[group, limit, stop], recomputing_in_memory[group, after, stop]
-                    )
-                    start = min(plain, recomputing)
+                    plain, recomputing = in_memory[group, after, stop], recomputing_in_memory[group, after, stop]
+                    if min(plain, recomputing) >= first_layer[head, stages, limit]:
+                        continue
+                    limit_s = work_limit(rule, times.limits_s[after, limit], times.transfer_s[group, stop])
+                    start = start_within(times.work_s[group], stop, limit_s)
+                    # Recomputation takes time, so it is of use only where memory is short.
+                    if plain > start:
+                        start = min(plain, max(recomputing, start_within(times.recomputed_s[group], stop, limit_s)))
                     if start >= stop:
                         continue
                 # The first of several arcs that reach equally far is kept.

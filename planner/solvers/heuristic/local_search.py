@@ -118,7 +118,7 @@ def _promising(
     """The neighbours to simulate, with the cuts to begin from."""
     found: list[tuple[float, int, SequenceCosts, Ints]] = []
     for neighbour in islice(_neighbours(search, tables, sequence, tried), MOST_STAGES // sequence.num_stages):
-        cut = None if search.out_of_budget else min_max_stops(neighbour)
+        cut = None if search.out_of_budget else min_max_stops(neighbour, neighbour.leeway)
         if cut is not None:
             found.append((float(estimated_times(neighbour, cut[None])[0]), len(found), neighbour, cut))
     return [(neighbour, cut) for _, _, neighbour, cut in sorted(found)[:NUM_SIMULATED]]

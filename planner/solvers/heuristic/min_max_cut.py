@@ -12,8 +12,10 @@ ROUNDS, ATTEMPTS = 4, 32
 """32 limits are tried at once, four times, each time closer; with three, one of 12 plans is 8 % slower."""
 
 
-def min_max_stops(sequence: SequenceCosts) -> Ints | None:
+def min_max_stops(sequence: SequenceCosts, leeway: Floats | None = None) -> Ints | None:
     """Stops of the cut with the fastest slowest stage, shape (S,); None if memory or layers do not suffice.
+
+    With a `leeway`, shape (S,), the time of each stage counts divided by its own.
 
     From the last stage to the first, each is filled up to a common limit on its time per micro-batch,
     or up to its memory; a search over limits finds the smallest one with which the first stage
@@ -24,10 +26,12 @@ def min_max_stops(sequence: SequenceCosts) -> Ints | None:
     low_s, high_s = 1 / np.sum(1 / all_s), 2 * float(all_s.max()) + 2 * float(sequence.transfer_s.sum())
     tables = (sequence.work_s, sequence.work_s + sequence.forward_s, sequence.plain_start, sequence.recomputing_start)
     rule, best = RULES[sequence.variant.schedule], None
+    leeway = np.ones(sequence.num_stages) if leeway is None else leeway
+    low_s /= float(leeway.max())
     for round_ in range(1 + ROUNDS):
         limits_s = np.geomspace(low_s, high_s, ATTEMPTS) if round_ else np.array([np.inf])
         cuts = np.full(sequence.num_stages + 1, sequence.num_layers)
-        index = _fill(*tables, sequence.transfer_s, limits_s, rule, cuts)
+        index = _fill(*tables, sequence.transfer_s, limits_s, leeway, rule, cuts)
         if index == len(limits_s):
             break
         best = cuts[1:]
@@ -60,19 +64,6 @@ def work_limit(rule: Rule, limit_s: float, transfer_s: float) -> float:
 
 
 @compiled
-def starts_in_time(before_s: Floats, transfer_s: Floats, limits_s: Floats, rule: Rule) -> Ints:
-    """The first layer of a stage that ends at each stop and keeps within each limit, shape (limits, L + 1).
-
-    Takes the seconds of the layers before each boundary, and of the message sent over it.
-    """
-    starts = np.empty((len(limits_s), len(before_s)), dtype=np.int64)
-    for index in range(len(limits_s)):
-        for stop in range(len(before_s)):
-            starts[index, stop] = _start_within(before_s, stop, work_limit(rule, limits_s[index], transfer_s[stop]))
-    return starts
-
-
-@compiled
 def _fill(
     work_s: Floats,
     recomputed_s: Floats,
@@ -80,6 +71,7 @@ def _fill(
     recomputing_start: Ints,
     transfer_s: Floats,
     limits_s: Floats,
+    leeway: Floats,
     rule: Rule,
     cuts: Ints,
 ) -> int:
@@ -100,9 +92,9 @@ def _fill(
         stop = num_layers
         for stage in range(num_stages - 1, -1, -1):
             message_s = transfer_s[stage, stop] if stage < num_stages - 1 else 0.0
-            limit_s = work_limit(rule, limits_s[index], message_s)
-            plain = max(_start_within(work_s[stage], stop, limit_s), plain_start[stage, stop])
-            recomputing = max(_start_within(recomputed_s[stage], stop, limit_s), recomputing_start[stage, stop])
+            limit_s = work_limit(rule, limits_s[index] * leeway[stage], message_s)
+            plain = max(start_within(work_s[stage], stop, limit_s), plain_start[stage, stop])
+            recomputing = max(start_within(recomputed_s[stage], stop, limit_s), recomputing_start[stage, stop])
             start = max(min(plain, recomputing), min(stage, num_layers))
             if start >= stop:
                 break
@@ -113,7 +105,7 @@ def _fill(
 
 
 @compiled
-def _start_within(before_s: Floats, stop: int, limit_s: float) -> int:
+def start_within(before_s: Floats, stop: int, limit_s: float) -> int:
     """The first layer from which the layers up to a stop take no longer than that."""
     value = before_s[stop] - limit_s - PREFIX_ROUNDING * before_s[-1]
     low, high = 0, len(before_s)

@@ -62,6 +62,8 @@ def neighbouring_runs(
     for index, run in enumerate(runs):
         yield (*runs[:index], *runs[index + 1 :])
         yield from ((*runs[:index], changed, *runs[index + 1 :]) for changed in hosts.changed(run))
+        if runs[max(0, index - 1) : index + 2] != (run, run, run):  # the first or last of equal ones
+            yield from ((*runs[:index], *others, *runs[index + 1 :]) for others in hosts.regrouped(run))
     for first, second in itertools.combinations(range(len(runs)), 2):
         swapped = list(runs)
         swapped[first], swapped[second] = runs[second], runs[first]
@@ -92,17 +94,36 @@ class _Runs:
                     if changed := (*run[:index], *stages, *run[index + width :]):
                         yield changed
 
+    def regrouped(self, run: Run) -> Iterator[tuple[Run, ...]]:
+        """The several hosts of one stage with another one, or with two."""
+        if (num_hosts := run[0].num_hosts) == 1:
+            return
+        parts = list(self._whole(run[0].server_class, num_hosts))
+        yield from ((part,) for part in parts)
+        for first, second in itertools.product(parts, repeat=2):
+            if first[0].num_hosts + second[0].num_hosts <= num_hosts:
+                yield first, second
+
     def fresh(self, runs: tuple[Run, ...]) -> Iterator[Run]:
         """One more host filled with equal groups, or several whole hosts as one stage."""
         for index, server in enumerate(self._cluster.servers):
             left = server.count - sum(run[0].num_hosts for run in runs if run[0].server_class == index)
-            for island, group in enumerate(server.islands if left else ()):
-                for placement in self._on_island(index, island, group.count):
-                    yield (placement,) * (group.count // placement.devices_per_host)
-            for placement in placements_on_whole_hosts(
-                self._problem, self._cluster, server_class=index, most=left, micro_batch=self._micro_batch
-            ):
-                yield (placement,)
+            if left:
+                yield from self._filled(index)
+            yield from self._whole(index, left)
+
+    def _filled(self, server_class: int) -> Iterator[Run]:
+        """A host with one of its islands filled with equal groups."""
+        for island, group in enumerate(self._cluster.servers[server_class].islands):
+            for placement in self._on_island(server_class, island, group.count):
+                yield (placement,) * (group.count // placement.devices_per_host)
+
+    def _whole(self, server_class: int, most: int) -> Iterator[Run]:
+        """One stage on 2 to `most` whole hosts."""
+        for placement in placements_on_whole_hosts(
+            self._problem, self._cluster, server_class=server_class, most=most, micro_batch=self._micro_batch
+        ):
+            yield (placement,)
 
     def _restaged(self, placement: Placement) -> Iterator[Run]:
         """No stage, one or two on the island of a placement."""

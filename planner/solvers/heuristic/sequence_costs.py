@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +13,20 @@ from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
-from stagecut.planner.cost.links import route_between
+from stagecut.planner.core.share import Share
+from stagecut.planner.core.tolerances import ALMOST_ZERO
+from stagecut.planner.cost.links import route_between, sync_route
 from stagecut.planner.network.arrangement import Arrangement, arrange
 from stagecut.planner.network.device_groups import PlacedGroup
+from stagecut.planner.solvers.heuristic.leeway import leeways
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables, first_fit
+
+
+class WaysHome(NamedTuple):
+    """Numbers of the links that a stage's last gradient and its all-reduce take, -1 for none; shape (S, 2) each."""
+
+    gradient: Ints
+    all_reduce: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +39,8 @@ class CutCosts:
     """Recomputation included, shape (n, S)."""
     tail_s: Floats
     """Gradient all-reduce and optimizer step, shape (n, S)."""
+    update_s: Floats
+    """Optimizer step, shape (n, S)."""
     transfer_s: Floats
     """Shape (n, S - 1)."""
     first_s: Floats
@@ -50,6 +63,8 @@ class SequenceCosts:
         F + B of the layers before each boundary, without recomputation, shape (S, L + 1).
     link_load
         Messages per micro-batch that each shared link carries for each boundary, shape (links, S - 1).
+    ways_home
+        Where the last gradients and the all-reduces queue.
     """
 
     def __init__(self, tables: StageTables, variant: Variant, groups: Sequence[PlacedGroup]) -> None:
@@ -63,6 +78,7 @@ class SequenceCosts:
         self.plain_start = np.array([c.plain.starts(k) for c, k in zip(columns, depths, strict=True)])
         self.recomputing_start = np.array([c.recomputing.starts(k) for c, k in zip(columns, depths, strict=True)])
         self._tail_s = np.array([column.tail_s for column in columns])
+        self._update_s = np.array([column.update_s for column in columns])
         self._tail_latency_s = np.array([column.tail_latency_s for column in columns])
         self._tail_beyond_s = {
             stage: column.tail_beyond_s for stage, column in enumerate(columns) if column.tail_beyond_s is not None
@@ -76,11 +92,18 @@ class SequenceCosts:
         self.transfer_s = np.array([message.whole_s for message in messages]).reshape(shape)
         self._half_transfer_s = np.array([message.half_s for message in messages]).reshape(shape)
         self.link_load = _link_load(cluster, placed)
+        self.ways_home = _ways_home(cluster, placed, variant.share)
 
     @property
     def num_stages(self) -> int:
         """S."""
         return len(self.groups)
+
+    @property
+    def leeway(self) -> Floats:
+        """How many times as long as the last one each stage may take, shape (S,)."""
+        shares = self.forward_s[:, -1] / np.maximum(self.work_s[:, -1], ALMOST_ZERO)
+        return leeways(self.variant, self.num_stages, float(shares.min()))
 
     def arrangement(self, stops: Ints) -> Arrangement:
         """The arrangement of one cut, stops of shape (S,)."""
@@ -111,6 +134,7 @@ class SequenceCosts:
             forward_s=forward_s,
             backward_s=backward_s,
             tail_s=tail_s,
+            update_s=self._update_s.take(last) - self._update_s.take(first),
             transfer_s=transfer_s,
             first_s=first_s,
             first_transfer_s=first_transfer_s,
@@ -139,3 +163,18 @@ def _link_load(cluster: Cluster, groups: list[DeviceGroup]) -> Floats:
     shared = dict.fromkeys(tuple(sorted(carried)) for carried in boundaries.values() if len(carried) > 1)
     load = [np.bincount(carried, minlength=len(groups) - 1) for carried in shared]
     return np.array(load, dtype=float).reshape(len(load), len(groups) - 1)
+
+
+def _ways_home(cluster: Cluster, groups: list[DeviceGroup], share: Share) -> WaysHome:
+    numbers: dict[str, int] = {}
+
+    def numbered(route: tuple[str, ...]) -> list[int]:
+        links = [numbers.setdefault(link, len(numbers)) for link in route]
+        return [*links, -1, -1][:2]
+
+    gradients = [(), *(route_between(cluster, *pair) for pair in zip(groups[1:], groups, strict=False))]
+    all_reduces = [sync_route(cluster, group, share) for group in groups]
+    return WaysHome(
+        gradient=np.array([numbered(route) for route in gradients]),
+        all_reduce=np.array([numbered(route) for route in all_reduces]),
+    )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import DeviceGroup, Placement
@@ -34,6 +35,8 @@ class StageTable:
     """Forward of half the samples; of all samples where the replicas cannot share half a micro-batch."""
     backward_s: Floats
     """Without recomputation, which adds `forward_s`."""
+    update_s: Floats
+    """Optimizer step."""
     tail_s: Floats
     """Gradient all-reduce and optimizer step, without the latency."""
     tail_latency_s: float
@@ -60,20 +63,30 @@ class Capacity:
         self._depths = depths
         self._most: Ints | None = None
         self._starts: dict[int, Ints] = {}
-        self._starts_of: dict[tuple[int, ...], Ints] = {}
+        self._starts_of: dict[tuple[int, ...], NDArray[np.int16]] = {}
 
     def starts(self, depth: int) -> Ints:
         """For every stop, the first start with which a stage fits, the stop itself if there is none; int16."""
         if depth not in self._starts:
-            self._most = self._depths() if self._most is None else self._most
-            self._starts[depth] = np.count_nonzero(self._most < depth, axis=0).astype(np.int16)
+            self._starts[depth] = np.count_nonzero(self._table < depth, axis=0).astype(np.int16)
         return self._starts[depth]
 
-    def starts_of(self, depths: tuple[int, ...]) -> Ints:
+    def starts_of(self, depths: tuple[int, ...]) -> NDArray[np.int16]:
         """The same for several depths, shape (depths, L + 1)."""
         if depths not in self._starts_of:
-            self._starts_of[depths] = np.array([self.starts(depth) for depth in depths])
+            rising, place = np.unique(depths, return_inverse=True)
+            # A start is counted at the first depth that it has no memory for, and at all later ones.
+            first, num_stops = np.searchsorted(rising, self._table, side="right"), self._table.shape[1]
+            cells = (first * num_stops + np.arange(num_stops)).ravel()
+            newly = np.bincount(cells, minlength=(len(rising) + 1) * num_stops).reshape(-1, num_stops)
+            self._starts_of[depths] = newly.cumsum(axis=0).astype(np.int16)[place]
         return self._starts_of[depths]
+
+    @property
+    def _table(self) -> Ints:
+        """The largest number of every stage, computed on first use."""
+        self._most = self._depths() if self._most is None else self._most
+        return self._most
 
 
 def first_fit(start: Ints, plain_start: Ints, recomputing_start: Ints) -> tuple[Bools, Bools]:
@@ -129,6 +142,7 @@ class StageTables:
             forward_s=np.maximum.accumulate(cost.forward_s),
             half_s=sums(micro_batch // 2).forward_s if halves else cost.forward_s,
             backward_s=np.maximum.accumulate(cost.backward_s),
+            update_s=cost.update_s,
             tail_s=tail_s,
             tail_latency_s=latency_s,
             tail_beyond_s=self._tails(share, micro_batch, placement) - (tail_s - tail_s[:, None] + latency_s)

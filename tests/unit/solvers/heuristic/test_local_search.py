@@ -122,3 +122,19 @@ def test_stages_are_merged_split_dropped_and_hosts_moved():
     }
     assert expected <= found
     assert not any(twice in run for runs in found for run in runs)
+
+
+def test_the_hosts_of_one_stage_are_divided_among_two():
+    """Four hosts of one device: a stage on all of them becomes two on two each; one host alone is no such stage."""
+    cluster = Cluster(
+        name="four",
+        device_types=kinds(gpu=float("inf")),
+        servers=(Server(name="single", count=4, islands=(Island(device_type="gpu", count=1),)),),
+    )
+    problem = Problem(model=chain(6, {"gpu": 1.0}), cluster=cluster, job=job(4, micro_batch=4))
+
+    def on(num_hosts):
+        return (Placement(server_class=0, island=0, num_hosts=num_hosts, replicas=num_hosts),)
+
+    found = set(neighbouring_runs(problem, cluster, 4, (on(4),)))
+    assert {(on(2), on(2)), (on(2),)} <= found

@@ -33,6 +33,14 @@ def test_layers_are_in_proportion_to_speed():
     assert _layer_counts(problem, 1, 0) == [2, 6]
 
 
+def test_a_stage_with_leeway_gets_more():
+    """Nine equal layers on equal devices, of which the first may take twice as long."""
+    problem = Problem(model=chain(9, {"gpu": 1.0}), cluster=one_device_per_server("gpu", "gpu"), job=job(1))
+    groups = [PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in (0, 1)]
+    sequence = SequenceCosts(StageTables(CostModel(problem)), problem.variants[0], groups)
+    assert min_max_stops(sequence, np.array([2.0, 1.0])).tolist() == [6, 9]
+
+
 def test_stages_that_take_no_time_are_cut_all_the_same():
     """Four of them: the inverses of four smallest normal numbers would sum up to infinity."""
     problem = Problem(model=chain(4, {"gpu": 0.0}), cluster=one_device_per_server(*["gpu"] * 4), job=job(1))
