@@ -32,6 +32,9 @@ MOST_STAGES = 6000
 NUM_SIMULATED = 8
 """Changes of groups simulated, the smallest estimates first; 3 lead to the same 12 plans."""
 
+WORTH_MOVING = 1.03
+"""Layers are moved behind a change of groups that leaves the plan at most this many times slower."""
+
 
 def descend(sequence: SequenceCosts, stops: Ints) -> tuple[Ints, float]:
     """The cut at which no neighbour has a smaller estimate, going downhill from `stops`; and its estimated time."""
@@ -78,8 +81,9 @@ def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, 
         for neighbour, cut in _promising(search, tables, sequence, tried):
             tried.add(neighbour.groups)
             cut, _ = descend(neighbour, cut)
-            (start_s,) = simulated_times(search, neighbour, cut[None])
-            cut, end_s = move_layers(search, neighbour, cut, float(start_s))
+            (end_s,) = simulated_times(search, neighbour, cut[None]).tolist()
+            if end_s <= WORTH_MOVING * seconds:
+                cut, end_s = move_layers(search, neighbour, cut, end_s)
             ends.append((end_s, len(ends), neighbour, cut))
         end_s, _, neighbour, cut = min(ends, default=(seconds, 0, sequence, stops))
         if end_s >= seconds * (1 - LEAST_GAIN):
