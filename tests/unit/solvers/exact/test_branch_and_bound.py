@@ -104,11 +104,18 @@ def test_what_is_left_for_a_limit_holds_every_plan_below_it(problem):
 
 
 def test_narrow_interval_ends_the_bisection():
-    """One device of each kind, and memory for one layer: the best of two plans takes 4 s, and so do its rows."""
+    """One device of each kind, and memory for one layer: the best of two plans takes 4 s, and so do its rows.
+
+    With a limit just above, the width has to be small; with one far above, a quarter of what is open will do.
+    """
+    search, node, _, _ = whole(fast_and_slow())
+    bisect_fully(search, node, 4.001)
+    assert node.bound_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
     search, node, _, _ = whole(fast_and_slow())
     bisect_fully(search, node, 8.0)
     assert node.narrow(8.0)
-    assert node.bound_s == pytest.approx(4.0, rel=branch_and_bound.COARSE_PRECISION)
+    assert node.bound_s <= 4.0 * SLACK
+    assert 4.0 - node.bound_s <= branch_and_bound.WORTH_BISECTING * (8.0 - node.bound_s)
 
 
 def test_limit_that_nothing_stays_below_is_a_bound():
