@@ -107,6 +107,23 @@ def random_interleaved(rng: np.random.Generator, *, names: int, style: str) -> P
     )
 
 
+def random_hosts(rng: np.random.Generator, costs: PlanCosts) -> PlanCosts:
+    """The interleaved plan with its device groups on up to three hosts, whose interfaces carry all-reduces too."""
+    num_devices, num_hosts = costs.num_devices, int(rng.integers(1, 4))
+    hosts = [stage % num_devices * num_hosts // num_devices for stage in range(costs.num_stages)]
+
+    def route(sender: int, receiver: int) -> tuple[str, ...]:
+        return () if sender == receiver else (f"{sender} out", f"{receiver} in")
+
+    return replace(
+        costs,
+        forward_links=tuple(map(route, hosts, hosts[1:])),
+        backward_links=tuple(map(route, hosts[1:], hosts)),
+        sync_links=tuple((f"{host} out", f"{host} in") for host in hosts),
+        sync_s=costs.sync_s * rng.integers(1, 10),
+    )
+
+
 def textbook_actions(costs: PlanCosts) -> list[list[tuple[str, int, int, int]]]:
     """Action lists of a plan, written down independently of the planner."""
     size = costs.variant.micro_batch

@@ -34,7 +34,7 @@ class AllReduceQueues(NamedTuple):
     forward_to_queue: Floats
     home_to_queue: Floats
     after_busy: Floats
-    """M (F + B) and the all-reduce; minus infinity for an arc that does not queue."""
+    """M (F + B), what halving adds, and the all-reduce; minus infinity for an arc that does not queue."""
     after_drain: Floats
     """(M - 1)(F + B) - (k - 1) F and the all-reduce, less g_0 on the first stage, which its way on includes."""
     after_late: Floats
@@ -105,7 +105,7 @@ def build_queues(network: StageNetwork) -> AllReduceQueues:
         queue_to_queue=where(~restarts, passes_s),
         forward_to_queue=where(restarts, np.where(is_stage, arcs.first_s, passes_s)),
         home_to_queue=where(is_stage & ~restarts & sends, arcs.first_s),
-        after_busy=where(queues, num_microbatches * work_s + served_s),
+        after_busy=where(queues, num_microbatches * work_s + arcs.halving_s + served_s),
         after_drain=where(queues, later_s - first_tail_s + served_s),
         after_late=where(queues, turn_s + served_s),
     )

@@ -30,6 +30,9 @@ class Arcs:
     """Least time of the first part of a micro-batch in a stage or transfer: the whole micro-batch or, where the
     job may slice it, one half. The last stage counts whole: its backward waits for both halves."""
     backward_s: Floats
+    halving_s: Floats
+    """What halved forwards surely add to the work of a stage: n (2 H - F), with n stated by the job and H half a
+    forward."""
     transfer_s: Floats
     """One way; 0 for a stage arc."""
     tail_s: Floats

@@ -73,6 +73,7 @@ class FittedStages:
     first_s: Floats
     """See :class:`stagecut.planner.network.arcs.Arcs`."""
     backward_s: Floats
+    halving_s: Floats
     tail_s: Floats
     sync_s: Floats
 
@@ -94,19 +95,21 @@ def fit_stages(
         for kept_s, column_s in zip(seconds.values(), columns, strict=True):
             kept_s[fresh] = column_s[fresh]
         fits |= fresh
-    first_s = _first_parts(costs, variant, placement, start, stop, seconds["forward_s"])
-    return FittedStages(fits=fits, recompute=recompute, first_s=first_s, **seconds)
+    forward_s = seconds["forward_s"]
+    half_s = _halves(costs, variant, placement, start, stop, forward_s)
+    first_s = np.where(stop == costs.problem.model.num_layers, forward_s, np.minimum(half_s, forward_s))
+    stated = costs.problem.job.first_num_sliced(variant.schedule, variant.micro_batch, variant.num_microbatches)
+    halving_s = np.minimum(stated, depth) * np.where(np.isfinite(half_s), np.maximum(0.0, 2 * half_s - forward_s), 0.0)
+    return FittedStages(fits=fits, recompute=recompute, first_s=first_s, halving_s=halving_s, **seconds)
 
 
-def _first_parts(
+def _halves(
     costs: CostModel, variant: Variant, placement: Placement, start: Ints, stop: Ints, forward_s: Floats
 ) -> Floats:
-    """Least seconds of the first part of a forward: half of it where the job may slice, except on the last stage."""
+    """Seconds of half a forward, infinite for stages that cannot halve it; all of it where the job does not slice."""
     if not costs.problem.job.may_slice(variant.schedule, variant.micro_batch):
         return forward_s
-    half_s = costs.stages.half_forward_s(placement, micro_batch=variant.micro_batch, start=start, stop=stop)
-    is_last = stop == costs.problem.model.num_layers
-    return np.where(is_last, forward_s, np.minimum(half_s, forward_s))
+    return costs.stages.half_forward_s(placement, micro_batch=variant.micro_batch, start=start, stop=stop)
 
 
 def fit_arcs(

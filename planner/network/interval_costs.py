@@ -73,6 +73,7 @@ def interval_costs(
         before, after = _fewest(reaches), _fewest(reaches.T[::-1, ::-1])[::-1]
     more = variant.num_microbatches - 1
     first_tail_s = np.where(start == 0, fitted.tail_s, 0.0)
+    all_work_s = variant.num_microbatches * work_s + fitted.halving_s
     later_s = more * work_s - (largest - 1) * fitted.forward_s
     return IntervalCosts(
         begins=begins,
@@ -81,9 +82,9 @@ def interval_costs(
         possible=possible,
         round_trip=fitted.first_s + fitted.backward_s + first_tail_s,
         forward=fitted.first_s,
-        busy=variant.num_microbatches * work_s + first_tail_s,
+        busy=all_work_s + first_tail_s,
         fill=more * work_s if variant.schedule is Schedule.GPIPE else later_s,
-        sync=variant.num_microbatches * work_s + fitted.tail_s,
+        sync=all_work_s + fitted.tail_s,
         drain=fitted.tail_s - first_tail_s + later_s,
     )
 

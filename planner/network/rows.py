@@ -6,7 +6,8 @@ A path x (0/1 per arc) is a plan. Two prefixes over its arcs,
     D_l = the same sum of F + c,
 
 make every family one pattern. (Where the job may slice micro-batches, the F of stages before the last and
-the c of activations are those of the first half: `Arcs.first_s`.) For a layer l, covered by exactly one
+the c of activations are those of the first half: `Arcs.first_s`. Where it states how many, the extra time of
+their halves is part of the cost in busy, sync and flush rows: `Arcs.halving_s`.) For a layer l, covered by exactly one
 stage, and for an inner boundary j,
 
     row_l = e E_l + e' E_L + d D_l + d' D_L + sum of cost over the arcs that cover l,
@@ -200,11 +201,12 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
     arcs, micro_batches = network.arcs, network.variant.num_microbatches
     first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
     work_s = arcs.forward_s + arcs.backward_s
+    all_work_s = micro_batches * work_s + arcs.halving_s
     later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (arcs.largest_depth - 1) * arcs.forward_s, 0.0)
     families = [
-        Family(name="busy", round_trip_before=1, cost_s=micro_batches * work_s + first_tail_s),
+        Family(name="busy", round_trip_before=1, cost_s=all_work_s + first_tail_s),
         Family(name="fill", round_trip_total=1, cost_s=later_s),
-        Family(name="sync", forward_before=1, cost_s=micro_batches * work_s + arcs.tail_s),
+        Family(name="sync", forward_before=1, cost_s=all_work_s + arcs.tail_s),
     ]
     if not shared_only:
         drain_s, link_s = arcs.tail_s - first_tail_s + later_s, (micro_batches - 1) * arcs.transfer_s
@@ -250,7 +252,9 @@ def _flush(network: StageNetwork) -> list[Family]:
     """T >= forward half + backward half, each its own total + (M - 1) x its slowest stage or link."""
     arcs, more = network.arcs, network.variant.num_microbatches - 1
     link_s, none = more * arcs.transfer_s, np.zeros(len(arcs))
-    forward = Family(name="flush forward", target=1, forward_total=1, cost_s=more * arcs.forward_s)
+    # Of the last micro-batch only the first half counts, which the total holds.
+    forward_s = more * arcs.forward_s + min(1.0, more / max(1, network.num_sliced)) * arcs.halving_s
+    forward = Family(name="flush forward", target=1, forward_total=1, cost_s=forward_s)
     backward = Family(
         name="flush backward", target=2, round_trip_total=1, forward_total=-1, cost_s=more * arcs.backward_s
     )

@@ -52,6 +52,12 @@ class StageNetwork:
         return self.costs.cluster
 
     @property
+    def num_sliced(self) -> int:
+        """How many halved micro-batches the job states; 0 if none, or as many as pay off."""
+        job, variant = self.costs.problem.job, self.variant
+        return job.first_num_sliced(variant.schedule, variant.micro_batch, variant.num_microbatches)
+
+    @property
     def placements(self) -> list[Placement]:
         """Placement of every option of the host states."""
         return [option.placement for option in self.host_states.options]

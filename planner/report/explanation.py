@@ -124,6 +124,6 @@ def _device_label(plan: Plan, device_group: int, binding: Binding) -> str:
 
 
 def _row_label(family: str, index: int) -> str:
-    if family == "flush":  # a single row for the whole plan
+    if family in ("flush", "home"):  # a single row for the whole plan
         return f"{family} row"
     return f"{family} row of stage{f's {index} and {index + 1}' if family in BOUNDARY_ROWS else f' {index}'}"

@@ -31,7 +31,8 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
   stages and boundaries: forwards and backwards are two separate flow shops.
 
 Where first forwards are halved, the forwards and activations in PF_s and `total` count as their first halves do, but
-for F of the last stage; the PF of the late row stays whole, and so does all work of a stage.
+for F of the last stage; the PF of the late row stays whole. The n halved forwards of a stage add n (2 H - F) to its
+M (F + B), with H half a forward.
 
 Interleaved plans have rows of their own, see :mod:`stagecut.planner.simulator.interleaved_bounds`.
 """
@@ -65,7 +66,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
     chains = chains_of(costs, any_slicing=any_slicing)
     forward_before, backward_before = chains.forward_before, chains.backward_before
     total, tail_s = chains.total, chains.tail_s
-    work_s = num * (forward_s + backward_s)
+    work_s = num * (forward_s + backward_s) + chains.halving_s
     later_s = (num - 1) * (forward_s + backward_s) - (depth - 1) * forward_s
     home_s = ways_home(costs)
     late_end_s = last_forwards(costs, chains) + depth * backward_s
@@ -81,8 +82,9 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         "load": load_rows(costs, chains, home_s),
     }
     if costs.variant.schedule is Schedule.GPIPE:
-        slowest = max([*forward_s, *transfer_s]) + max([*backward_s, *transfer_s])
-        rows["flush"] = np.array([total + (num - 1) * slowest + tail_s[0]])
+        slowest_s = max([*chains.passage_s(forward_s, num - 1), *(num - 1) * transfer_s])
+        slowest_s += (num - 1) * max([*backward_s, *transfer_s])
+        rows["flush"] = np.array([total + slowest_s + tail_s[0]])
     return rows
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 
 
@@ -24,6 +24,21 @@ class Chains:
     """Seconds of the round trip."""
     tail_s: Floats
     """g: all-reduce and optimizer step of each stage, shape (S,)."""
+    halved_s: Floats
+    """What two halves of a forward take beyond a whole one on each stage, shape (S,)."""
+    num_halved: Ints
+    """How many of the first micro-batches each stage surely forwards in halves, shape (S,)."""
+
+    @property
+    def halving_s(self) -> Floats:
+        """What the halved forwards of each stage take beyond whole ones, shape (S,)."""
+        return self.num_halved * self.halved_s
+
+    def passage_s(self, forward_s: Floats, ahead: Ints | int) -> Floats:
+        """Seconds of so many forwards, the first of their stages, on every stage; shape (..., S) with `ahead` (...)."""
+        ahead = np.asarray(ahead)[..., None]
+        seconds: Floats = ahead * forward_s + np.minimum(ahead, self.num_halved) * self.halved_s
+        return seconds
 
 
 def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
@@ -37,7 +52,16 @@ def chains_of(costs: PlanCosts, *, any_slicing: bool = False) -> Chains:
         backward_before=_exclusive_sums(backward_s[:-1] + transfer_s),
         total=float(np.sum(first_s + backward_s) + np.sum(crossing_s + transfer_s)),
         tail_s=costs.sync_s + costs.update_s,
+        halved_s=_halved_s(costs),
+        num_halved=np.array(costs.num_halved if costs.num_halved and not any_slicing else [0] * costs.num_stages),
     )
+
+
+def _halved_s(costs: PlanCosts) -> Floats:
+    if costs.halves is None:
+        return np.zeros(costs.num_stages)
+    can_halve = np.isfinite(costs.halves.forward_s)
+    return np.maximum(0.0, np.where(can_halve, 2 * costs.halves.forward_s, costs.forward_s) - costs.forward_s)
 
 
 def _first_parts(costs: PlanCosts, *, any_slicing: bool) -> tuple[Floats, Floats]:
@@ -51,8 +75,7 @@ def _first_parts(costs: PlanCosts, *, any_slicing: bool) -> tuple[Floats, Floats
     halving = np.isfinite(halves.forward_s) & (any_slicing | (halves.num_halved > 0))
     first_s = np.where(halving, np.minimum(halves.forward_s, costs.forward_s), costs.forward_s)
     first_s[-1] = costs.forward_s[-1]
-    crossing_s = np.minimum(halves.transfer_s, costs.transfer_s)
-    return first_s, np.where(any_slicing | halving[:-1] | halving[1:], crossing_s, costs.transfer_s)
+    return first_s, np.minimum(halves.transfer_s, costs.transfer_s)
 
 
 def _exclusive_sums(values: Floats) -> Floats:

@@ -22,6 +22,8 @@ and per stage, by the list of its device group,
 - link:  total + (M - 1) c_s + g_0
 - queue, per link that several flows name: first of its messages ready + all of them + the least
   work that follows the last + g_0.
+- home: the ends of the last backwards in these rows, and the way home from there through the queues of all-reduces and
+  last gradients, see :mod:`stagecut.planner.simulator.interleaved_ways_home`.
 """
 
 import numpy as np
@@ -30,10 +32,11 @@ from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
+from stagecut.planner.simulator.interleaved_ways_home import earliest_end_s
 
 
 def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]:
-    """Rows per device group (busy, sync), stage (fill, drain, late), boundary (link) or shared link (queue)."""
+    """Rows per device group (busy, sync), stage (fill, drain, late), boundary (link), shared link (queue), or plan."""
     chains, shape = chains_of(costs), (order.chunks, order.num_devices)
     forward_s, backward_s = costs.forward_s.reshape(shape), costs.backward_s.reshape(shape)
     tail_s = chains.tail_s.reshape(shape).sum(axis=0)
@@ -51,15 +54,18 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
     start_s = _latest_start(order, arrivals_s, first_s - before_s)
     reach_s = chains.forward_before.reshape(shape) + forward_s
     last_s = reach_s + np.maximum.accumulate((start_s + upto_s - reach_s).ravel()).reshape(shape)
-    late_s = last_s + work_s - upto_s + np.maximum(tail_s, home_s + tail_s[0])
+    end_s = np.maximum(arrive_s + work_s, last_s + work_s - upto_s).max(axis=0)
+    last_backward_s = end_s - order.num_devices * (np.cumsum(backward_s, axis=0) - backward_s)
+    last_backward_s[0] = np.maximum(end_s, until_end_s.max(axis=0))
     return {
         "busy": arrive_s + work_s + home_s + tail_s[0],
         "sync": arrive_s + work_s + tail_s,
         "fill": (until_end_s + chains.backward_before[: order.num_devices]).ravel() + tail_s[0],
         "drain": (until_end_s + tail_s).ravel(),
-        "late": late_s.ravel(),
+        "late": (last_s + work_s - upto_s + np.maximum(tail_s, home_s + tail_s[0])).ravel(),
         "link": chains.total + (order.num_microbatches - 1) * costs.transfer_s + tail_s[0],
         "queue": _queues(costs, chains) + tail_s[0],
+        "home": np.array([earliest_end_s(costs, last_backward_s.ravel())]),
     }
 
 

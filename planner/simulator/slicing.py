@@ -13,6 +13,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.tolerances import WORTHWHILE_SLICING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
+from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
 
 
@@ -34,6 +35,12 @@ def as_stated(problem: Problem, plan: Plan) -> Plan:
     """The plan with the sliced warm-up count that the job states, zero under `auto`."""
     count = problem.job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
     return plan if plan.is_unequal or plan.num_sliced == count else replace(plan, num_sliced=count)
+
+
+def searched_bound(costs: CostModel, plan: Plan, families: tuple[str, ...] | None = None) -> float:
+    """The largest row of a plan that holds for every sliced warm-up count that its job leaves it."""
+    problem = costs.problem
+    return lower_bound(costs.plan(as_stated(problem, plan)), families, any_slicing=problem.job.slice == AUTO)
 
 
 def slicing_faults(costs: CostModel, plan: Plan) -> Iterator[str]:

@@ -22,7 +22,7 @@ from stagecut.planner.simulator.chains import Chains
 def first_backwards(costs: PlanCosts, chains: Chains) -> Floats:
     """Earliest end of the first backward of each stage, shape (S,)."""
     turn_s = chains.forward_before + chains.first_s + costs.backward_s + chains.backward_before
-    turn_s = turn_s + (costs.warmup_depth - 1) * _slowest_before(costs)
+    turn_s = turn_s + _slowest_passage(costs, chains, costs.warmup_depth - 1)
     first_s: Floats = np.maximum.accumulate(turn_s[::-1])[::-1] - chains.backward_before
     return first_s
 
@@ -30,7 +30,8 @@ def first_backwards(costs: PlanCosts, chains: Chains) -> Floats:
 def last_forwards(costs: PlanCosts, chains: Chains) -> Floats:
     """Earliest end of the last forward of each stage, shape (S,)."""
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
-    line_s = chains.forward_before + chains.first_s + (micro_batches - 1) * _slowest_before(costs)
+    ahead = np.full(costs.num_stages, micro_batches - 1)
+    line_s = chains.forward_before + chains.first_s + _slowest_passage(costs, chains, ahead)
     loops_s = [_loops(costs, int(stage)) for stage in np.flatnonzero(micro_batches > depth)]
     start_s = np.full(costs.num_stages, -np.inf)
     start_s[micro_batches > depth] = loops_s
@@ -45,7 +46,8 @@ def last_backwards(costs: PlanCosts, chains: Chains) -> Floats:
     micro_batches, depth = costs.variant.num_microbatches, costs.warmup_depth
     work_s = costs.forward_s + costs.backward_s
     later_s = (micro_batches - 1) * work_s - (depth - 1) * costs.forward_s
-    end_s = np.maximum(chains.forward_before + micro_batches * work_s, first_backwards(costs, chains) + later_s)
+    own_s = chains.forward_before + micro_batches * work_s + chains.halving_s
+    end_s = np.maximum(own_s, first_backwards(costs, chains) + later_s)
     arrived_s, slowest_s = last_forwards(costs, chains) + costs.backward_s, costs.backward_s.copy()
     # Stage by stage, the gradients of all later stages come one stage further; row `far` stands for e = s + far.
     for far in range(costs.num_stages):
@@ -57,10 +59,12 @@ def last_backwards(costs: PlanCosts, chains: Chains) -> Floats:
     return end_s
 
 
-def _slowest_before(costs: PlanCosts) -> Floats:
-    """The slowest forward of a stage up to each one, or message before it, shape (S,)."""
-    slowest: Floats = np.maximum.accumulate(np.maximum(costs.forward_s, np.concatenate(([0.0], costs.transfer_s))))
-    return slowest
+def _slowest_passage(costs: PlanCosts, chains: Chains, ahead: Ints) -> Floats:
+    """Seconds of so many micro-batches on the slowest stage up to each one, or boundary before it, shape (S,)."""
+    passage_s = chains.passage_s(costs.forward_s, ahead)
+    passage_s[:, 1:] = np.maximum(passage_s[:, 1:], ahead[:, None] * costs.transfer_s)
+    slowest_s: Floats = np.where(np.tri(costs.num_stages, dtype=bool), passage_s, 0.0).max(axis=1)
+    return slowest_s
 
 
 def _loops(costs: PlanCosts, stage: int) -> float:

@@ -25,14 +25,14 @@ def ways_home(costs: PlanCosts) -> Floats:
         ready_s = end_s[:, stage]
         if stage > 0:
             route, takes_s = costs.backward_links[stage - 1], costs.transfer_s[stage - 1]
-            arrival_s = _served(free_s, route, ready_s, takes_s)
+            arrival_s = served(free_s, route, ready_s, takes_s)
             end_s[:, stage - 1] = np.maximum(end_s[:, stage - 1], arrival_s + costs.backward_s[stage - 1])
-        reduced_s = _served(free_s, costs.sync_links[stage], ready_s, costs.sync_s[stage])
+        reduced_s = served(free_s, costs.sync_links[stage], ready_s, costs.sync_s[stage])
         home_s = np.maximum(home_s, reduced_s + costs.update_s[stage])
     return home_s
 
 
-def _served(free_s: dict[str, Floats], route: tuple[str, ...], ready_s: Floats, takes_s: float) -> Floats:
+def served(free_s: dict[str, Floats], route: tuple[str, ...], ready_s: Floats, takes_s: float) -> Floats:
     """When a task on these links ends; `free_s`: when each link has served all tasks before it."""
     served_s: Floats = np.maximum.reduce([ready_s, *(free_s[link] for link in route if link in free_s)]) + takes_s
     free_s.update(dict.fromkeys(route, served_s))

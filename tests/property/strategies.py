@@ -206,7 +206,7 @@ def jobs(draw, *, max_micro_batches=8, interleaved=False, sliced=False):
         tensor_parallel=draw(sampled(None, None, None, (1,), (2,), (1, 2))),
         zero1=draw(st.booleans()),
         chunks=draw(sampled((2,), (2,), (3,), (1, 2))),
-        slice=draw(sampled(AUTO, AUTO, 1, 2)) if sliced else 0,
+        slice=draw(sampled(AUTO, AUTO, 1, 2, 5)) if sliced else 0,
         action_overhead_s=draw(sampled(0.0, 0.0, 0.25, 2.0)) if sliced else 0.0,
     )
 

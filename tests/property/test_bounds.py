@@ -12,7 +12,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.reference.brute_force import all_plans
-from tests.pipelines import pipeline_costs, random_costs, random_interleaved, random_routes
+from tests.pipelines import pipeline_costs, random_costs, random_hosts, random_interleaved, random_routes
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9
@@ -54,10 +54,12 @@ def test_no_plan_whose_links_are_shared_at_random_is_faster_than_any_row(seed, s
 
 
 @settings(max_examples=300)
-@given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from([0, 0, 2, 5]), style=STYLES)
-def test_no_interleaved_plan_is_faster_than_any_row(seed, names, style):
+@given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from([0, 0, 2, 5]), style=STYLES, on_hosts=st.booleans())
+def test_no_interleaved_plan_is_faster_than_any_row(seed, names, style, on_hosts):
     """Up to five device groups with up to four chunks, with and without shared links."""
-    costs = random_interleaved(np.random.default_rng(seed), names=names, style=style)
+    rng = np.random.default_rng(seed)
+    costs = random_interleaved(rng, names=names, style=style)
+    costs = random_hosts(rng, costs) if on_hosts else costs
     seconds = iteration_times([costs])[0]
     highest = {family: max(values, default=0.0) for family, values in bound_rows(costs).items()}
     assert {family: row for family, row in highest.items() if row > seconds * (1 + ROUNDING)} == {}

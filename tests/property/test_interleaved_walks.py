@@ -18,7 +18,7 @@ from tests.property.strategies import problems
 
 ROUNDING = 1e-9
 """Relative error allowed for sums of the same numbers in another order."""
-FAMILIES = ("busy", "sync", "fill", "drain")
+FAMILIES = ("busy", "sync", "fill", "drain", "home")
 
 
 def least_rows(problem, costs):

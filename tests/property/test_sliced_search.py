@@ -1,7 +1,6 @@
 """Halved warm-up micro-batches: no plan is faster than its bounds, and the solvers agree on the search space."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
-from stagecut.planner.simulator.bounds import bound_rows, lower_bound
+from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.slicing import paying_count, slicing_faults
+from stagecut.planner.simulator.slicing import as_stated, paying_count, searched_bound, slicing_faults
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
@@ -26,6 +25,13 @@ from tests.property.test_exact_solvers import EXACT, EXACT_SHARED, check_against
 from tests.property.test_stage_network import LINEAR_FAMILIES
 
 ROUNDING = 1e-9
+
+
+def fastest_s(costs, plan):
+    """Seconds of a plan with the sliced warm-up count of its job."""
+    numbers = costs.plan(as_stated(costs.problem, plan))
+    (seconds,) = iteration_times([numbers])
+    return paying_count(numbers, float(seconds))[1] if costs.problem.job.slice == AUTO else float(seconds)
 
 
 def rows_above(costs, seconds, *, any_slicing=False):
@@ -72,8 +78,8 @@ def test_rows_for_any_count_hold_for_every_count(problem):
 
 @settings(max_examples=10)
 @given(problems(max_layers=5, max_devices=3, max_micro_batches=6, sliced=True))
-def test_rows_of_a_path_are_those_of_its_plan_for_any_count(problem):
-    """The linear rows over arcs and the formulas over stages give the same number."""
+def test_rows_of_a_path_are_those_of_its_plan(problem):
+    """The linear rows over arcs and the formulas over stages agree, for the stated count or for any count."""
     costs = CostModel(problem)
     networks = [with_positions(build_network(costs, variant)) for variant in problem.variants]
     plans = [dict(itertools.islice(paths_by_plan(network).items(), 30)) for network in networks]
@@ -81,20 +87,18 @@ def test_rows_of_a_path_are_those_of_its_plan_for_any_count(problem):
     for network, paths in zip(networks, plans, strict=True):
         rows, shared = build_rows(network), build_rows(network, shared_only=True)
         for plan, path in paths.items():
-            numbers = costs.plan(plan)
             for value_s, families in ((rows.value(path), LINEAR_FAMILIES), (shared.value(path), SHARED_FAMILIES)):
-                assert value_s == pytest.approx(lower_bound(numbers, families, any_slicing=True), rel=1e-12)
+                assert value_s == pytest.approx(searched_bound(costs, plan, families), rel=1e-12)
 
 
 @settings(max_examples=15)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5, sliced=True))
 def test_labels_never_rule_out_the_fastest_plan(problem):
-    """At the plan's simulated time, with the count that pays, some path must be left, without positions and with."""
+    """At the time simulated with the stated or paying count, some path must be left, without positions and with."""
     costs = CostModel(problem)
     least = {}
     for plan in itertools.islice(all_plans(problem, costs), 300):
-        numbers = costs.plan(plan)
-        _, seconds = paying_count(numbers, float(iteration_times([numbers])[0]))
+        seconds = fastest_s(costs, plan)
         least[plan.variant] = min(seconds, least.get(plan.variant, seconds))
     assume(least)
     for variant, seconds in least.items():
@@ -121,13 +125,7 @@ def test_milp_finds_the_optimum_of_brute_force(problem):
 def test_brute_force_tries_every_plan_with_its_count(problem):
     """The least time over all plans, each with the count of its job."""
     costs = CostModel(problem)
-    best_s = float("inf")
-    for plan in all_plans(problem, costs):
-        job = problem.job
-        count = job.first_num_sliced(plan.schedule, plan.micro_batch, plan.num_microbatches)
-        numbers = costs.plan(replace(plan, num_sliced=count))
-        (seconds,) = iteration_times([numbers])
-        best_s = min(best_s, paying_count(numbers, seconds)[1] if job.slice == AUTO else seconds)
+    best_s = min((fastest_s(costs, plan) for plan in all_plans(problem, costs)), default=float("inf"))
     result = run(problem, "brute-force", EXACT)
     assert result.objective_s == (None if best_s == float("inf") else best_s)
     assert result.plan is None or faults(costs, result.plan) == ()

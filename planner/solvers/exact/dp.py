@@ -21,7 +21,7 @@ from stagecut.planner.network.pareto_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
-from stagecut.planner.simulator.bounds import lower_bound
+from stagecut.planner.simulator.slicing import searched_bound
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.heuristic import greedy
@@ -99,7 +99,7 @@ class _Bisection:
             step_s *= STEP_GROWTH
 
     def _note(self, plan: Plan) -> None:
-        value_s = lower_bound(self._search.costs.plan(plan), SHARED_FAMILIES, any_slicing=True)
+        value_s = searched_bound(self._search.costs, plan, SHARED_FAMILIES)
         self.least_s = min(self.least_s, value_s)
 
     @property

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.tolerances import MEMORY_ROUNDING
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts
+from stagecut.planner.solvers.interleaved.critical_paths import CriticalPaths
 from stagecut.planner.solvers.interleaved.relaxation import Relaxation, least_values
 from stagecut.planner.solvers.search.options import StopCheck
 
@@ -78,8 +79,8 @@ class Branching:
         """Whether there were more nodes than can be kept, so that the bound will not rise any further."""
         self._chunks, self._num_stages = chunks, rows.shape[1]
         heaviest = np.argsort(-relaxation.of_rows, kind="stable")
-        num_rows = max(1, MAX_VALUES // (chunks.num_layers * self._num_stages))
-        self._forms = np.concatenate((relaxation.form[None], rows[heaviest[:num_rows]]))
+        self._num_rows = max(1, MAX_VALUES // (chunks.num_layers * self._num_stages))
+        self._forms = np.concatenate((relaxation.form[None], rows[heaviest[: self._num_rows]]))
         self._least = least_values(chunks, self._forms)
         self._least[..., 0] += relaxation.constant_s
         root = _Batch(
@@ -89,7 +90,22 @@ class Branching:
         )
         self._open, self._waiting = list[_Batch](), [root]
         self._target_s = 0.0
-        self._size = max(1, min(BATCH, BATCH_VALUES // (chunks.num_layers * len(self._forms))))
+
+    @property
+    def _size(self) -> int:
+        """Nodes branched at once."""
+        return max(1, min(BATCH, BATCH_VALUES // (self._chunks.num_layers * len(self._forms))))
+
+    def learn(self, stops: Ints, paths: CriticalPaths) -> None:
+        """Take the critical paths of complete cuts, shape (n, S), as rows where they are the largest ones there."""
+        modes, _ = self._chunks.settled(stops)
+        for costs in self._chunks.of_cuts(stops, modes):
+            row = paths.row(costs)
+            if len(self._forms) > self._num_rows:
+                return
+            if np.sum(row * costs) > np.tensordot(self._forms[1:], costs, axes=2).max() * (1 + LEAST_STEP):
+                self._forms = np.concatenate((self._forms, row[None]))
+                self._least = np.concatenate((self._least, least_values(self._chunks, row[None])), axis=2)
 
     def advance(self, limit_s: float, *, max_batches: int, stop: StopCheck) -> Ints:
         """Branch at most so many batches; return the first complete cuts whose rows may be below the limit.

@@ -11,6 +11,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
+from stagecut.planner.solvers.interleaved.queues import queues_of
 from stagecut.planner.solvers.interleaved.shapes import Shape
 
 
@@ -23,7 +24,9 @@ class Cost(IntEnum):
     """Gradient all-reduce and optimizer step."""
     STATIC = 3
     SAVED = 4
-    TRANSFER = 5
+    SYNC = 5
+    """The all-reduce alone, part of the tail; a lower bound where it is measured."""
+    TRANSFER = 6
     """One way, over the boundary at the stage's stop."""
 
 
@@ -49,7 +52,8 @@ class ChunkCosts:
         """Fixed cost of each stage, whatever its layers, shape (costs of layers,). The tails of a measured all-reduce
         are not linear in the layers: sum plus offset is then a lower bound."""
         self.prefix -= self.offset[:, None]
-        self.offset[Cost.TAIL], self._tail_beyond_s = self._tails(tables[0][2])
+        self.offset[Cost.TAIL], self._tail_beyond_s = self._beyond(Cost.TAIL, tables[0][2][0])
+        self.offset[Cost.SYNC], _ = self._beyond(Cost.SYNC, tables[0][2][1])
         self.working_bytes = np.array([working for _, working, _ in tables])
         """Of a stage with the layers [start, stop), shape (modes, L + 1, L + 1)."""
         self._actions = [in_flight(shape.order, device) for device in range(shape.num_groups)]
@@ -59,6 +63,8 @@ class ChunkCosts:
                 self.prefix[:1],
                 self.working_bytes[:1],
             )
+        self.queues = queues_of(costs, shape)
+        """See :class:`stagecut.planner.solvers.interleaved.queues.Queue`, shape (D,)."""
         self.transfer_s = self._transfers(costs)
         """Seconds over each boundary behind each stage, shape (S, L + 1); nothing behind the last one."""
 
@@ -142,17 +148,20 @@ class ChunkCosts:
             (static + most_held * saved + self.working_bytes[0].max()) * (1 + MEMORY_ROUNDING) <= self.limit_bytes
         )
 
-    def _tails(self, tail_s: Floats) -> tuple[float, Floats]:
-        """Split tail - sum over the layers into its least value and the rest, shape (L + 1, L + 1)."""
+    def _beyond(self, cost: Cost, seconds: Floats) -> tuple[float, Floats]:
+        """Split the seconds less their sum over the layers into the least value and the rest, shape (L + 1, L + 1)."""
         start, stop = np.triu_indices(self.num_layers + 1, k=1)
-        sums_s = self.prefix[0, Cost.TAIL]
-        above_s = tail_s[start, stop] - (sums_s[stop] - sums_s[start])
-        beyond_s = np.zeros_like(tail_s)
+        sums_s = self.prefix[0, cost]
+        above_s = seconds[start, stop] - (sums_s[stop] - sums_s[start])
+        beyond_s = np.zeros_like(seconds)
         beyond_s[start, stop] = above_s - above_s.min()
         return float(above_s.min()), beyond_s
 
     def _tables(self, costs: CostModel, recompute: bool) -> tuple[Floats, Floats, Floats]:
-        """Sums before each boundary, shape (costs of layers, L + 1); working bytes and tails, shape (L + 1, L + 1)."""
+        """Sums before each boundary, shape (costs of layers, L + 1), and working bytes, shape (L + 1, L + 1).
+
+        Also tails and all-reduces, shape (2, L + 1, L + 1).
+        """
         size = self.num_layers + 1
 
         def stages(start: Ints, stop: Ints) -> StageCosts:
@@ -164,10 +173,10 @@ class ChunkCosts:
         sums = stages(np.zeros(size, dtype=int), np.arange(size))
         start, stop = np.triu_indices(size, k=1)
         each = stages(start, stop)
-        working, tails = np.zeros((2, size, size))
-        working[start, stop], tails[start, stop] = each.working_bytes, each.sync_s + each.update_s
-        sum_of_tails = sums.sync_s + sums.update_s
-        prefix = np.array([sums.forward_s, sums.backward_s, sum_of_tails, sums.static_bytes, sums.saved_bytes])
+        working, tails = np.zeros((size, size)), np.zeros((2, size, size))
+        working[start, stop], tails[:, start, stop] = each.working_bytes, (each.sync_s + each.update_s, each.sync_s)
+        bytes_of = (sums.static_bytes, sums.saved_bytes)
+        prefix = np.array([sums.forward_s, sums.backward_s, sums.sync_s + sums.update_s, *bytes_of, sums.sync_s])
         return prefix, working, tails
 
     def _transfers(self, costs: CostModel) -> Floats:

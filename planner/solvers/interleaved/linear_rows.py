@@ -9,8 +9,9 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.cost.links import route_between
+from stagecut.planner.cost.links import route_between, sync_route
 from stagecut.planner.solvers.interleaved.costs import Cost
+from stagecut.planner.solvers.interleaved.queues import Queue, queues_of
 from stagecut.planner.solvers.interleaved.shapes import Shape
 
 
@@ -26,6 +27,8 @@ def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
     - drain: total - PB_s - B_s + work - before + g_d, by s
     - link:  total + (M - 1) c_s + g_0, by boundary
     - queue: F_0 + all messages of a shared link + B_0 + g_0, by link
+    - home:  arrive + work or total - PB_s - B_s + work - before, by d and chunk; then the way home through the queues
+      of first all-reduces and last gradients, and all the all-reduces of some device groups on one link, by these
 
     With `shared_only` only busy, sync and fill rows.
     """
@@ -54,6 +57,7 @@ def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
     work = _form(forward=num_microbatches * same_group[:size], backward=num_microbatches * same_group[:size])
     tail = _form(tail=same_group[:size])
     later = round_trip - gradient_way - _form(forward=forwards, backward=backwards + eye) + work[group]
+    ends = np.concatenate((arrive + work[:, None], by_group(later)), axis=1)
     families = [
         arrive[:, :, None] + home[:, None] + (work + tail[0])[:, None, None],
         arrive + (work + tail)[:, None],
@@ -64,8 +68,34 @@ def row_forms(costs: CostModel, shape: Shape, *, shared_only: bool) -> Floats:
             later + tail[group],
             round_trip + tail[0] + _form(transfer=(num_microbatches - 1) * eye[:-1]),
             _messages_of_links(costs, shape) + tail[0],
+            *(end[:, None] + ways[1:] for end, ways in zip(ends, ways_home(costs, shape), strict=True)),
         ]
     return np.concatenate([forms.reshape(-1, num_stages, len(Cost)) for forms in families])
+
+
+def ways_home(costs: CostModel, shape: Shape) -> list[Floats]:
+    """What follows the last backward of each device group, each way as a form; shape (n, S, costs) by device group.
+
+    Its own tail; or back over device groups that do their all-reduces on one link: from the last of them, the first
+    all-reduces of all but the first are served before the last gradient that leaves it. On the last such link of
+    the way, all their all-reduces are served.
+    """
+    queues, eye = queues_of(costs, shape), np.eye(shape.num_stages)
+    of_groups = eye.reshape(shape.variant.chunks, shape.num_groups, -1)
+    has_all_reduce = bool(sync_route(costs.cluster, shape.groups[0], costs.share))
+    found = []
+    for start in range(shape.num_groups):
+        forms, way = [_form(tail=of_groups[:, start].sum(axis=0))], _form(tail=0.0 * eye[0])
+        last = start if has_all_reduce else -1
+        while last >= 0:
+            first = last - int(np.argmin(queues[last::-1]))
+            served = of_groups[:, first : last + 1]
+            forms.append(way + _form(sync=served.sum(axis=(0, 1))))
+            queue = served[0, 1:].sum(axis=0) * (queues[last] == Queue.GRADIENT)
+            way = way + _form(sync=queue, transfer=eye[first - 1], backward=eye[first - 1])
+            last = first - 1
+        found.append(np.array(forms))
+    return found
 
 
 def average_weights(shape: Shape, num_rows: int) -> Floats:

@@ -7,14 +7,17 @@ four phases:
 1. the bound of its average device group;
 2. with two chunks, the least largest row of a device group (:mod:`stagecut.planner.solvers.interleaved.two_chunks`),
    after the next phase where that takes many steps;
-3. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`);
+3. weights on its rows (:mod:`stagecut.planner.solvers.interleaved.relaxation`), and on the critical paths of the cuts
+   met on the way (:mod:`stagecut.planner.solvers.interleaved.critical_paths`);
 4. branch and bound on its cuts (:mod:`stagecut.planner.solvers.interleaved.branching`), which returns every cut
-   whose rows may be below the best plan; these are simulated.
+   whose rows may be below the best plan; these are simulated, and their critical paths are further rows.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.problem import Variant
@@ -23,7 +26,8 @@ from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts
-from stagecut.planner.solvers.interleaved.linear_rows import row_forms
+from stagecut.planner.solvers.interleaved.critical_paths import CriticalPaths
+from stagecut.planner.solvers.interleaved.linear_rows import row_forms, ways_home
 from stagecut.planner.solvers.interleaved.relaxation import relax
 from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
 from stagecut.planner.solvers.interleaved.two_chunks import FEW_STEPS, MOST_STEPS, best_walk
@@ -97,6 +101,7 @@ class InterleavedProof:
         if can_walk and (walk_s := self._walked(shape, FEW_STEPS)) is not None:
             can_walk = False
             yield walk_s
+        paths = None if self._shared_only else CriticalPaths(shape, ways_home(self._costs, shape))
         search.count("interleaved shapes relaxed")
         relaxation = relax(
             *self._chunks_and_rows(shape),
@@ -104,15 +109,19 @@ class InterleavedProof:
             enough_s=self._limit_s,
             time_limit_s=search.seconds_left,
             stop=lambda: search.out_of_budget,
+            paths=paths,
         )
         yield relaxation.bound_s
         if can_walk and (walk_s := self._walked(shape, MOST_STEPS)) is not None:
             yield walk_s
         # Costs and rows are set up again: they are large, and many shapes wait at the line above.
-        branching = Branching(*self._chunks_and_rows(shape), relaxation)
+        chunks, rows = self._chunks_and_rows(shape)
+        branching = Branching(chunks, np.concatenate((rows, relaxation.found)), relaxation)
         while not branching.overfull:
             cuts = branching.advance(self._limit_s, max_batches=MAX_BATCHES, stop=lambda: search.out_of_budget)
             self._simulate(shape, cuts.tolist())
+            if paths is not None:
+                branching.learn(cuts, paths)
             yield branching.bound_s
 
     def _walked(self, shape: Shape, most_steps: int) -> float | None:

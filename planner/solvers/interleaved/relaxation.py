@@ -19,6 +19,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.tolerances import MEMORY_ROUNDING
 from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ChunkCosts, Cost
+from stagecut.planner.solvers.interleaved.critical_paths import CriticalPaths
 from stagecut.planner.solvers.interleaved.linear_rows import average_weights
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.solvers.search.options import StopCheck
@@ -44,6 +45,8 @@ class Relaxation:
     """Minus the sum of the weights of memory."""
     of_rows: Floats
     """The weights of the rows, with sum 1, shape (rows,)."""
+    found: Floats
+    """Further rows that critical paths gave; their weights are the last ones, shape (n, S, costs)."""
     bound_s: float
     """Infinite where no plan fits in memory."""
 
@@ -78,13 +81,21 @@ def least_values(chunks: ChunkCosts, forms: Floats) -> Floats:
 
 
 def relax(
-    chunks: ChunkCosts, rows: Floats, *, scale_s: float, enough_s: float, time_limit_s: float, stop: StopCheck
+    chunks: ChunkCosts,
+    rows: Floats,
+    *,
+    scale_s: float,
+    enough_s: float,
+    time_limit_s: float,
+    stop: StopCheck,
+    paths: CriticalPaths | None = None,
 ) -> Relaxation:
     """Good weights on rows of shape (rows, S, costs), by cutting planes from averages over the device groups.
 
+    With `paths`, the critical path of every cut on the way is one more row, if it is the largest one there.
     The linear program has `scale_s`, an iteration time near the bound, as its unit; a bound of `enough_s` ends it all.
     """
-    program = _Weights(chunks, rows, scale_s)
+    program = _Weights(chunks, rows, scale_s, paths)
     candidates = program.averages
     best, best_s = candidates[0], -np.inf
     for _ in range(max(FEWEST_ROUNDS, min(MAX_ROUNDS, ROUND_COEFFICIENTS // rows[..., 0].size))):
@@ -97,12 +108,14 @@ def relax(
         found = program.best_weights(time_limit_s, stop)
         if found is None or found[1] - best_s <= PRECISION * abs(found[1]):
             break
-        candidates = [found[0], (found[0] + best) / 2]
+        candidates = [found[0], (found[0] + program.padded(best)) / 2]
+    best = program.padded(best)
     form, constant_s = program.weighted(best)
     return Relaxation(
         form=form,
         constant_s=constant_s,
-        of_rows=best[: len(rows)],
+        of_rows=best[~program.is_memory],
+        found=program.found,
         bound_s=np.inf if program.shows_no_fit(best) else max(0.0, best_s),
     )
 
@@ -113,43 +126,61 @@ class _Weights:
     Weights are one array, those of the rows first, which sum to one, then those of memory in seconds.
     """
 
-    def __init__(self, chunks: ChunkCosts, rows: Floats, scale_s: float) -> None:
+    def __init__(self, chunks: ChunkCosts, rows: Floats, scale_s: float, paths: CriticalPaths | None) -> None:
         memory = chunks.memory_forms() if np.isfinite(chunks.limit_bytes) else rows[:0]
-        self._chunks, self._scale_s = chunks, scale_s
+        self._chunks, self._scale_s, self._paths = chunks, scale_s, paths
         self._forms = np.concatenate((rows, memory))
-        self._is_memory = np.arange(len(self._forms)) >= len(rows)
-        self._cuts: list[Floats] = []
+        self.is_memory = np.arange(len(self._forms)) >= len(rows)
+        self._first_found = len(self._forms)
+        self._costs = np.empty((0, *rows.shape[1:]))
+        self._cuts = np.empty((0, len(self._forms)))
+
+    @property
+    def found(self) -> Floats:
+        """The rows of critical paths, shape (n, S, costs)."""
+        return self._forms[self._first_found :]
+
+    def padded(self, weights: Floats) -> Floats:
+        """With zeros for the rows found since."""
+        return np.pad(weights, (0, len(self._forms) - len(weights)))
 
     @property
     def averages(self) -> list[Floats]:
         """The weights to begin with."""
-        averages = average_weights(self._chunks.shape, int(np.count_nonzero(~self._is_memory)))
-        return [np.concatenate((weights, np.zeros(np.count_nonzero(self._is_memory)))) for weights in averages]
+        averages = average_weights(self._chunks.shape, int(np.count_nonzero(~self.is_memory)))
+        return [np.concatenate((weights, np.zeros(np.count_nonzero(self.is_memory)))) for weights in averages]
 
     def weighted(self, weights: Floats) -> tuple[Floats, float]:
         """The weighted sum, shape (S, costs), and its constant."""
-        return np.tensordot(weights, self._forms, axes=1), -float(weights[self._is_memory].sum())
+        return np.tensordot(weights, self._forms, axes=1), -float(weights[self.is_memory].sum())
 
     def price(self, weights: Floats) -> float:
         """The bound that weights give; the cut where it is attained is one more to respect."""
-        form, constant_s = self.weighted(weights)
+        form, constant_s = self.weighted(self.padded(weights))
         values = least_values(self._chunks, form[None])[..., 0]
         costs = _least_cut(self._chunks, form, values)
-        self._cuts.append(np.tensordot(self._forms, costs, axes=2) - self._is_memory)
+        self._costs = np.concatenate((self._costs, costs[None]))
+        own = np.tensordot(self._forms, costs, axes=2) - self.is_memory
+        self._cuts = np.concatenate((self._cuts, own[None]))
+        if self._paths is not None and np.isfinite(costs).all():
+            row = self._paths.row(costs)
+            if np.sum(row * costs) > own[~self.is_memory].max() * (1 + PRECISION):
+                self._forms, self.is_memory = np.concatenate((self._forms, row[None])), np.append(self.is_memory, False)
+                self._cuts = np.column_stack((self._cuts, np.tensordot(self._costs, row, axes=2)))
         return float(values[0, 0]) + constant_s
 
     def shows_no_fit(self, weights: Floats) -> bool:
         """Whether even the least use of memory, by the weights, is above what there is."""
-        form, constant_s = self.weighted(np.where(self._is_memory, weights, 0.0))
+        form, constant_s = self.weighted(np.where(self.is_memory, weights, 0.0))
         return float(least_values(self._chunks, form[None])[0, 0, 0]) > -constant_s * (1 + MEMORY_ROUNDING)
 
     def best_weights(self, time_limit_s: float, stop: StopCheck) -> tuple[Floats, float] | None:
         """The weights with the largest bound over the cuts so far, and that bound; None if HiGHS found none."""
-        scale = np.where(self._is_memory, self._scale_s, 1.0)
-        matrix = np.column_stack((-np.array(self._cuts) * scale / self._scale_s, np.ones(len(self._cuts))))
-        matrix = np.vstack((matrix, np.append(~self._is_memory, 0.0)))
+        scale = np.where(self.is_memory, self._scale_s, 1.0)
+        matrix = np.column_stack((-self._cuts * scale / self._scale_s, np.ones(len(self._cuts))))
+        matrix = np.vstack((matrix, np.append(~self.is_memory, 0.0)))
         row, column = np.nonzero(matrix)
-        limits = np.append(np.where(self._is_memory, MOST_WEIGHT, 1.0), MOST_WEIGHT)
+        limits = np.append(np.where(self.is_memory, MOST_WEIGHT, 1.0), MOST_WEIGHT)
         program = LinearProgram(
             cost=-np.eye(len(limits))[-1],
             lower=np.zeros(len(limits)),
@@ -162,10 +193,10 @@ class _Weights:
         )
         answer = solve_linear(program, time_limit_s=time_limit_s, stop=stop)
         weights = np.maximum(0.0, answer.columns[:-1])
-        total = float(weights[~self._is_memory].sum())
+        total = float(weights[~self.is_memory].sum())
         if not 0.5 < total < 2:
             return None
-        return weights * np.where(self._is_memory, self._scale_s, 1 / total), -answer.objective * self._scale_s
+        return weights * np.where(self.is_memory, self._scale_s, 1 / total), -answer.objective * self._scale_s
 
 
 def _least_cut(chunks: ChunkCosts, form: Floats, values: Floats) -> Floats:

@@ -1,11 +1,11 @@
 """The least largest row of a device group, over all cuts of a shape with two chunks: a shortest path.
 
-Device group d of D holds the stages d and D + d. Walk over the device groups with both cuts at once: after d of them,
-the first chunk has got as far as layer i and the second, which starts at layer m, as far as layer j. Sums of forwards
-and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy, sync,
-fill and drain rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step of
-the walk. The largest row of a walk from (0, m) to (m, L) is least for a walk that bounds all cuts. Unlike a relaxation
-it does not divide layers.
+Device group d of D holds the stages d and D + d. Walk back over the device groups with both cuts at once: in front of
+the last ones, the first chunk has got down to layer i and the second, which starts at layer m, down to layer j. Sums of
+forwards and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy,
+sync, fill and drain rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step
+of the walk, and so does the home row from the times known behind it. The largest row of a walk from (m, L) to (0, m) is
+least for a walk that bounds all cuts. Unlike a relaxation it does not divide layers.
 """
 
 import math
@@ -51,6 +51,16 @@ class _Tables(NamedTuple):
     tail_s: Floats
     tail_offset_s: float
     """Of each stage."""
+    sync_s: Floats
+    sync_offset_s: float
+    """Of each stage."""
+    transfer_s: Floats
+    """Behind each stage, by where it stops, shape (S, L + 1)."""
+    queues: Ints
+    """Whether the all-reduces of a device group take the link of those of the one before it, shape (D,).
+
+    0: no; 1: yes; 2: and the first of them are served before the last gradient that leaves the link.
+    """
     transfers_before_s: Floats
     """The least before a stage that starts at a layer, shape (S + 1, L + 1)."""
     transfers_behind_s: Floats
@@ -109,6 +119,10 @@ def _tables(chunks: ChunkCosts) -> _Tables:
         backward_in_mode_s=prefix[Cost.BACKWARD],
         tail_s=prefix[Cost.TAIL, 0],
         tail_offset_s=float(chunks.offset[Cost.TAIL]),
+        sync_s=prefix[Cost.SYNC, 0],
+        sync_offset_s=float(chunks.offset[Cost.SYNC]),
+        transfer_s=chunks.transfer_s,
+        queues=chunks.queues,
         transfers_before_s=before_s,
         transfers_behind_s=behind_s,
         work_before=np.ascontiguousarray(counts, dtype=float),
@@ -136,64 +150,93 @@ def _least_transfers(transfer_s: Floats) -> tuple[Floats, Floats]:
 
 @compiled
 def _walk(of: _Tables, middle: int, limit_s: float, most_steps: int) -> tuple[float, Ints, int]:
-    """The least largest row of the walks from (0, middle) to (middle, L) below a limit, their stops, and the steps."""
+    """The least largest row of the walks from (middle, L) to (0, middle) below a limit, their stops, and the steps."""
     size, last = of.num_groups, len(of.forward_s) - 1
     width = last - middle + 1
     reached_s = np.full((size + 1, middle + 1, width), np.inf)
     came_from = np.zeros((size + 1, middle + 1, width), dtype=np.int64)
-    reached_s[0, 0, 0] = -np.inf
+    times_s = np.full((size + 1, middle + 1, width, 3), np.inf)
+    reached_s[size, middle, -1] = times_s[size, middle, -1] = -np.inf
     num_steps = 0
-    for group in range(size):
-        left = size - 1 - group  # Device groups after this one; each needs a layer of both chunks.
-        for start in range(group, middle - left):
-            for start2 in range(middle + group, last - left):
-                if reached_s[group, start, start2 - middle] < limit_s and num_steps <= most_steps:
-                    num_steps += _step(of, group, start, start2, middle, limit_s, reached_s, came_from)
-    stops = np.zeros(2 * size, dtype=np.int64)
-    first, second = middle, last - middle
     for group in range(size - 1, -1, -1):
+        later = size - 1 - group  # Device groups after this one; each has a layer of both chunks.
+        for stop in range(middle - later, group, -1):
+            for stop2 in range(last - later, middle + group, -1):
+                if reached_s[group + 1, stop, stop2 - middle] < limit_s and num_steps <= most_steps:
+                    num_steps += _step(of, group, stop, stop2, middle, limit_s, reached_s, came_from, times_s)
+    stops = np.zeros(2 * size, dtype=np.int64)
+    first, second = 0, 0
+    for group in range(size):
+        first, second = divmod(came_from[group, first, second], width)
         stops[group], stops[size + group] = first, second + middle
-        first, second = divmod(came_from[group + 1, first, second], width)
-    return reached_s[size, middle, width - 1], stops, num_steps
+    return reached_s[0, 0, 0], stops, num_steps
 
 
 @compiled
 def _step(
-    of: _Tables, group: int, start: int, start2: int, middle: int, limit_s: float, reached_s: Floats, came_from: Ints
+    of: _Tables,
+    group: int,
+    stop: int,
+    stop2: int,
+    middle: int,
+    limit_s: float,
+    reached_s: Floats,
+    came_from: Ints,
+    times_s: Floats,
 ) -> int:
-    """Try every choice of layers for one device group whose stages start at these; returns how many."""
-    num_steps = 0
-    last, left = len(of.forward_s) - 1, of.num_groups - 1 - group
-    so_far_s = reached_s[group, start, start2 - middle]
+    """Try every choice of layers for one device group whose stages stop at these; returns how many."""
+    num_steps, width = 0, len(of.forward_s) - middle
+    so_far_s, times = reached_s[group + 1, stop, stop2 - middle], times_s[group + 1, stop, stop2 - middle]
     work_s = of.work_s
-    # The way to the first stage and home, once for it and for each device group after it.
-    room_s = limit_s - of.forward_s[start] - of.backward_s[start] - 2 * of.transfers_before_s[group, start]
-    for stop in range(start + 1 if left else middle, middle - left + 1):
-        own_s = work_s[stop] - work_s[start]
-        if own_s >= room_s:
+    for start in range(stop - 1 if group else 0, group - 1, -1):
+        # With the way to the first stage and home.
+        own_s = work_s[stop] - work_s[start] + of.forward_s[start] + of.backward_s[start]
+        if own_s >= limit_s:
             break
-        for stop2 in range(start2 + 1 if left else last, last - left + 1):
-            if own_s + work_s[stop2] - work_s[start2] >= room_s:
+        for start2 in range(stop2 - 1 if group else middle, middle + group - 1, -1):
+            if own_s + work_s[stop2] - work_s[start2] >= limit_s:
                 break
             num_steps += 1
-            to_come_s = work_s[middle] - work_s[stop] + work_s[last] - work_s[stop2]
-            known_s = min(limit_s, reached_s[group + 1, stop, stop2 - middle])
-            least_s = max(so_far_s, _largest_row(of, group, 0, start, stop, start2, stop2))
-            if to_come_s * (1 - PREFIX_SUM) > left * room_s or least_s >= known_s:
+            if (work_s[start] + work_s[start2] - work_s[middle]) * (1 - PREFIX_SUM) > group * limit_s:
+                continue
+            if _with_group(of, group, 0, start, stop, start2, stop2, times).row_s >= limit_s:
                 continue
             mode = _first_fitting(of, group, start, stop, start2, stop2)
             if mode < 0:
                 break  # More layers do not fit either.
-            row_s = max(so_far_s, _largest_row(of, group, mode, start, stop, start2, stop2))
-            if row_s < known_s:
-                reached_s[group + 1, stop, stop2 - middle] = row_s
-                came_from[group + 1, stop, stop2 - middle] = start * (last - middle + 1) + start2 - middle
+            after = _with_group(of, group, mode, start, stop, start2, stop2, times)
+            row_s = max(so_far_s, after.row_s)
+            if row_s >= limit_s:
+                continue
+            known = times_s[group, start, start2 - middle]
+            known[0] = min(known[0], after.end_s)
+            known[1] = min(known[1], after.first_free_s)
+            known[2] = min(known[2], after.free_s)
+            if row_s < reached_s[group, start, start2 - middle]:
+                reached_s[group, start, start2 - middle] = row_s
+                came_from[group, start, start2 - middle] = stop * width + stop2 - middle
     return num_steps
 
 
+class _Reached(NamedTuple):
+    """The least times known once a device group has its layers, in seconds from the start of the iteration."""
+
+    row_s: float
+    """The largest busy, sync, fill, drain or home row of the device group."""
+    end_s: float
+    """The end of its last backward."""
+    first_free_s: float
+    """When its link has served the first all-reduces, from the last device group on it down to this one; minus infinity
+    where the last gradient that leaves the link does not wait for them."""
+    free_s: float
+    """When its link has served all the all-reduces of these."""
+
+
 @compiled
-def _largest_row(of: _Tables, group: int, mode: int, start: int, stop: int, start2: int, stop2: int) -> float:
-    """The largest busy, sync, fill or drain row of a device group."""
+def _with_group(
+    of: _Tables, group: int, mode: int, start: int, stop: int, start2: int, stop2: int, times: Floats
+) -> _Reached:
+    """From the least end, first free and free times over all walks to the device group behind."""
     size, second = of.num_groups, of.num_groups + group
     way_s, back_s = of.forward_s, of.backward_s
     before_s, behind_s = of.transfers_before_s, of.transfers_behind_s
@@ -202,20 +245,31 @@ def _largest_row(of: _Tables, group: int, mode: int, start: int, stop: int, star
     b2 = of.backward_in_mode_s[mode, stop2] - of.backward_in_mode_s[mode, start2]
     more1, more2 = b1 - (back_s[stop] - back_s[start]), b2 - (back_s[stop2] - back_s[start2])
     work_s = of.num_microbatches * (f1 + f2 + b1 + b2)
-    tail_s = of.tail_s[stop] - of.tail_s[start] + of.tail_s[stop2] - of.tail_s[start2] + 2 * of.tail_offset_s
-    first_tail_s = of.tail_s[1] + 2 * of.tail_offset_s  # of device group 0, with its first layer
     arrive_s = max(way_s[start] + before_s[group, start], way_s[start2] + before_s[second, start2] - size * f1)
-    home_s = back_s[start] + before_s[group, start]
-    home2_s = back_s[start2] + more1 + before_s[second, start2]
-    busy_s = arrive_s + work_s + max(max(home_s, home2_s - size * b1) + first_tail_s, tail_s)
     # Round trip to the first backward of either stage, less the work that precedes it.
     forth_s, counts = way_s[-1] + behind_s[0, 0], of.work_before[group]
     trip1 = forth_s + back_s[-1] - back_s[start] + behind_s[group, start] + more1 + more2 - b1
     trip2 = forth_s + back_s[-1] - back_s[start2] + behind_s[second, start2] + more2 - b2
     trip1 -= counts[0, 0] * f1 + counts[0, 1] * f2 + counts[0, 2] * b1 + counts[0, 3] * b2
     trip2 -= counts[1, 0] * f1 + counts[1, 1] * f2 + counts[1, 2] * b1 + counts[1, 3] * b2
-    fill_s = max(trip1, trip2) + work_s + max(home_s + first_tail_s, tail_s)
-    return float(max(busy_s, fill_s))
+    end_s, first_free_s, free_s = max(arrive_s, trip1, trip2) + work_s, times[1], times[2]
+    if group < size - 1:
+        sent_s = times[0]
+        if (
+            of.queues[group + 1] == 0
+        ):  # The last gradient leaves the link of those behind, after their first all-reduces.
+            sent_s, first_free_s, free_s = max(sent_s, first_free_s), -np.inf, -np.inf
+        end_s = max(end_s, sent_s + of.transfer_s[group, stop] + b1)
+    first_s = of.sync_s[stop] - of.sync_s[start] + of.sync_offset_s
+    free_s = max(free_s, end_s) + first_s + of.sync_s[stop2] - of.sync_s[start2] + of.sync_offset_s
+    if of.queues[group] > 0:
+        first_free_s = max(first_free_s, end_s) + first_s if of.queues[group] > 1 else -np.inf
+    tail_s = of.tail_s[stop] - of.tail_s[start] + of.tail_s[stop2] - of.tail_s[start2] + 2 * of.tail_offset_s
+    first_tail_s = of.tail_s[1] + 2 * of.tail_offset_s  # of device group 0, with its first layer
+    home_s = back_s[start] + before_s[group, start]
+    home2_s = back_s[start2] + more1 + before_s[second, start2] - size * b1
+    row_s = max(end_s + max(home_s + first_tail_s, tail_s), arrive_s + work_s + home2_s + first_tail_s, free_s)
+    return _Reached(row_s, end_s, first_free_s, free_s)
 
 
 @compiled

@@ -20,7 +20,7 @@ from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.slicing import as_stated, paying_count
+from stagecut.planner.simulator.slicing import as_stated, paying_count, searched_bound
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import Observer, SolveOptions
@@ -124,7 +124,7 @@ class Search(Budget):
         self, plans: Sequence[Plan], own_objective: Callable[[Plan], OwnObjective] | None = None
     ) -> None:
         """Simulate plans in the order of their lower bounds while these are below the best time; see :meth:`offer`."""
-        bounds = [lower_bound(self.costs.plan(plan), any_slicing=True) for plan in plans]
+        bounds = [searched_bound(self.costs, plan) for plan in plans]
         for index in sorted(range(len(plans)), key=bounds.__getitem__):
             if bounds[index] >= self.best_s or (self.best_plan is not None and self.out_of_budget):
                 break
