@@ -1,16 +1,16 @@
 """Seconds of the parts of a search, and of other formulations and planners.
 
 Options: `benchmarks/harness/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
-those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), the
-formulations against each other (`formulations`), the other planners (`other_planners`), the simulator
-(`simulator_speed`).
+those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), what its labels,
+MIPs and rows close (`contributions`), the formulations against each other (`formulations`), the other planners
+(`other_planners`), the simulator (`simulator_speed`).
 """
 
 from dataclasses import replace
 
-from benchmarks import formulations, other_planners, simulator_speed, solver_steps
+from benchmarks import contributions, formulations, other_planners, simulator_speed, solver_steps
 from benchmarks.harness.driver import Driver, Jobs, Parts, Tables
-from benchmarks.problems.registry import DP, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE
+from benchmarks.problems.registry import DP, FAMILIES, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE, WAYS
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE
 
@@ -18,6 +18,8 @@ from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE
 def jobs(
     *,
     steps: tuple[Spec, ...] = STEPS,
+    ways: tuple[Spec, ...] = WAYS,
+    families: tuple[Spec, ...] = FAMILIES,
     solvers: tuple[Spec, ...] = SPEED,
     textbook: tuple[Spec, ...] = TEXTBOOK,
     races: tuple[Spec, ...] = TEXTBOOK_RACE,
@@ -34,6 +36,7 @@ def jobs(
     return {
         **simulator_speed.jobs(*simulator),
         **solver_steps.jobs(steps),
+        **contributions.jobs(ways=ways, families=families),
         **other_planners.jobs(solvers),
         **formulations.jobs(textbook=textbook, races=races, dp=dp),
     }
@@ -42,7 +45,7 @@ def jobs(
 def tables(parts: Parts) -> Tables:
     """Steps and formulations go to the page about the solver, the others to that about benchmarks."""
     return {
-        SOLVER_PAGE: {**solver_steps.tables(parts), **formulations.tables(parts)},
+        SOLVER_PAGE: {**solver_steps.tables(parts), **contributions.tables(parts), **formulations.tables(parts)},
         BENCHMARKS_PAGE: {**other_planners.tables(parts), **simulator_speed.tables(parts)},
     }
 
@@ -51,7 +54,9 @@ QUICK = tuple(replace(spec, solvers=("even", "greedy")) for spec in SMOKE)
 DRIVER = Driver(
     name="speed",
     jobs=jobs(),
-    quick_jobs=jobs(steps=SMOKE, solvers=QUICK, textbook=SMOKE, races=SMOKE, dp=SMOKE, simulator=(4, 8)),
+    quick_jobs=jobs(
+        steps=SMOKE, ways=SMOKE, families=SMOKE, solvers=QUICK, textbook=SMOKE, races=SMOKE, dp=SMOKE, simulator=(4, 8)
+    ),
     tables=tables,
 )
 

@@ -15,11 +15,12 @@ What is measured is kept part by part, so that a run that was cut off is continu
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.measuring import Measure, Measured, Tree, measured
+from benchmarks.harness.measuring import Measure, Measured, Tree, Within, measured
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import IMAGES, put_tables, save_picture
 from benchmarks.report.results import RESULTS, Kept, Stamp, check_stamp, keep_part, read_kept
@@ -58,12 +59,14 @@ class Request:
         """Every solver's answer to a spec, as it is stored."""
         return {solver: found.answer.tree() for solver, found in self.answers(spec).items()}
 
-    def answer(self, spec: Spec, solver: str, options: SolveOptions | None = None) -> Measured:
+    def answer(
+        self, spec: Spec, solver: str, options: SolveOptions | None = None, *, within: Within = nullcontext
+    ) -> Measured:
         """One solver's answer, within the spec's budget."""
-        if options is not None:
-            return self.by(spec, solver, options)
-        limit_s = spec.time_limit_s - START_S if solver == "milp" else spec.others_time_limit_s
-        return self.by(spec, solver, SolveOptions(time_limit_s=self.time_scale * limit_s))
+        if options is None:
+            limit_s = spec.time_limit_s - START_S if solver == "milp" else spec.others_time_limit_s
+            options = SolveOptions(time_limit_s=self.time_scale * limit_s)
+        return self.by(spec, solver, options, within)
 
     def wants(self, solver: str) -> bool:
         """Whether the solver was asked for."""

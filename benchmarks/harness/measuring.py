@@ -4,6 +4,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -103,16 +104,19 @@ class Measured:
     plan: Plan | None = None
 
 
-Measure = Callable[[Spec, str, SolveOptions], Measured]
+Within = Callable[[], AbstractContextManager[None]]
+"""What a solver is run inside; it goes to the process that runs it."""
+Measure = Callable[[Spec, str, SolveOptions, Within], Measured]
 """Runs a named solver."""
 
 
-def measured_here(spec: Spec, solver: str, options: SolveOptions) -> Measured:
+def measured_here(spec: Spec, solver: str, options: SolveOptions, within: Within = nullcontext) -> Measured:
     """Run a solver in this process."""
     started = time.perf_counter()
     problem = spec.problem()
     try:
-        result = run(problem, solver, options)
+        with within():
+            result = run(problem, solver, options)
     except UnsupportedError as refusal:
         return Measured(answer=Answer(status=REFUSED, reason=str(refusal)))
     seconds = time.perf_counter() - started
@@ -121,12 +125,12 @@ def measured_here(spec: Spec, solver: str, options: SolveOptions) -> Measured:
     return Measured(answer=_with_stages(answer, problem, result.plan), plan=result.plan)
 
 
-def measured(spec: Spec, solver: str, options: SolveOptions) -> Measured:
+def measured(spec: Spec, solver: str, options: SolveOptions, within: Within = nullcontext) -> Measured:
     """Run a solver in a process of its own, whose start counts too."""
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, spec, solver, options))
+    process = context.Process(target=_send, args=(sender, spec, solver, options, within))
     process.start()
     sender.close()
     try:
@@ -158,8 +162,8 @@ def answer_to(result: Result) -> Answer:
     )
 
 
-def _send(sender: Connection, spec: Spec, solver: str, options: SolveOptions) -> None:
-    sender.send(measured_here(spec, solver, options))
+def _send(sender: Connection, spec: Spec, solver: str, options: SolveOptions, within: Within) -> None:
+    sender.send(measured_here(spec, solver, options, within))
 
 
 def _received(receiver: Connection, time_limit_s: float | None) -> Measured:

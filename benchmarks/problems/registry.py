@@ -31,6 +31,34 @@ QUALITY = (
 STEPS = tuple(replace(spec, solvers=("milp",), time_limit_s=400.0) for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B))
 """For the time of each step of `milp`."""
 
+WAYS = tuple(
+    replace(spec, solvers=("milp",), time_limit_s=20.0)
+    for spec in (
+        GPT2_XL,
+        BERT_LARGE,
+        LLAMA3_70B,
+        Spec(model="gpt2-1.3b", cluster="commodity-32", global_batch=128),
+        Spec(model="resnet152", cluster="three-generations-64", global_batch=256),
+        Spec(model="bert-large", cluster="h100-8", global_batch=64),
+        Spec(model="vit-large", cluster="h100-8", global_batch=256),
+        Spec(model="resnet152", cluster="mixed-server-8", global_batch=64),
+    )
+)
+"""For what labels and MIPs close."""
+
+FAMILIES = tuple(
+    replace(spec, solvers=("milp",), time_limit_s=20.0)
+    for spec in (
+        Spec(model="bert-large", cluster="commodity-32", global_batch=128),
+        Spec(model="resnet152", cluster="three-generations-64", global_batch=256),
+        Spec(model="bert-large", cluster="6x4:v100-16@25,8x4:titan-rtx", global_batch=360),
+        Spec(model="resnet152", cluster="4x3:rtx-3090@5,1x8:titan-rtx,6x2:v100-16@10", global_batch=256),
+        Spec(model="resnet50", cluster="12x8:titan-v", global_batch=512),
+        Spec(model="gpt2-1.3b", cluster="12x4:a100-40-pcie,4x8:t4,9x4:h100-80@40", global_batch=192),
+    )
+)
+"""For what families of rows close: slow interfaces, shared fabrics."""
+
 SPEED = tuple(
     replace(spec, solvers=tuple(name for name in spec.solvers if name != "milp"))
     for spec in (GPT2_XL, BERT_LARGE, LLAMA3_70B)
@@ -175,6 +203,8 @@ SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 
 SETS = {
     "quality": QUALITY,
     "steps": STEPS,
+    "ways": WAYS,
+    "families": FAMILIES,
     "speed": SPEED,
     "textbook": TEXTBOOK,
     "race": TEXTBOOK_RACE,

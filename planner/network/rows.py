@@ -208,12 +208,16 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         Family(name="fill", round_trip_total=1, cost_s=later_s),
         Family(name="sync", forward_before=1, cost_s=all_work_s + arcs.tail_s),
     ]
+    loads = None
     if not shared_only:
+        loads = build_loads(network)
         drain_s, link_s = arcs.tail_s - first_tail_s + later_s, (micro_batches - 1) * arcs.transfer_s
         families += [
             Family(name="drain", forward_before=1, round_trip_before=-1, round_trip_total=1, cost_s=drain_s),
             Family(name="link", round_trip_total=1, cost_s=link_s, ending_s=np.zeros_like(link_s)),
         ]
+        if (both_ways := _both_ways(network, loads)).cost_s.any():
+            families.append(both_ways)
         if network.variant.schedule is Schedule.GPIPE:
             families.extend(_flush(network))
         elif network.has_positions:
@@ -225,8 +229,14 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
         families=tuple(families),
         fill=later_s,
         queues=None if shared_only else build_queues(network),
-        loads=None if shared_only else build_loads(network),
+        loads=loads,
     )
+
+
+def _both_ways(network: StageNetwork, loads: LinkLoads) -> Family:
+    """T >= E_j + 2 (M - 1) c, as E_j includes 2 c, of a transfer whose two directions take the same link."""
+    both_s = np.maximum(loads.after_fabric, loads.after_home) - 2 * network.arcs.transfer_s
+    return Family(name="both ways", round_trip_before=1, cost_s=np.maximum(0.0, both_s), ending_s=np.zeros_like(both_s))
 
 
 def _pair(network: StageNetwork) -> Family:

@@ -27,6 +27,8 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
 - load, per link that messages take: the first of them ready + M (sum of c over its flows) + B_t and the way home of
   stage t, which receives the gradients nearest to stage 0; the largest over the flows of all boundaries from any one
   on.
+- both ways, of boundaries whose two directions take a link:  PF_s + F_s + 2 M c_s + B_s + PB_s + g_0. The load row of
+  these two flows with the least way home.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all
   stages and boundaries: forwards and backwards are two separate flow shops.
 
@@ -42,7 +44,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.cost.plan_costs import PlanCosts
-from stagecut.planner.simulator.chains import chains_of
+from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.interleaved_bounds import interleaved_rows
 from stagecut.planner.simulator.link_loads import load_rows
 from stagecut.planner.simulator.sublot_bounds import sublot_rows
@@ -80,6 +82,7 @@ def bound_rows(costs: PlanCosts, *, any_slicing: bool = False) -> dict[str, Floa
         "late": late_end_s + np.maximum(tail_s, backward_before + tail_s[0]),
         "queue": last_backwards(costs, chains) + home_s,
         "load": load_rows(costs, chains, home_s),
+        "both ways": _both_ways(costs, chains),
     }
     if costs.variant.schedule is Schedule.GPIPE:
         slowest_s = max([*chains.passage_s(forward_s, num - 1), *(num - 1) * transfer_s])
@@ -93,6 +96,15 @@ def lower_bound(costs: PlanCosts, families: tuple[str, ...] | None = None, *, an
     rows = bound_rows(costs, any_slicing=any_slicing)
     chosen = rows if families is None else {name: rows[name] for name in families if name in rows}
     return max(float(values.max()) for values in chosen.values() if len(values))
+
+
+def _both_ways(costs: PlanCosts, chains: Chains) -> Floats:
+    """The rows of the boundaries whose two directions take the same link, shape (these,)."""
+    routes = zip(costs.forward_links, costs.backward_links, strict=True)
+    chosen = np.array([not set(outward).isdisjoint(homeward) for outward, homeward in routes], dtype=bool)
+    way_s = (chains.forward_before + chains.first_s + chains.backward_before + costs.backward_s)[:-1]
+    rows_s: Floats = (way_s + 2 * costs.variant.num_microbatches * costs.transfer_s + chains.tail_s[0])[chosen]
+    return rows_s
 
 
 def _pair_loops(costs: PlanCosts) -> Floats:

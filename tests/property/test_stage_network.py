@@ -15,8 +15,8 @@ from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
 
-LINEAR_FAMILIES = (*SHARED_FAMILIES, "drain", "pair", "link", "flush")
-"""All but the late rows, which involve any two stages, and the queue rows, which involve a whole host."""
+LINEAR_FAMILIES = (*SHARED_FAMILIES, "drain", "pair", "link", "both ways", "flush")
+"""All but the late rows, which involve any two stages, and the queue and load rows, which involve a whole host."""
 ROUNDING = 1e-12
 
 

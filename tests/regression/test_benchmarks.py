@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import formulations, other_planners, quality, scaling, solver_steps, speed
+from benchmarks import contributions, formulations, other_planners, quality, scaling, solver_steps, speed
 from benchmarks.__main__ import DRIVERS
 from benchmarks.harness import comparison
 from benchmarks.harness.best_known import read_entries
-from benchmarks.harness.driver import Driver, Request
+from benchmarks.harness.driver import Driver, Request, parts_under
 from benchmarks.harness.measuring import (
     GAP_MARKS,
     Answer,
@@ -122,6 +122,15 @@ def test_steps_and_sizes_of_the_smoke_spec_come_from_its_counts(speeds):
     assert built > 0
     assert _cells(found["jobs"], row=0)[-1] == "yes"
     assert _cells(found["seconds"], row=0)[0] == "fluid bounds"
+
+
+def test_the_smoke_spec_has_the_same_optimum_with_labels_or_mips_and_fewer_rows(speeds):
+    """Each search ends by itself, and the default is in both tables."""
+    parts = {**parts_under(speeds, contributions.WAYS), **parts_under(speeds, contributions.FAMILIES)}
+    answers = [answer for part in parts.values() for answer in answers_of(part).values()]
+    assert {answer.status for answer in answers} == {Status.OPTIMAL}
+    assert len({answer.objective_s for answer in answers}) == 1
+    assert [len(_cells(table, row=0)) for table in contributions.tables(speeds).values()] == [5, 5]
 
 
 def test_formulations_agree_on_the_smoke_spec(speeds):

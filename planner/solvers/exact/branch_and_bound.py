@@ -48,9 +48,8 @@ MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
-"""A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was always
-the faster one: in 10 s the gaps of gpt2-1.3b on commodity-32 and resnet152 on three-generations-64 came to 4.5 and
-12.1 %; with 30 arcs in place of 0 to 4.9 and 12.5 %, with 100 to 5.2 and 12.7 %: a MIP over 10 arcs takes 20 ms."""
+"""A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
+slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
 WORTH_A_THREAD = 5_000
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
 

@@ -38,6 +38,7 @@ Program
                  where w is short for the sum of w_a x_a over the arcs that cover l, exactly one of which is used;
                  and one for each inner boundary j and family
                      link    T >= E_L + w             w = (M - 1) c
+                     both ways   T >= E_j + w         w = 2 (M - 1) c where both directions take a link, else 0
                      pair    T >= E_L + u + w         two neighbouring stages: `pair_loops` of
                                                       :mod:`stagecut.planner.core.schedule`
                      flush   T_1 >= D_L + w,  T_2 >= E_L - D_L + w,  w = (M - 1) c

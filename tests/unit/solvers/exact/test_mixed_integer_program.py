@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
@@ -163,6 +163,19 @@ def test_layer_families_have_a_row_per_layer_and_others_per_inner_boundary():
         family.name: len(program.bound_rows(rows, program.columns_of(rows), family).lower) for family in rows.families
     }
     assert sizes == {"busy": 2, "fill": 2, "sync": 2, "drain": 2, "link": 1, "pair": 1}
+
+
+def test_messages_over_a_shared_fabric_take_their_time_in_both_directions():
+    """3 micro-batches, c = 1: F_0, 6 messages and B_0 take 8 s."""
+    island = Island(device_type="gpu", count=2, fabric=Link(bandwidth_bytes_per_s=1.0), shared=True)
+    server = Server(name="host", islands=(island,))
+    cluster = Cluster(name="together", device_types=kinds(gpu=math.inf), servers=(server,))
+    model = chain(2, {"gpu": 2.0}, output_bytes=1.0)
+    rows = build_rows(positioned_network(Problem(model=model, cluster=cluster, job=job(3))))
+    values, target = point(rows, path_of_stages(rows, 2)), program.columns_of(rows).target
+    for seconds, is_broken in ((7.75, True), (8.0, False)):
+        values[target] = seconds
+        assert ("both ways" in broken(rows, values)) == is_broken
 
 
 def test_halves_of_a_flush_add_up():
