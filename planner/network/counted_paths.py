@@ -18,6 +18,7 @@ from stagecut.planner.network.label_lengths import (
     START,
     Criteria,
     Step,
+    Turns,
     extend,
     extend_shared,
     set_ways_to_turns,
@@ -96,14 +97,13 @@ class CountedPaths:
         if ways_on[0, 0, 0] == np.inf:
             return None
         possible = np.zeros(len(usable), dtype=bool)
-        # About what a plan at the limit has left for each micro-batch but the first.
-        theta = (turns.limit - ways_on[0, 0, 0]) / max(1, turns.num_microbatches - 1)
+        thetas = _thetas(turns, ways_on[0, 0, 0])
         if width > 1:
             sets = label_sets(self._graph.num_nodes, self._num_states, width)
-            set_label_sets(arcs, self._openings, criteria, ways_on, theta, sets, possible)
+            set_label_sets(arcs, self._openings, criteria, ways_on, thetas, sets, possible)
             path = least_path(sets, self._graph.tail)
             return None if path is None else Cheapest(path, possible)
-        _set_labels(arcs, self._openings, criteria, ways_on, theta, labels, possible)
+        _set_labels(arcs, self._openings, criteria, ways_on, thetas, labels, possible)
         path = self._walk_back(labels)
         return None if path is None else Cheapest(path, possible)
 
@@ -129,6 +129,18 @@ class CountedPaths:
             path.append(arc)
             node, state = self._graph.tail[arc], state - self._openings.steps[arc]
         return np.array(path[::-1], dtype=np.int64)
+
+
+def _thetas(turns: Turns, total_s: float) -> Floats:
+    """Times per micro-batch that loops take in plans at the limit, by warm-up depth of the first stage of a window.
+
+    With the least round trip and, for the way on from that stage, its share of it, the loops that begin there have
+    T - total - way on for their M - k - 1 micro-batches.
+    """
+    depth = np.arange(turns.largest_depth.max(initial=0) + 1)
+    left_s = turns.limit - total_s * (1 + depth / max(1, depth[-1]))
+    thetas: Floats = np.maximum.accumulate(left_s / np.maximum(1, turns.num_microbatches - depth - 1))
+    return thetas
 
 
 def num_states(network: StageNetwork) -> int:
@@ -160,7 +172,7 @@ def _set_labels(
     openings: Openings,
     criteria: Criteria,
     ways_on: Floats,
-    theta: float,
+    thetas: Floats,
     labels: Labels,
     possible: Bools,
 ) -> None:
@@ -183,7 +195,7 @@ def _set_labels(
             label = Step(node, state, head, state + step)
             if full:
                 set_ways_to_turns(terms, label, ways_on, depths, ways)
-                in_time = extend(terms, label, lengths, rest, ways, depths, theta, after)
+                in_time = extend(terms, label, lengths, rest, ways, depths, thetas, after)
             else:
                 in_time = extend_shared(terms, label, lengths, rest, after)
             if in_time:

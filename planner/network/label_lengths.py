@@ -19,10 +19,11 @@ from stagecut.planner.network.link_loads import (
 )
 from stagecut.planner.network.link_loads import START as NO_LOAD
 
-ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD, BASE, LEFT, GAIN, INTERFACE, FABRIC = range(12)
+ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD = range(7)
+BASE, LEFT, GAIN, BEGUN, INTERFACE, FABRIC = range(7, 13)
 """The lengths of a label; with shared rows only the first ones."""
 NUM_SHARED = 3
-START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD])
+START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, *NO_LOAD])
 
 
 class Limits(NamedTuple):
@@ -51,7 +52,9 @@ class Turns(NamedTuple):
 
     A *window* is a run of stages whose loops a label follows: with theta, a time per micro-batch, its `BASE` is what
     comes before the loops + m theta, `GAIN` the seconds of one loop less theta for each of its stages, and `LEFT` the
-    least such gain of a shorter loop, zero or less, for what does not fill whole loops.
+    least such gain of a shorter loop, zero or less, for what does not fill whole loops. `BEGUN` is minus the warm-up
+    depth of its first stage, on which theta depends: where windows mix, the largest depth, with the largest theta, has
+    the least gain and the fewest loops.
     """
 
     is_stage: Bools
@@ -214,12 +217,19 @@ def extend_shared(terms: ArcTerms, step: Step, lengths: Floats, way_on: float, a
 
 @inlined
 def extend(
-    terms: ArcTerms, step: Step, lengths: Floats, way_on: float, ways: Floats, depths: Ints, theta: float, after: Floats
+    terms: ArcTerms,
+    step: Step,
+    lengths: Floats,
+    way_on: float,
+    ways: Floats,
+    depths: Ints,
+    thetas: Floats,
+    after: Floats,
 ) -> bool:
     """Set the lengths after an arc from those before it; False if it comes too late.
 
-    `ways` lead from the arc to the stages of some depths, see :func:`set_ways_to_turns`. Any theta will do; see
-    :class:`Turns`.
+    `ways` lead from the arc to the stages of some depths, see :func:`set_ways_to_turns`. `thetas`, by warm-up depth of
+    the first stage of a window, may be any that do not fall; see :class:`Turns`.
     """
     node, state = step.node, step.state
     rest, round_trip = terms.round_trip + way_on, lengths[node, state, ROUND_TRIP]
@@ -227,7 +237,7 @@ def extend(
     slow_forward = max(lengths[node, state, SLOW_FORWARD], terms.slow_forward)
     slow_backward = max(lengths[node, state, SLOW_BACKWARD], terms.slow_backward)
     loop, base = lengths[node, state, LOOP], lengths[node, state, BASE]
-    left, gain = lengths[node, state, LEFT], lengths[node, state, GAIN]
+    left, gain, begun = lengths[node, state, LEFT], lengths[node, state, GAIN], int(-lengths[node, state, BEGUN])
     loaded = LoadLengths(lengths[node, state, INTERFACE], lengths[node, state, FABRIC])
     turned, here = rest, -np.inf
     if terms.is_stage:
@@ -237,18 +247,19 @@ def extend(
             if terms.least_depth >= depths[turn]:
                 turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
         loop = max(loop, turned + terms.loop)
-        own = terms.slow_forward + terms.slow_backward - theta
-        gain += own
+        work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
+        gain += work - thetas[begun]
         if gain >= 0:
-            loop = max(loop, base + left + gain)
-        left = min(left, gain)
-        ahead = turned - terms.first_tail + (terms.num_microbatches - terms.largest_depth - 1) * theta
+            num_loops = (terms.num_microbatches - begun - 1) // max(1, begun - terms.least_depth + 1)
+            loop = max(loop, base + left + num_loops * gain)
+        left, own = min(left, gain), work - own_theta
+        ahead = turned - terms.first_tail + (terms.num_microbatches - terms.largest_depth - 1) * own_theta
         if terms.begins_window and ahead + own + min(own, 0.0) > base + gain + left:
-            base, left, gain = ahead, min(own, 0.0), own
+            base, left, gain, begun = ahead, min(own, 0.0), own, terms.largest_depth
         here = max(loop, (terms.num_microbatches - 1) * slow_forward - terms.first_less)
-        own_turn = terms.slow_forward + terms.slow_backward + terms.first_tail
-        last = round_trip + here + own_turn + (terms.least_depth - 1) * slow_backward
-        if last > terms.limit or home + turned > terms.latest_fill:
+        own_turn = work + terms.first_tail + (terms.least_depth - 1) * slow_backward
+        # The last forwards of this stage and of the last one, with the way of the last gradient home.
+        if round_trip + here + max(own_turn, rest) > terms.limit or home + turned > terms.latest_fill:
             return False
     else:
         gain += 2 * terms.slow_forward
@@ -266,7 +277,7 @@ def extend(
     after[QUEUE] = max(queue + terms.queue_to_queue, forward + terms.forward_to_queue, home + terms.home_to_queue)
     after[HOME] = max(home + terms.round_trip, queue + terms.queue_to_home, forward + terms.forward_to_home)
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
-    after[BASE], after[LEFT], after[GAIN] = base, left, gain
+    after[BASE], after[LEFT], after[GAIN], after[BEGUN] = base, left, gain, -begun
     loaded = loads_after(terms.loads, loaded, home, after[HOME])
     after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
     return True

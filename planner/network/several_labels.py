@@ -84,7 +84,7 @@ def set_label_sets(
     openings: Openings,
     criteria: Criteria,
     ways_on: Floats,
-    theta: float,
+    thetas: Floats,
     sets: LabelSets,
     possible: Bools,
 ) -> None:
@@ -101,7 +101,7 @@ def set_label_sets(
             for number in range(sets.filled[node, state]):
                 label = Step(node, state * width + number, head, state + step)
                 set_ways_to_turns(terms, label, ways_on, depths, ways)
-                if extend(terms, label, sets.lengths, rest, ways, depths, theta, after):
+                if extend(terms, label, sets.lengths, rest, ways, depths, thetas, after):
                     possible[arc] = True
                     _add(sets, label, arc, after)
 

@@ -4,12 +4,15 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server
 from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
 
@@ -36,6 +39,38 @@ def test_all_rows_never_rule_out_the_best_plan(problem):
         network = build_network(costs, variant)
         for chosen in (network, with_positions(network)):
             assert Decision(build_rows(chosen)).path_below(value_s * SLACK) is not None
+
+
+@settings(max_examples=50)
+@given(problems(max_layers=5, max_devices=4, max_micro_batches=24), st.integers(1, 5))
+def test_many_loops_never_rule_out_the_best_plan(problem, width):
+    """With many micro-batches windows of several stages have many loops, whatever labels at a node mix them."""
+    costs = CostModel(problem)
+    least = least_bounds(problem, costs)
+    assume(least)
+    for variant, value_s in least.items():
+        network = build_network(costs, variant)
+        for chosen in (network, with_positions(network)):
+            assert Decision(build_rows(chosen), width=width).path_below(value_s * SLACK) is not None
+
+
+def test_labels_see_the_loops_of_all_stages():
+    """Six layers of 3 s on six devices that hold one each, half a second between them, 96 micro-batches.
+
+    The first micro-batch comes back after 6 x 3 + 5 x 2 x 0.5 = 23 s. Loops over all stages carry six micro-batches in
+    23 s: 14 of them, and one over five stages, 5 x 3 + 4 = 19 s, before the last forward, and its round trip:
+    23 + 14 x 23 + 19 + 23 = 387.
+    """
+    problem = Problem(
+        model=chain(6, {"gpu": 3.0}, params_bytes=2.0, output_bytes=1.0),
+        cluster=one_device_per_server(*["gpu"] * 6, network=Link(bandwidth_bytes_per_s=2.0), memory_bytes=1.0),
+        job=job(96, optimizer=WEIGHTS_ONLY),
+    )
+    network = build_network(CostModel(problem), problem.variants[0])
+    for chosen in (network, with_positions(network)):
+        decision = Decision(build_rows(chosen))
+        assert decision.path_below(387.0 * SLACK) is not None
+        assert decision.path_below(387.0 * 0.997) is None
 
 
 @settings(max_examples=50)
