@@ -1,12 +1,16 @@
 """Settings that every test shares."""
 
+import fcntl
 import gc
 import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +40,24 @@ TOGETHER = {
     ),
 }
 """Tests that run in one process: for what they compile, and for the process that ranks are forked from (`pool.py`)."""
+
+
+def compiled_once(compiled):
+    """Compile a loop as numba does; processes that need it at the same time wait for the one that compiles it."""
+
+    def load_or_compile(loop, signature):
+        if loop.stats.cache_path is None:
+            return compiled(loop, signature)
+        path = Path(loop.stats.cache_path, f"{loop.__module__}.{loop.__qualname__}.lock")
+        with global_compiler_lock, path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return compiled(loop, signature)
+
+    return load_or_compile
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    Dispatcher.compile = compiled_once(Dispatcher.compile)
 
 
 def pytest_collection_finish():

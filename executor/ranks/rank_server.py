@@ -1,8 +1,8 @@
-"""Imports torch once and forks the ranks of a run, which share it: `python -m stagecut.executor.ranks.rank_server`.
+"""Imports torch and the executor once and forks the ranks of a run, which share them.
 
-Its arguments are the descriptor of a socket, the number of ranks, sets of ranks that can be done without as JSON, and
-what to run in each of them, a module and its arguments. Nothing here uses a GPU, since a CUDA context does not survive
-a fork.
+`python -m stagecut.executor.ranks.rank_server`: its arguments are the descriptor of a socket, the number of ranks, sets
+of ranks that can be done without as JSON, and what to run in each of them, a module and its arguments. Nothing here
+uses a GPU, since a CUDA context does not survive a fork.
 """
 
 import gc
@@ -24,7 +24,7 @@ from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.rank_process import end_rank, end_with_launcher
 from stagecut.executor.ranks.subprocesses import POLL_S, SHUTDOWN_S
 
-_SHARED = ("numpy", "torch", "torch._dynamo", "torch.distributed")
+_SHARED = ("numpy", "torch", "torch._dynamo", "torch.distributed", "stagecut.executor.loading")
 """Takes seconds to import. The first optimizer imports `torch._dynamo`."""
 
 

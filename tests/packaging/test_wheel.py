@@ -84,6 +84,14 @@ def test_wheel_from_the_repository_is_the_wheel_from_the_sdist(wheel, tmp_path):
     assert sorted(zipfile.ZipFile(direct).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
+def test_editable_install_is_the_repository_alone(tmp_path):
+    """A path file and the description of the package; a copy of a module would only become stale."""
+    editable = zipfile.ZipFile(_build("wheel:editable", ROOT, tmp_path))
+    files = [name for name in editable.namelist() if ".dist-info/" not in name]
+    assert files == ["_stagecut.pth"]
+    assert editable.read("_stagecut.pth").decode() == str(ROOT)
+
+
 def test_sdist_holds_the_real_folders_once(sdist):
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]

@@ -86,6 +86,18 @@ class IntegerAnswer:
     bound: float
 
 
+class _Silent(highspy.Highs):
+    """HiGHS 1.16 greets on stdout, once per process: when a first callback is set, as its constructor does."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        """Close the console before."""
+        self.setOptionValue("log_to_console", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
+_Silent()  # type: ignore[no-untyped-call] # also on behalf of PuLP, which makes its own
+
+
 def run_highs(highs: highspy.Highs, *, threads: int) -> None:
     """Run HiGHS on that many threads.
 
