@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.cluster import Cluster, Server
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 
@@ -48,13 +48,17 @@ def placements_on_whole_hosts(
     problem: Problem, cluster: Cluster, *, server_class: int, most: int, micro_batch: int
 ) -> Iterator[Placement]:
     """Every way to take all devices of 2 to `most` whole hosts."""
-    # Each replica needs a sample, which limits the hosts that one stage can take.
-    largest = max(degree for degree, _ in problem.divisions)
-    most = min(most, micro_batch * largest // cluster.servers[server_class].num_devices)
+    most = min(most, most_hosts(problem, cluster.servers[server_class], micro_batch))
     for num_hosts in range(2, most + 1):
         yield from placements_on_hosts(
             problem, cluster, server_class=server_class, num_hosts=num_hosts, micro_batch=micro_batch
         )
+
+
+def most_hosts(problem: Problem, server: Server, micro_batch: int) -> int:
+    """Most whole hosts of a class that one stage can take, at least one: each replica needs a sample."""
+    largest = max(degree for degree, _ in problem.divisions)
+    return max(1, min(server.count, micro_batch * largest // server.num_devices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from stagecut.planner.core.cluster import Cluster, Link
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts, link_within_host
-from stagecut.planner.network.device_groups import placements_in_host, placements_on_hosts
+from stagecut.planner.network.device_groups import most_hosts, placements_in_host, placements_on_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,8 @@ class HostStates:
 
 def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -> HostStates:
     """Enumerate entries, exits, options and crossings for one micro-batch size, on the cluster of one pipeline."""
-    openings = [entry for entry in _first_entries(cluster) if any(_options(problem, cluster, entry, micro_batch))]
+    first = _first_entries(problem, cluster, micro_batch)
+    openings = [entry for entry in first if any(_options(problem, cluster, entry, micro_batch))]
     entries = {entry: index for index, entry in enumerate(openings)}
     exits: dict[Exit, int] = {}
     options: list[HostTransition] = []
@@ -91,10 +92,10 @@ def build_host_states(problem: Problem, cluster: Cluster, *, micro_batch: int) -
     return HostStates(entries=tuple(entries), exits=tuple(exits), options=tuple(options), crossings=tuple(crossings))
 
 
-def _first_entries(cluster: Cluster) -> Iterator[HostEntry]:
+def _first_entries(problem: Problem, cluster: Cluster, micro_batch: int) -> Iterator[HostEntry]:
     """Open one host of a class or, where the class has a single island, several whole ones at once."""
     for index, server in enumerate(cluster.servers):
-        most = server.count if len(server.islands) == 1 else 1
+        most = most_hosts(problem, server, micro_batch) if len(server.islands) == 1 else 1
         for num_hosts in range(1, most + 1):
             yield HostEntry(server_class=index, opened_hosts=num_hosts, island=None, before=None)
 

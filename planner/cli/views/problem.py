@@ -20,6 +20,9 @@ def num_groups(problem: Problem, variant: Variant) -> int:
 
 def problem_summary(problem: Problem) -> dict[str, object]:
     """Sizes of a problem and of its search space, as plain values."""
+    variants = problem.variants
+    alike = {(variant.share, variant.micro_batch): variant for variant in variants}
+    groups = {key: num_groups(problem, variant) for key, variant in alike.items()}
     return {
         "model": problem.model.name,
         "layers": problem.model.num_layers,
@@ -35,9 +38,9 @@ def problem_summary(problem: Problem) -> dict[str, object]:
                 **values_of(variant, "schedule", "micro_batch", "num_microbatches", "chunks"),
                 "pipelines": variant.share.num_pipelines,
                 "host_splits": variant.share.host_splits,
-                "device_groups": num_groups(problem, variant),
+                "device_groups": groups[variant.share, variant.micro_batch],
             }
-            for variant in problem.variants
+            for variant in variants
         ],
     }
 
