@@ -234,8 +234,8 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
 
 
 def _both_ways(network: StageNetwork, loads: LinkLoads) -> Family:
-    """T >= E_j + 2 (M - 1) c, as E_j includes 2 c, of a transfer whose two directions take the same link."""
-    both_s = np.maximum(loads.after_fabric, loads.after_home) - 2 * network.arcs.transfer_s
+    """T >= E_j + 2 M c, less the c and the first part of a c in E_j, where both directions take the same link."""
+    both_s = np.maximum(loads.after_fabric, loads.after_home) - network.arcs.transfer_s - network.arcs.first_s
     return Family(name="both ways", round_trip_before=1, cost_s=np.maximum(0.0, both_s), ending_s=np.zeros_like(both_s))
 
 

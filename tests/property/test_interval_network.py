@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.interval_network import build_intervals
@@ -13,7 +14,7 @@ from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.simulator.slicing import paying_count
+from stagecut.planner.simulator.slicing import as_stated, paying_count
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.network_paths import paths_by_plan
@@ -23,12 +24,12 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def times_by_variant(problem, costs):
-    """Simulated seconds of the first plans of each variant, with the count of halved micro-batches that pays."""
+    """Simulated seconds of the first plans of each variant, with the stated or paying count of halved micro-batches."""
     times = {}
     for plan in itertools.islice(all_plans(problem, costs), 400):
-        numbers = costs.plan(plan)
+        numbers = costs.plan(as_stated(problem, plan))
         (seconds,) = iteration_times([numbers])
-        if numbers.halves is not None:
+        if numbers.halves is not None and problem.job.slice == AUTO:
             _, seconds = paying_count(numbers, float(seconds))
         times.setdefault(plan.variant, {})[plan] = float(seconds)
     assume(times)
