@@ -1,7 +1,10 @@
 """Array loops compiled by numba, with the types of the functions kept."""
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FunctionType
+from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -14,6 +17,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """
     from numba import njit
 
+    _forget_outdated(cast(FunctionType, function))
     kept: Callable[P, R] = njit(cache=True, nogil=True)(function)
     return kept
 
@@ -24,3 +28,22 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
     kept: Callable[P, R] = njit(inline="always")(function)
     return kept
+
+
+def _forget_outdated(function: FunctionType) -> None:
+    """Remove kept machine code that is older than a function it calls: numba looks at the caller's file only."""
+    own = Path(function.__code__.co_filename)
+    changed_s = max(path.stat().st_mtime for path in (own, *_called_sources(function)))
+    with suppress(OSError):  # another process removes the same ones, or the folder cannot be written to
+        for index in own.parent.glob(f"__pycache__/{own.stem}.{function.__qualname__}-*.nbi"):
+            if index.stat().st_mtime < changed_s:
+                index.unlink()
+
+
+def _called_sources(function: FunctionType) -> Iterator[Path]:
+    """Files of the compiled and inlined functions that a function calls, directly or not."""
+    for name in function.__code__.co_names:
+        called = getattr(function.__globals__.get(name), "py_func", None)
+        if called is not None and called is not function:
+            yield Path(called.__code__.co_filename)
+            yield from _called_sources(called)
