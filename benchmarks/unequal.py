@@ -2,7 +2,7 @@
 
     python -m benchmarks.unequal
 
-with the options of `benchmarks/harness/driver.py`; `--docs` puts the table into docs/solver.md. The model is gpt2-xl
+with the options of `benchmarks/harness/driver.py`; `--docs` puts the table into docs/sublots.md. The model is gpt2-xl
 with tables of times as measurements have them: up to a size of its own, 1 to 8 samples, a layer hardly gets slower,
 and every time is off by some 3 %.
 """
@@ -29,7 +29,7 @@ from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
-PAGE = ROOT / "docs" / "solver.md"
+PAGE = ROOT / "docs" / "sublots.md"
 MEASURED = (1, 2, 4, 8, 16, 32)
 """Samples of the tables."""
 LARGEST = 8

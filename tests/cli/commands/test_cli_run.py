@@ -150,7 +150,7 @@ def catalogue_plan(plan, tmp_path_factory):
     """GPT-2 medium on sixteen GPUs of four types; two share every replica, a stage is computed again."""
     path = tmp_path_factory.mktemp("catalogue") / "plan.json"
     choices = ("--micro-batch", "2", "--tensor-parallel", "2", "--pipelines", "1", "--recompute", "always")
-    problem = ("--model", "gpt2-345m", "--cluster", "hetpipe-16", "--global-batch", "16")
+    problem = ("--model", "gpt2-345m", "--cluster", "hetpipe-16", "--global-batch", "24")
     assert plan("solve", *problem, *choices, "--solver", "greedy", "--quiet", "-o", path).exit_code == 0
     return path
 

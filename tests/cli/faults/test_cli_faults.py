@@ -112,8 +112,8 @@ def test_second_signal_ends_the_program_at_once():
 def test_interrupted_search_prints_and_writes_its_best_plan(plan, tmp_path):
     """Solving to gap 0 takes minutes; the first progress line with a plan comes after seconds."""
     path = tmp_path / "plan.json"
-    command = [sys.executable, "-m", "stagecut", "solve", "--model", "gpt2-xl", "--cluster", "hetpipe-16"]
-    options = ["--global-batch", "64", "--gap", "0", "--time-limit", "none", "-o", str(path)]
+    command = [sys.executable, "-m", "stagecut", "solve", "--model", "resnet152", "--cluster", "three-generations-64"]
+    options = ["--global-batch", "256", "--gap", "0", "--time-limit", "none", "-o", str(path)]
     with subprocess.Popen(
         [*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
