@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stagecut.planner.cli.main import main
+from stagecut.planner.io.files.plan_file import read_plan_file
 
 pytest.importorskip("torch")
 
@@ -24,6 +25,8 @@ QUICKER = {
     "--steps 20": "--steps 2 --warmup 1",
 }
 """Shorter forms of the commands that measure, and a plan that computes less."""
+BETWEEN_STAGES = {"link"}
+"""First words of lines that a plan of one stage lacks: measured once, on a busy machine, a link may seem too slow."""
 
 
 def _run(command, capfd):
@@ -59,6 +62,8 @@ def test_commands_print_what_the_page_shows(tmp_path, monkeypatch, capfd):
     for command, shown in SHOWN:
         printed = {words[0] for line in _run(command, capfd).splitlines() if (words := _words(line))}
         expected = {words[0] for line in shown.splitlines() if (words := _words(line))} - {"..."}
+        if (tmp_path / "plan.json").exists() and read_plan_file("plan.json").plan.num_stages == 1:
+            expected -= BETWEEN_STAGES
         assert expected <= printed, command
 
 
