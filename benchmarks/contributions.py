@@ -15,8 +15,9 @@ from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
 from benchmarks.harness.measuring import Answer, Answers, Tree, Within, answers_of
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import markdown, percent, whole_seconds
-from stagecut.planner.network import counted_paths, rows
+from stagecut.planner.network import rows
 from stagecut.planner.network.allreduce_queues import AllReduceQueues, build_queues
+from stagecut.planner.network.labels import counted_paths
 from stagecut.planner.network.link_loads import LinkLoads, build_loads
 from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.exact import branch_and_bound

@@ -17,7 +17,7 @@ from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.units import MS
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.flush_problem import flush_problem
+from stagecut.planner.network.sized.flush_problem import flush_problem
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.sublots.process_chain import Process, ProcessChain

@@ -7,8 +7,8 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.labels.counted_paths import CountedPaths
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.decision import Decision

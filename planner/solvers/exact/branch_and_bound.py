@@ -18,8 +18,8 @@ from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
-from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, num_states
 from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, num_states
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions

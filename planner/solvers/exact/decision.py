@@ -19,10 +19,10 @@ import numpy as np
 from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.counted_paths import Cheapest, CountedPaths, num_states
-from stagecut.planner.network.label_lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
+from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, num_states
+from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
+from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
-from stagecut.planner.network.pareto_paths import pareto_path
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.search.options import StopCheck

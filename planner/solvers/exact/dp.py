@@ -15,9 +15,9 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import EQUAL_TIMES
-from stagecut.planner.network.counted_paths import CountedPaths
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.pareto_paths import TooManyLabelsError
+from stagecut.planner.network.labels.counted_paths import CountedPaths
+from stagecut.planner.network.labels.pareto_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions

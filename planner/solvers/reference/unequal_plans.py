@@ -13,7 +13,7 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.arrangement import NamedStage, plan_of
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices
-from stagecut.planner.network.sized_plan import StageSizes, with_sizes
+from stagecut.planner.network.sized.plan import StageSizes, with_sizes
 from stagecut.planner.solvers.reference.brute_force import Walk
 
 

@@ -2,7 +2,7 @@
 
 A label at a node is a way there, with sizes: its staircases, forwards and backwards. Labels are extended in the
 order of the nodes; one is dropped if another one is nowhere later, or if what least remains behind it leads
-past the limit. A stage has one size in both directions: see :mod:`stagecut.planner.network.flush_problem`.
+past the limit. A stage has one size in both directions: see :mod:`stagecut.planner.network.sized.flush_problem`.
 """
 
 from collections import defaultdict
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.network.sized_network import SizedNetwork
-from stagecut.planner.network.sized_relaxation import (
+from stagecut.planner.network.sized.network import SizedNetwork
+from stagecut.planner.network.sized.relaxation import (
     LINES,
     SizedRelaxation,
     cuts_of,

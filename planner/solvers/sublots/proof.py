@@ -2,7 +2,7 @@
 
 A flush separates forwards from backwards, so a plan takes the makespan of its line of forwards plus that of its
 backwards, and what links that several transfers share add to it. The network is that of the sublots
-(:mod:`stagecut.planner.network.sized_network`). In order:
+(:mod:`stagecut.planner.network.sized.network`). In order:
 
 1. the stages of the best plan so far get the best sizes;
 2. arcs that no plan below the limit uses are left out, first without counting hosts, then counting them;
@@ -15,10 +15,10 @@ import math
 
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.flush_problem import flush_problem
-from stagecut.planner.network.sized_network import SizedNetwork, Sizing, build_sized_network, with_host_counts
-from stagecut.planner.network.sized_plan import sized_plan
-from stagecut.planner.network.sized_relaxation import LINES, SizedRelaxation, relax_line, through_s
+from stagecut.planner.network.sized.flush_problem import flush_problem
+from stagecut.planner.network.sized.network import SizedNetwork, Sizing, build_sized_network, with_host_counts
+from stagecut.planner.network.sized.plan import sized_plan
+from stagecut.planner.network.sized.relaxation import LINES, SizedRelaxation, relax_line, through_s
 from stagecut.planner.solvers.search.search import Search
 from stagecut.planner.solvers.sublots.path_labels import label_paths
 from stagecut.planner.sublots.labels import solve_sublots

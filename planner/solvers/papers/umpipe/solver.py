@@ -7,7 +7,7 @@ sizes that the executor could not play are replaced by the nearest that it can.
 
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.network.flush_problem import flush_problem
+from stagecut.planner.network.sized.flush_problem import flush_problem
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.papers.umpipe.search import search as search_sizes
 from stagecut.planner.solvers.search.search import Search

@@ -11,7 +11,7 @@ from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network import counted_paths
+from stagecut.planner.network.labels import counted_paths
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact import dp

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.result import Status
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network import counted_paths
+from stagecut.planner.network.labels import counted_paths
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times

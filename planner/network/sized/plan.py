@@ -7,7 +7,7 @@ from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.network.arrangement import NamedStage, PlacedStage, plan_of
 from stagecut.planner.network.device_groups import name_devices
-from stagecut.planner.network.sized_network import SizedNetwork
+from stagecut.planner.network.sized.network import SizedNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

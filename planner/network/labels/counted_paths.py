@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import (
+from stagecut.planner.network.labels.lengths import (
     NUM_SHARED,
     ROUND_TRIP,
     START,
@@ -25,7 +25,7 @@ from stagecut.planner.network.label_lengths import (
     terms_of,
     turns_here,
 )
-from stagecut.planner.network.several_labels import Openings, label_sets, least_path, set_label_sets
+from stagecut.planner.network.labels.several import Openings, label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 10_000_000

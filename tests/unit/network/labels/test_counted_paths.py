@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.network import counted_paths, pareto_paths
-from stagecut.planner.network.counted_paths import CountedPaths, num_states
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.label_lengths import Criteria, Limits
-from stagecut.planner.network.pareto_paths import TooManyLabelsError, pareto_path
+from stagecut.planner.network.labels import counted_paths, pareto_paths
+from stagecut.planner.network.labels.counted_paths import CountedPaths, num_states
+from stagecut.planner.network.labels.lengths import Criteria, Limits
+from stagecut.planner.network.labels.pareto_paths import TooManyLabelsError, pareto_path
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.solvers.exact.decision import Decision
 from tests.catalogue import CATALOGUE, chain, job, kinds

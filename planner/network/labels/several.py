@@ -4,7 +4,7 @@ A label stands for some of the paths to its node; each of its lengths is at most
 label further. One that is nowhere shorter than another is left out, as whatever follows it is possible after the other
 one. Where there is no room for one more, two labels become one, with the lesser of each length. So "no path" remains a
 proof for any number of labels; with one label each, this is the relaxation of
-:mod:`stagecut.planner.network.counted_paths`, and with room for all undominated ones nothing is relaxed.
+:mod:`stagecut.planner.network.labels.counted_paths`, and with room for all undominated ones nothing is relaxed.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.label_lengths import (
+from stagecut.planner.network.labels.lengths import (
     ROUND_TRIP,
     START,
     Criteria,

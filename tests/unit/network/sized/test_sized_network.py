@@ -5,8 +5,8 @@ import numpy as np
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.sized_network import Sizing, build_sized_network, with_host_counts
-from stagecut.planner.network.sized_relaxation import LINES, relax_line, through_s
+from stagecut.planner.network.sized.network import Sizing, build_sized_network, with_host_counts
+from stagecut.planner.network.sized.relaxation import LINES, relax_line, through_s
 from tests.catalogue import chain, job, kinds
 from tests.unequal_problems import two_kinds
 

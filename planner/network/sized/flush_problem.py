@@ -17,8 +17,8 @@ from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
-from stagecut.planner.network.sized_network import SizedArcs, Sizing, fitted_stages
-from stagecut.planner.network.sized_plan import StageSizes, with_sizes
+from stagecut.planner.network.sized.network import SizedArcs, Sizing, fitted_stages
+from stagecut.planner.network.sized.plan import StageSizes, with_sizes
 from stagecut.planner.sublots.labels import Sizes, SublotProblem
 from stagecut.planner.sublots.process_chain import Process, ProcessChain
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Ints
-from stagecut.planner.network.label_lengths import Criteria
+from stagecut.planner.network.labels.lengths import Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 400_000

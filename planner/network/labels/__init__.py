@@ -1,0 +1,1 @@
+"""Labels of paths through a stage network: lengths, and the hosts opened."""

@@ -1,0 +1,1 @@
+"""Stage networks in which processes have sublot sizes of their own."""
