@@ -39,8 +39,6 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
-FIRST_STEP, STEP_GROWTH = 2e-4, 4.0
-"""The children of a stage branch are asked just above the bound of their parent first, then in growing steps."""
 MANY_LABELS = 3_000_000
 """With more arcs times count states than this, no floor of the bottleneck is sought: on llama3-70b on 128 devices of
 three types (92,000 arcs, 245 states) its ten questions took 18 s of CPU and left every arc."""
@@ -65,7 +63,7 @@ class Node:
         bound_s: float,
         *,
         prices: Floats,
-        step_s: float = math.inf,
+        divided: bool = False,
         floor_s: float = 0.0,
         just_positioned: bool = False,
         known: Mapping[bytes, Plan | None] | None = None,
@@ -73,7 +71,7 @@ class Node:
         self.bound_s = bound_s
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
-        self._step_s = step_s  # the next step above the bound; infinite: ask at the limit first
+        self._divided = divided  # whether plans with, or without, some stage were left out
         self._floor_s = floor_s  # a bottleneck that all plans reach
         self._just_positioned = just_positioned  # whether the network was built with positions just now
         self._high_s = math.inf
@@ -131,8 +129,8 @@ class Node:
         return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:
-        """Ask once more: in growing steps above the bound until a path is found, then in the middle."""
-        attempt_s = min(self.bound_s + self._step_s, limit_s, (self.bound_s + self._high_s) / 2)
+        """Ask once more: at the limit until a path is found, then in the middle."""
+        attempt_s = min(limit_s, (self.bound_s + self._high_s) / 2)
         search.count("decisions")
         try:
             found = self._below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
@@ -140,7 +138,6 @@ class Node:
             return
         if found is None:
             self.bound_s = attempt_s
-            self._step_s *= STEP_GROWTH
             return
         rows, chosen, path = found
         numbers = self._numbers[chosen]
@@ -190,7 +187,7 @@ class Node:
         arcs = self.rows.network.arcs
         middle = self._lengths[len(self._lengths) // 2]
         for chosen in (arcs.position < middle, arcs.position >= middle):
-            yield from self._restricted((arcs.tail != 0) | chosen, step_s=math.inf)
+            yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
 
     def _split_on_stage(self, search: Search) -> Iterator["Node"]:
         """Plans with, and plans without, one stage of the path; none once the path is the only plan."""
@@ -202,14 +199,13 @@ class Node:
             return
         numbers = np.arange(len(arcs))
         overlapping = (arcs.start < arcs.stop[chosen]) & (arcs.stop > arcs.start[chosen])
-        step_s = FIRST_STEP * self.bound_s
-        yield from self._restricted(~overlapping | (numbers == chosen), step_s=step_s)
-        yield from self._restricted(numbers != chosen, step_s=step_s)
+        yield from self._restricted(~overlapping | (numbers == chosen), divided=True)
+        yield from self._restricted(numbers != chosen, divided=True)
 
-    def _restricted(self, chosen: Bools, *, step_s: float) -> Iterator["Node"]:
+    def _restricted(self, chosen: Bools, *, divided: bool) -> Iterator["Node"]:
         network, kept = self.rows.network.restricted(chosen)
         if len(kept):
-            yield self._child(self.rows.restricted(network, kept), step_s=step_s)
+            yield self._child(self.rows.restricted(network, kept), divided=divided)
 
     def _suits_a_program(self, search: Search) -> bool:
         """Whether a MIP is tried before the node is divided."""
@@ -218,12 +214,12 @@ class Node:
         most_arcs = PROGRAM_ARCS if CountedPaths.fit(self.rows.network) else PROGRAM_ARCS_WITHOUT_LABELS
         return self._may_be_a_program and is_safe and self.is_single and self.num_arcs <= most_arcs
 
-    def _child(self, rows: Rows, *, step_s: float = math.inf, just_positioned: bool = False) -> "Node":
+    def _child(self, rows: Rows, *, divided: bool = False, just_positioned: bool = False) -> "Node":
         return Node(
             rows,
             self.bound_s,
             prices=self._fixing.prices,
-            step_s=step_s,
+            divided=divided,
             floor_s=self._floor_s,
             just_positioned=just_positioned,
             known=self._known,
@@ -304,6 +300,6 @@ class Node:
         if plan is None or not is_new:
             return
         (seconds,) = search.offer([plan])
-        if self._step_s == math.inf and seconds <= WORTH_IMPROVING * search.best_s:
+        if not self._divided and seconds <= WORTH_IMPROVING * search.best_s:
             with search.step("local search"):
                 improve(search, plan.variant, arrangement_of(network.costs, plan), seconds)
