@@ -1,5 +1,6 @@
 """Shortest paths through a layered directed graph: loops over its arcs, sorted by tail, compiled."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,23 @@ class LayeredGraph:
         """Length of a shortest source-sink path that uses each arc; shape (A,)."""
         return self.from_source(cost)[self.tail] + cost + self.to_sink(cost)[self.head]
 
+    @property
+    def num_paths(self) -> float:
+        """Number of paths from source to sink, up to rounding."""
+        return _num_paths(self.sorted_arcs, self.num_nodes)
+
+    def paths(self) -> Iterator[Ints]:
+        """Arcs of every path from source to sink."""
+        leaving: dict[int, list[int]] = {}
+        for arc in self.by_tail.tolist():
+            leaving.setdefault(int(self.tail[arc]), []).append(arc)
+        waiting: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+        while waiting:
+            node, path = waiting.pop()
+            if node == self.num_nodes - 1:
+                yield np.array(path, dtype=np.int64)
+            waiting += [(int(self.head[arc]), (*path, arc)) for arc in leaving.get(node, ())]
+
     def shortest_path(self, cost: Floats) -> Ints:
         """Arcs of a shortest path from source to sink, in order; empty if there is none."""
         _, next_arc = _to_sink(self.sorted_arcs, cost, self.num_nodes)
@@ -80,6 +98,15 @@ class LayeredGraph:
             path.append(arc)
             node = self.head[arc]
         return np.array(path, dtype=np.int64)
+
+
+@compiled
+def _num_paths(arcs: SortedArcs, num_nodes: int) -> float:
+    paths = np.zeros(num_nodes)
+    paths[0] = 1.0
+    for arc in arcs.order:
+        paths[arcs.head[arc]] += paths[arcs.tail[arc]]
+    return float(paths[-1])
 
 
 @compiled

@@ -17,6 +17,9 @@ except ImportError:
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 MAX_DEPTH = 50
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+TOO_DEEP_FOR_LIBYAML = "exceeded maximum nesting depth"
+"""What its newer versions say of some thousand levels, before the first is read."""
 MAX_VALUES = 500_000
 
 Scalar = bool | int | float | str | None
@@ -137,6 +140,8 @@ def parse_document(text: str, *, file: str, limit: ListLimit | None = None) -> D
         root = _Builder(yaml.parse(_json_as_yaml(text), Loader=Loader), complaints, limit).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.problem == TOO_DEEP_FOR_LIBYAML:
+            complaints.stop(mark.line + 1 if mark else 1, TOO_DEEP)
         reason = (error.problem or str(error)).replace("\t", "\\t")
         complaints.stop(mark.line + 1 if mark else 1, f"neither JSON nor YAML: {reason}")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -251,7 +256,7 @@ class _Builder:
         if self._num_values > MAX_VALUES:
             self._complaints.stop(line, f"more than {MAX_VALUES} values, the limit for a file")
         if len(where) > MAX_DEPTH:
-            self._complaints.stop(line, f"nested more than {MAX_DEPTH} levels deep")
+            self._complaints.stop(line, TOO_DEEP)
 
     def _refuse_extras(self, event: yaml.Event, line: int, where: Where) -> None:
         if getattr(event, "anchor", None) is not None:

@@ -1,6 +1,7 @@
 """Cheapest paths through a stage network that open no more hosts than there are.
 
-Labels live on (node, hosts opened so far per class): exact, and exponential in the number of classes.
+Labels live on *counted nodes*: (node, hosts opened so far per class). That is exact, and exponential in the number of
+classes; but in few count states a plan may be at a node and still be in time, and only these have labels.
 """
 
 import math
@@ -12,36 +13,46 @@ from numpy.typing import NDArray
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.labels.counted_nodes import (
+    NONE,
+    CountedNodes,
+    Openings,
+    after_arc,
+    counted_nodes,
+)
 from stagecut.planner.network.labels.lengths import (
     NUM_SHARED,
     ROUND_TRIP,
     START,
     Criteria,
     Step,
-    Turns,
     extend,
     extend_shared,
     set_ways_to_turns,
     terms_of,
-    turns_here,
 )
-from stagecut.planner.network.labels.several import Openings, label_sets, least_path, set_label_sets
+from stagecut.planner.network.labels.several import label_sets, least_path, set_label_sets
 from stagecut.planner.network.stage_network import StageNetwork
 
-MAX_LABELS = 10_000_000
-STATE_BYTES = 8 * (len(START) + 4) + 4
-"""Memory per node and count state, at most: the ways on, the lengths, the arc of the least."""
-NOT_REACHED = -1
+MAX_STATES, MAX_LABELS = 100_000_000, 10_000_000
+"""Most counted nodes, and most of them with labels."""
+STATE_BYTES = 4
+"""Memory per node and count state, whether or not a plan may be there."""
+LABEL_BYTES = 8 * (len(START) + 6) + 20
+"""And more per counted node: the lengths of its label, the ways on, the arc of the least, and what it is."""
+
+
+class TooManyLabelsError(Exception):
+    """There were too many labels to decide the question."""
 
 
 class Labels(NamedTuple):
-    """What a sweep from the source finds at each node and count state."""
+    """What a sweep from the source finds at each of C counted nodes."""
 
     lengths: Floats
-    """The least of each length, shape (nodes, H, lengths); not set where not reached, which most count states are at
-    most nodes."""
+    """The least of each length, shape (C, lengths); not set where not reached."""
     arc: NDArray[np.int32]
-    """The arc that the least round trip ends with, or `NOT_REACHED`, shape (nodes, H); of no meaning at the source."""
+    """The arc that the least round trip ends with, or `NONE`, shape (C,); of no meaning at the source."""
 
 
 class Cheapest(NamedTuple):
@@ -54,12 +65,23 @@ class Cheapest(NamedTuple):
 
 
 class CountedPaths:
-    """Label setting over nodes and opened hosts."""
+    """Label setting over nodes and opened hosts; with `room_bytes`, in no more memory than that.
 
-    def __init__(self, network: StageNetwork) -> None:
+    Raises
+    ------
+    TooManyLabelsError
+        If nodes and count states alone are too many, or take more memory.
+    """
+
+    def __init__(self, network: StageNetwork, *, room_bytes: float = math.inf) -> None:
+        if not self.fit(network, room_bytes=room_bytes):
+            raise TooManyLabelsError
         arcs, servers = network.arcs, network.cluster.servers
         self._graph, self._num_states = network.graph, num_states(network)
-        self._kept: tuple[Floats, Labels] | None = None
+        room_bytes -= self.needed_bytes(network)
+        self._most = int(min(network.graph.num_nodes * self._num_states, MAX_LABELS, room_bytes // LABEL_BYTES))
+        self.num_extensions = 0
+        """How many labels arcs took further in the last question with one label each."""
         counts = np.array([server.count + 1 for server in servers])
         strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
         opened = np.arange(self._num_states) // strides[:, None] % counts[:, None]
@@ -73,72 +95,79 @@ class CountedPaths:
 
     @classmethod
     def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
-        """Whether the labels of a network are few enough, and fit in the memory there is."""
-        num_labels = network.graph.num_nodes * num_states(network)
-        return num_labels <= MAX_LABELS and cls.needed_bytes(network) <= room_bytes
+        """Whether nodes and count states of a network are few enough, and fit in the memory there is."""
+        return network.graph.num_nodes * num_states(network) <= MAX_STATES and cls.needed_bytes(network) <= room_bytes
 
     @staticmethod
     def needed_bytes(network: StageNetwork) -> int:
-        """The memory that the labels take."""
+        """The memory that nodes and count states take, without labels."""
         return STATE_BYTES * network.graph.num_nodes * num_states(network)
 
-    def cheapest(self, criteria: Criteria, usable: Bools, *, width: int = 1) -> Cheapest | None:
+    def cheapest(
+        self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None
+    ) -> Cheapest | None:
         """A path of least round trip over usable arcs, each taken in time; None if there is none.
 
-        A node and count state may have `width` labels. Where the lengths of a label stem from different paths, the path
-        found may be late for some arc; its length is still a lower bound.
+        A counted node may have `width` labels. Where the lengths of a label stem from different paths, the path found
+        may be late for some arc; its length is still a lower bound. Windows are followed so that they show best how
+        late paths like the `rival` are.
+
+        Raises
+        ------
+        TooManyLabelsError
+            If more than `MAX_LABELS` counted nodes have labels, or more than fit in the memory there is.
         """
-        # First sink to source without limits, for the ways on; then source to sink, leaving out arcs that are late.
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
-        turns = criteria.turns
-        ways_on, labels = self._fresh(len(turns.depths), len(START) if len(turns.is_stage) else NUM_SHARED)
-        _set_ways_on(arcs, self._openings, criteria, ways_on)
-        if ways_on[0, 0, 0] == np.inf:
+        nodes = counted_nodes(arcs, self._openings, criteria, self._graph.num_nodes, self._most)
+        if nodes is None:
+            raise TooManyLabelsError
+        if not nodes.has_source:
             return None
         possible = np.zeros(len(usable), dtype=bool)
-        thetas = _thetas(turns, ways_on[0, 0, 0])
+        thetas = _thetas(criteria, nodes.ways_on[0, 0], rival)
         if width > 1:
-            sets = label_sets(self._graph.num_nodes, self._num_states, width)
-            set_label_sets(arcs, self._openings, criteria, ways_on, thetas, sets, possible)
-            path = least_path(sets, self._graph.tail)
+            sets = label_sets(len(nodes.state), width)
+            set_label_sets(arcs, self._openings, criteria, nodes, thetas, sets, possible)
+            path = least_path(sets, nodes.at_sink())
             return None if path is None else Cheapest(path, possible)
-        _set_labels(arcs, self._openings, criteria, ways_on, thetas, labels, possible)
-        path = self._walk_back(labels)
+        lengths = np.empty((len(nodes.state), len(START) if len(criteria.turns.is_stage) else NUM_SHARED))
+        labels = Labels(lengths, np.full(len(lengths), NONE, dtype=np.int32))
+        self.num_extensions = _set_labels(arcs, self._openings, criteria, nodes, thetas, labels, possible)
+        path = self._walk_back(labels, nodes)
         return None if path is None else Cheapest(path, possible)
 
-    def _fresh(self, num_turns: int, num_lengths: int) -> tuple[Floats, Labels]:
-        """Ways on and labels of nothing yet, in the memory of the last question: to get it anew takes longer."""
-        shape = (self._graph.num_nodes, self._num_states)
-        if self._kept is None or (len(self._kept[0]), self._kept[1].lengths.shape[2]) != (num_turns, num_lengths):
-            labels = Labels(np.empty((*shape, num_lengths)), np.empty(shape, dtype=np.int32))
-            self._kept = np.empty((num_turns, *shape)), labels
-        ways_on, labels = self._kept
-        ways_on.fill(np.inf)
-        labels.arc.fill(NOT_REACHED)
-        return ways_on, labels
-
-    def _walk_back(self, labels: Labels) -> Ints | None:
+    def _walk_back(self, labels: Labels, nodes: CountedNodes) -> Ints | None:
         """Arcs of the path that the least label at the sink stems from, least before and across them."""
-        states = np.flatnonzero(labels.arc[-1] != NOT_REACHED)
-        if len(states) == 0:
+        ends = nodes.at_sink()
+        ends = ends[labels.arc[ends] != NONE]
+        if len(ends) == 0:
             return None
-        node, state, path = self._graph.num_nodes - 1, states[np.argmin(labels.lengths[-1, states, 0])], []
-        while node != 0:
-            arc = labels.arc[node, state]
+        label, path = ends[np.argmin(labels.lengths[ends, ROUND_TRIP])], []
+        state = nodes.state[label]
+        while label != 0:
+            arc = labels.arc[label]
             path.append(arc)
-            node, state = self._graph.tail[arc], state - self._openings.steps[arc]
+            state -= self._openings.steps[arc]
+            label = nodes.number[self._graph.tail[arc], state] - 1
         return np.array(path[::-1], dtype=np.int64)
 
 
-def _thetas(turns: Turns, total_s: float) -> Floats:
+def _thetas(criteria: Criteria, total_s: float, rival: Ints | None) -> Floats:
     """Times per micro-batch that loops take in plans at the limit, by warm-up depth of the first stage of a window.
 
-    With the least round trip and, for the way on from that stage, its share of it, the loops that begin there have
-    T - total - way on for their M - k - 1 micro-batches.
+    The loops that begin at a stage have T - total - way on for their M - k - 1 micro-batches, with total and way on of
+    the rival; without one, with the least round trip and its share of it.
     """
+    turns = criteria.turns
     depth = np.arange(turns.largest_depth.max(initial=0) + 1)
-    left_s = turns.limit - total_s * (1 + depth / max(1, depth[-1]))
+    way_on_s = total_s * depth / max(1, depth[-1])
+    if rival is not None:
+        stages, round_trip = turns.is_stage[rival], criteria.round_trip[rival]
+        total_s = float(round_trip.sum())
+        ways_s = total_s - np.cumsum(round_trip) + round_trip
+        way_on_s = np.interp(depth, turns.largest_depth[rival][stages][::-1], ways_s[stages][::-1])
+    left_s = criteria.limit - total_s - way_on_s
     thetas: Floats = np.maximum.accumulate(left_s / np.maximum(1, turns.num_microbatches - depth - 1))
     return thetas
 
@@ -149,79 +178,48 @@ def num_states(network: StageNetwork) -> int:
 
 
 @compiled
-def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, ways_on: Floats) -> None:
-    """Least round trip from every node and count state to the sink, and to the stages of the other depths."""
-    ways_on[0, -1] = 0.0
-    num_turns, _, num_states = ways_on.shape
-    for arc in arcs.order[::-1]:
-        tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
-        hosts, step = openings.hosts[arc], openings.steps[arc]
-        left, known = openings.left[openings.server_class[arc]], ways_on[0, head]
-        terms = terms_of(criteria, arc)
-        for turn in range(num_turns):
-            ends = turn > 0 and turns_here(terms, criteria.turns.depths[turn])
-            here, there = ways_on[turn, tail], ways_on[turn, head]
-            for state in range(num_states - step):
-                further = 0.0 if ends and known[state + step] < np.inf else there[state + step]
-                here[state] = min(here[state], further + length if left[state] >= hosts else np.inf)
-
-
-@compiled
 def _set_labels(
     arcs: SortedArcs,
     openings: Openings,
     criteria: Criteria,
-    ways_on: Floats,
+    nodes: CountedNodes,
     thetas: Floats,
     labels: Labels,
     possible: Bools,
-) -> None:
-    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink."""
-    way_on, lengths, after = ways_on[0], labels.lengths, START.copy()
-    full, depths, ways = lengths.shape[2] > NUM_SHARED, criteria.turns.depths, np.zeros(len(ways_on))
-    lengths[0, 0] = START[: lengths.shape[2]]
-    labels.arc[0, 0] = 0
-    node, states, num_states = -1, np.empty(way_on.shape[1], np.int64), 0
+) -> int:
+    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
+    lengths, after, depths, ways = labels.lengths, START.copy(), criteria.turns.depths, nodes.ways_on[0].copy()
+    full, num_extensions = lengths.shape[1] > NUM_SHARED, 0
+    lengths[0] = START[: lengths.shape[1]]
+    labels.arc[0] = 0
     for arc in arcs.order:
-        if arcs.tail[arc] != node:
-            node = arcs.tail[arc]
-            num_states = _reached(labels.arc, way_on, node, states)
-        head, hosts, step = arcs.head[arc], openings.hosts[arc], openings.steps[arc]
-        left, terms = openings.left[openings.server_class[arc]], terms_of(criteria, arc)
-        for state in states[:num_states]:
-            rest = way_on[head, state + step] if left[state] >= hosts else np.inf
-            if rest == np.inf:
+        terms, node = terms_of(criteria, arc), arcs.tail[arc]
+        for here in range(nodes.first[node], nodes.first[node + 1]):
+            if labels.arc[here] == NONE:
                 continue
-            label = Step(node, state, head, state + step)
+            head = after_arc(arcs, openings, nodes.number, arc, nodes.state[here])
+            if head == NONE:
+                continue
+            num_extensions += 1
+            label, rest = Step(here, head), nodes.ways_on[head, 0]
             if full:
-                set_ways_to_turns(terms, label, ways_on, depths, ways)
+                set_ways_to_turns(terms, label, nodes.ways_on, depths, ways)
                 in_time = extend(terms, label, lengths, rest, ways, depths, thetas, after)
             else:
                 in_time = extend_shared(terms, label, lengths, rest, after)
             if in_time:
                 possible[arc] = True
-                _lower(labels.arc, lengths, label, arc, after)
+                _lower(labels.arc, lengths, head, arc, after)
+    return num_extensions
 
 
 @inlined
-def _reached(last_arc: NDArray[np.int32], way_on: Floats, node: int, states: Ints) -> int:
-    """Set the count states that a path from source to sink may have at a node; how many they are."""
-    num_states = 0
-    for state in range(len(states)):
-        if last_arc[node, state] != NOT_REACHED and way_on[node, state] < np.inf:
-            states[num_states] = state
-            num_states += 1
-    return num_states
-
-
-@inlined
-def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: Step, arc: int, after: Floats) -> None:
+def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: int, arc: int, after: Floats) -> None:
     """Lower the lengths of a label. Of several arcs with the least round trip it keeps the first number."""
-    head, state = label.head, label.state_after
-    if last_arc[head, state] == NOT_REACHED:
-        for which in range(lengths.shape[2]):
-            lengths[head, state, which] = np.inf
-    if (after[ROUND_TRIP], arc) < (lengths[head, state, ROUND_TRIP], last_arc[head, state]):
-        last_arc[head, state] = arc
-    for which in range(lengths.shape[2]):
-        lengths[head, state, which] = min(lengths[head, state, which], after[which])
+    if last_arc[label] == NONE:
+        for which in range(lengths.shape[1]):
+            lengths[label, which] = np.inf
+    if (after[ROUND_TRIP], arc) < (lengths[label, ROUND_TRIP], last_arc[label]):
+        last_arc[label] = arc
+    for which in range(lengths.shape[1]):
+        lengths[label, which] = min(lengths[label, which], after[which])

@@ -75,12 +75,10 @@ class Turns(NamedTuple):
     depths: Ints
     """Warm-up depths from the last stage on, of the stages where first backwards may turn, shape (turns,)."""
     num_microbatches: int
-    limit: float
-    """T."""
 
 
 NO_INTS, NO_FLOATS, NO_BOOLS = np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
-NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, NO_INTS, NO_INTS, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0, 0.0)
+NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, NO_INTS, NO_INTS, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0)
 
 
 class Criteria(NamedTuple):
@@ -99,6 +97,8 @@ class Criteria(NamedTuple):
     queue: QueueCriteria = NO_QUEUE
     loads: LinkLoads = NO_LOADS
     turns: Turns = NO_TURNS
+    limit: float = np.inf
+    """T."""
 
 
 class ArcTerms(NamedTuple):
@@ -130,12 +130,10 @@ class ArcTerms(NamedTuple):
 
 
 class Step(NamedTuple):
-    """From a label at `node` and `state` to another."""
+    """From a label to a counted node."""
 
-    node: int
-    state: int
+    label: int
     head: int
-    state_after: int
 
 
 @inlined
@@ -150,7 +148,7 @@ def set_ways_to_turns(terms: ArcTerms, step: Step, ways_on: Floats, depths: Ints
     for turn in range(1, len(depths)):
         ways[turn] = terms.round_trip
         if not turns_here(terms, depths[turn]):
-            ways[turn] += ways_on[turn, step.head, step.state_after]
+            ways[turn] += ways_on[step.head, turn]
 
 
 @inlined
@@ -195,7 +193,7 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
         turns.windows[arc],
         turns.latest_fill[arc],
         turns.num_microbatches,
-        turns.limit,
+        criteria.limit,
         arc_loads(criteria.loads, arc),
     )
 
@@ -206,9 +204,9 @@ def extend_shared(terms: ArcTerms, step: Step, lengths: Floats, way_on: float, a
 
     `way_on` leads on from the arc's head.
     """
-    round_trip, forward = lengths[step.node, step.state, ROUND_TRIP], lengths[step.node, step.state, FORWARD]
+    round_trip, forward = lengths[step.label, ROUND_TRIP], lengths[step.label, FORWARD]
     rest = terms.round_trip + way_on
-    loop = max(lengths[step.node, step.state, LOOP], rest + terms.loop)
+    loop = max(lengths[step.label, LOOP], rest + terms.loop)
     after[LOOP] = loop
     after[ROUND_TRIP] = round_trip + terms.round_trip
     after[FORWARD] = forward + terms.forward
@@ -231,14 +229,14 @@ def extend(
     `ways` lead from the arc to the stages of some depths, see :func:`set_ways_to_turns`. `thetas`, by warm-up depth of
     the first stage of a window, may be any that do not fall; see :class:`Turns`.
     """
-    node, state = step.node, step.state
-    rest, round_trip = terms.round_trip + way_on, lengths[node, state, ROUND_TRIP]
-    home, forward, queue = lengths[node, state, HOME], lengths[node, state, FORWARD], lengths[node, state, QUEUE]
-    slow_forward = max(lengths[node, state, SLOW_FORWARD], terms.slow_forward)
-    slow_backward = max(lengths[node, state, SLOW_BACKWARD], terms.slow_backward)
-    loop, base = lengths[node, state, LOOP], lengths[node, state, BASE]
-    left, gain, begun = lengths[node, state, LEFT], lengths[node, state, GAIN], int(-lengths[node, state, BEGUN])
-    loaded = LoadLengths(lengths[node, state, INTERFACE], lengths[node, state, FABRIC])
+    label = step.label
+    rest, round_trip = terms.round_trip + way_on, lengths[label, ROUND_TRIP]
+    home, forward, queue = lengths[label, HOME], lengths[label, FORWARD], lengths[label, QUEUE]
+    slow_forward = max(lengths[label, SLOW_FORWARD], terms.slow_forward)
+    slow_backward = max(lengths[label, SLOW_BACKWARD], terms.slow_backward)
+    loop, base = lengths[label, LOOP], lengths[label, BASE]
+    left, gain, begun = lengths[label, LEFT], lengths[label, GAIN], int(-lengths[label, BEGUN])
+    loaded = LoadLengths(lengths[label, INTERFACE], lengths[label, FABRIC])
     turned, here = rest, -np.inf
     if terms.is_stage:
         # From the start of the first forward of a stage to the end of its first backward, by the way of a later one.

@@ -5,6 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.labels.lengths import Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 
@@ -14,10 +15,6 @@ State = tuple[int, tuple[int, ...]]
 """A node and the hosts opened so far, per class."""
 Label = tuple[float, float, State | None, int, int]
 """Round trip, forward part, state before, index of the label there, arc taken."""
-
-
-class TooManyLabelsError(Exception):
-    """There were too many Pareto labels to decide the question."""
 
 
 def pareto_path(network: StageNetwork, criteria: Criteria, usable: Bools) -> Ints | None:

@@ -1,4 +1,4 @@
-"""Several labels at each node and count state: a tighter relaxation than the least of each length.
+"""Several labels at each counted node: a tighter relaxation than the least of each length.
 
 A label stands for some of the paths to its node; each of its lengths is at most that of all of them. An arc takes every
 label further. One that is nowhere shorter than another is left out, as whatever follows it is possible after the other
@@ -14,6 +14,7 @@ import numpy as np
 from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
 from stagecut.planner.network.labels.lengths import (
     ROUND_TRIP,
     START,
@@ -25,56 +26,43 @@ from stagecut.planner.network.labels.lengths import (
 )
 
 
-class Openings(NamedTuple):
-    """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
-
-    server_class: Ints
-    hosts: Ints
-    """Hosts that the arc opens, shape (A,)."""
-    steps: Ints
-    """By how much the arc moves the number of the count state, shape (A,)."""
-    left: Ints
-    """Hosts of each class not yet opened in each count state, shape (classes, H)."""
-
-
 class LabelSets(NamedTuple):
-    """Up to K labels of each node and count state; label j of state h is number h K + j of its node."""
+    """Up to K labels of each of C counted nodes; number c K + j is label j of node c."""
 
     lengths: Floats
-    """Shape (nodes, H K, lengths)."""
+    """Shape (C K, lengths)."""
     filled: Ints
-    """How many labels there are, shape (nodes, H)."""
+    """How many labels there are, shape (C,)."""
     arc: Ints
-    """The last arc of the path of least round trip, shape (nodes, H K)."""
+    """The last arc of the path of least round trip, shape (C K,)."""
     before: Ints
-    """The number of the label that this arc leads on, at the arc's tail, shape (nodes, H K)."""
+    """The number of the label that this arc leads on, shape (C K,)."""
 
 
-def label_sets(num_nodes: int, num_states: int, width: int) -> LabelSets:
+def label_sets(num_nodes: int, width: int) -> LabelSets:
     """Room for labels, with the one at the source."""
+    most = num_nodes * width
     sets = LabelSets(
-        np.empty((num_nodes, num_states * width, len(START))),
-        np.zeros((num_nodes, num_states), dtype=np.int64),
-        np.full((num_nodes, num_states * width), -1),
-        np.full((num_nodes, num_states * width), -1),
+        np.empty((most, len(START))),
+        np.zeros(num_nodes, dtype=np.int64),
+        np.empty(most, dtype=np.int64),
+        np.empty(most, dtype=np.int64),
     )
-    sets.lengths[0, 0] = START
-    sets.filled[0, 0] = 1
+    sets.lengths[0] = START
+    sets.filled[0] = 1
     return sets
 
 
-def least_path(sets: LabelSets, tail: Ints) -> Ints | None:
-    """Arcs of the path of least round trip; None if the sink is not reached."""
-    width = sets.arc.shape[1] // sets.filled.shape[1]
-    reached = np.repeat(sets.filled[-1], width) > np.tile(np.arange(width), sets.filled.shape[1])
-    if not reached.any():
+def least_path(sets: LabelSets, ends: Ints) -> Ints | None:
+    """Arcs of the path of least round trip to one of some counted nodes; None if they are not reached."""
+    width = len(sets.arc) // len(sets.filled)
+    labels = np.concatenate([np.arange(sets.filled[end]) + end * width for end in ends], dtype=np.int64)
+    if len(labels) == 0:
         return None
-    label = int(np.argmin(np.where(reached, sets.lengths[-1, :, ROUND_TRIP], np.inf)))
-    node, path = len(sets.filled) - 1, []
-    while node != 0:
-        arc, label = sets.arc[node, label], sets.before[node, label]
-        path.append(arc)
-        node = tail[arc]
+    label, path = labels[np.argmin(sets.lengths[labels, ROUND_TRIP])], []
+    while label != 0:
+        path.append(sets.arc[label])
+        label = sets.before[label]
     return np.array(path[::-1], dtype=np.int64)
 
 
@@ -83,39 +71,38 @@ def set_label_sets(
     arcs: SortedArcs,
     openings: Openings,
     criteria: Criteria,
-    ways_on: Floats,
+    nodes: CountedNodes,
     thetas: Floats,
     sets: LabelSets,
     possible: Bools,
 ) -> None:
     """Set the labels from the source on, and which arcs are taken in time on a way to the sink."""
-    after, num_states, depths, ways = START.copy(), ways_on.shape[2], criteria.turns.depths, np.zeros(len(ways_on))
-    width = sets.arc.shape[1] // num_states
+    after, depths, ways = START.copy(), criteria.turns.depths, nodes.ways_on[0].copy()
+    width = len(sets.arc) // len(sets.filled)
     for arc in arcs.order:
-        node, head, step = arcs.tail[arc], arcs.head[arc], openings.steps[arc]
-        left, terms = openings.left[openings.server_class[arc]], terms_of(criteria, arc)
-        for state in range(num_states - step):
-            rest = ways_on[0, head, state + step]
-            if left[state] < openings.hosts[arc] or rest == np.inf:
+        terms, node = terms_of(criteria, arc), arcs.tail[arc]
+        for here in range(nodes.first[node], nodes.first[node + 1]):
+            head = NONE if sets.filled[here] == 0 else after_arc(arcs, openings, nodes.number, arc, nodes.state[here])
+            if head == NONE:
                 continue
-            for number in range(sets.filled[node, state]):
-                label = Step(node, state * width + number, head, state + step)
-                set_ways_to_turns(terms, label, ways_on, depths, ways)
-                if extend(terms, label, sets.lengths, rest, ways, depths, thetas, after):
+            for label in range(here * width, here * width + sets.filled[here]):
+                step = Step(label, head)
+                set_ways_to_turns(terms, step, nodes.ways_on, depths, ways)
+                if extend(terms, step, sets.lengths, nodes.ways_on[head, 0], ways, depths, thetas, after):
                     possible[arc] = True
-                    _add(sets, label, arc, after)
+                    _add(sets, step, arc, after)
 
 
 @compiled
 def _add(sets: LabelSets, step: Step, arc: int, after: Floats) -> None:
     """Add a label, or make room for it."""
-    node, state, width = step.head, step.state_after, sets.arc.shape[1] // sets.filled.shape[1]
-    first, count = state * width, sets.filled[node, state]
+    node, width = step.head, len(sets.arc) // len(sets.filled)
+    first, count = node * width, sets.filled[node]
     place, least_loss, kept = first + count, np.inf, count < width
     for label in range(first, first + count):
         longer, shorter, loss = True, True, 0.0
         for length in range(len(after)):
-            known, new = sets.lengths[node, label, length], after[length]
+            known, new = sets.lengths[label, length], after[length]
             if known != new:
                 loss += min(abs(known - new), 1e3 * (1.0 + abs(after[ROUND_TRIP])))
                 longer &= new > known
@@ -125,17 +112,17 @@ def _add(sets: LabelSets, step: Step, arc: int, after: Floats) -> None:
         if shorter:
             place, kept = label, True
             for length in range(len(after)):
-                sets.lengths[node, label, length] = np.inf
+                sets.lengths[label, length] = np.inf
             count -= 1
             break
         if not kept and loss < least_loss:
             place, least_loss = label, loss
     if place == first + count:
         for length in range(len(after)):
-            sets.lengths[node, place, length] = np.inf
+            sets.lengths[place, length] = np.inf
     if kept:
-        sets.filled[node, state] = count + 1
-    if after[ROUND_TRIP] < sets.lengths[node, place, ROUND_TRIP]:
-        sets.arc[node, place], sets.before[node, place] = arc, step.state
+        sets.filled[node] = count + 1
+    if after[ROUND_TRIP] < sets.lengths[place, ROUND_TRIP]:
+        sets.arc[place], sets.before[place] = arc, step.label
     for length in range(len(after)):
-        sets.lengths[node, place, length] = min(sets.lengths[node, place, length], after[length])
+        sets.lengths[place, length] = min(sets.lengths[place, length], after[length])

@@ -1,6 +1,7 @@
 """Whether any plan fits in memory, whatever its time."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 from stagecut.planner.core.plan import Plan
@@ -8,7 +9,7 @@ from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import EASIEST_FIRST, Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import CountedPaths
+from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.decision import Decision
@@ -71,7 +72,7 @@ def _fitting_plan(costs: CostModel, variant: Variant, stop: StopCheck) -> Plan |
     if len(network.arcs) == 0:
         return None
     rows = build_rows(network, shared_only=True)
-    if CountedPaths.fit(network):
+    with suppress(TooManyLabelsError):
         found = Decision(rows).path_below(math.inf)
         return None if found is None else decode_path(network, found.path)
     program, _ = stage_program(replace(rows, families=()), integer=True, missing_penalty=None)

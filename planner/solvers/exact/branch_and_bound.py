@@ -19,7 +19,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, num_states
+from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
@@ -39,16 +39,21 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
-MANY_LABELS = 3_000_000
-"""With more arcs times count states than this, no floor of the bottleneck is sought: on llama3-70b on 128 devices of
+MANY_LABELS = 200_000
+"""If arcs take more labels further than this, no floor of the bottleneck is sought: on llama3-70b on 128 devices of
 three types (92,000 arcs, 245 states) its ten questions took 18 s of CPU and left every arc."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
+FEW_PATHS = 100
+"""So few paths are simulated one by one, at half a millisecond each, where a question and a branching take ten: on
+gpt2-1.3b on 177 devices of three types (drawn problem 05) 1 % was open after 60 s without, closed after 30 s with this,
+and after 48 s with 1,000."""
+
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
 slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
-WORTH_A_THREAD = 5_000
+WORTH_A_THREAD = 500
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
 
 
@@ -100,6 +105,8 @@ class Node:
         limit_s = limit_of(search)
         if self.bound_s >= limit_s:
             return Outcome((), self.bound_s)
+        if self.rows.network.graph.num_paths <= FEW_PATHS:
+            return self._all_simulated(search, limit_s)
         if not self.ready_to_branch(limit_s):
             return Outcome((self,))
         if self._suits_a_program(search):
@@ -111,6 +118,14 @@ class Node:
             # Arc fixing leaves little of a network that is large with positions, which need not wait until then.
             return children[0].step(search)
         return Outcome(children, limit_s)
+
+    def _all_simulated(self, search: Search, limit_s: float) -> Outcome:
+        """Simulate the plans of all paths that are left."""
+        for path in self.rows.network.graph.paths():
+            if search.out_of_budget:
+                return Outcome((self,))
+            self._simulate(search, path)
+        return Outcome((), limit_s)
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
@@ -236,11 +251,12 @@ class Node:
             self._just_positioned = False
         if len(kept) == 0:
             return None
-        if not CountedPaths.fit(rows.network, room_bytes=search.room_bytes):
+        try:
+            decision, found = self._ask_labels(search, rows, limit_s)
+        except TooManyLabelsError:
             path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
             return rows, kept, path
-        decision, found = self._ask_labels(search, rows, limit_s)
-        if found is not None and thorough and len(kept) * num_states(rows.network) <= MANY_LABELS:
+        if found is not None and thorough and decision.num_extensions <= MANY_LABELS:
             with search.step("labels"):
                 self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, decision.bottleneck_of(found.path))
             rows, kept = self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
@@ -258,7 +274,11 @@ class Node:
 
     def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
         with search.step("labels"):
-            decision = Decision(rows, stop=lambda: search.out_of_budget)
+            decision = Decision(
+                rows,
+                stop=lambda: search.out_of_budget,
+                room_bytes=search.room_bytes,
+            )
             return decision, decision.path_below(limit_s)
 
     def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:

@@ -16,22 +16,21 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.arrays import Bools, Ints
 from stagecut.planner.core.errors import StoppedError
 from stagecut.planner.core.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, num_states
+from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths
 from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.search.options import StopCheck
 
 FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
-MOST_LABELS, EXTENSIONS = 32, 2_000_000
-"""Labels of a node and count state at most, and how often arcs take a label further."""
+MOST_LABELS, EXTENSIONS = 32, 300_000
+"""Labels of a counted node at most, and about how often arcs take a label further."""
 
 
 class Decision:
@@ -45,14 +44,27 @@ class Decision:
         there is none.
     stop
         Whether to give up.
+    room_bytes
+        What the labels may take.
+
+    Raises
+    ------
+    TooManyLabelsError
+        If there is no room for nodes and count states.
     """
 
-    def __init__(self, rows: Rows, *, stop: StopCheck = lambda: False, width: int | None = None) -> None:
-        self._rows, self._stop = rows, stop
-        self._width = fitting_width(rows.network) if width is None else width
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        stop: StopCheck = lambda: False,
+        width: int | None = None,
+        room_bytes: float = math.inf,
+    ) -> None:
+        self._rows, self._stop, self._stated_width = rows, stop, width
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
-        self._paths = CountedPaths(rows.network)
+        self._paths = CountedPaths(rows.network, room_bytes=room_bytes)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
         """Such a path, with the arcs that plans below the limit may use; None if there is none.
@@ -60,28 +72,35 @@ class Decision:
         Raises
         ------
         TooManyLabelsError
-            If the question needs exact Pareto sets and they grow too large.
+            If labels take too much memory, or the question needs exact Pareto sets and they grow too large.
         StoppedError
             If `stop` says so before there is an answer.
         """
-        criteria = self._criteria(limit_s)
-        bottleneck_s, pareto, width = math.inf, False, 1
+        criteria, bottleneck_s = self._criteria(limit_s), math.inf
+        usable, rival = np.ones(len(self._bottleneck), dtype=bool), None
+        width, again, pareto = 1, not self._exact, False
         while True:
-            found = self._cheapest(criteria, bottleneck_s, pareto=pareto, width=width)
+            usable &= self._bottleneck <= bottleneck_s
+            found = self._cheapest(criteria, usable, pareto=pareto, width=width, rival=rival)
             if found is None:
                 return None
+            usable, rival = found.possible, found.path
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s = limit_s - float(self._rows.round_trip[found.path].sum())
             if self.bottleneck_of(found.path) > bottleneck_s:
                 continue
-            if width < self._width and not self._exact:
+            if width < self._width:
                 width = self._width
-                continue
-            forward = self._rows.forward[found.path]
-            in_time = np.cumsum(forward) - forward <= criteria.forward_limits.alone[found.path]
-            if pareto or not self._exact or in_time.all():
+            elif again:  # with windows for this path, and without the arcs left out by then
+                again = False
+            elif self._exact and not pareto and not self._is_in_time(found.path, criteria):
+                pareto = True
+            else:
                 return found
-            pareto = True
+
+    def _is_in_time(self, path: Ints, criteria: Criteria) -> bool:
+        forward = self._rows.forward[path]
+        return bool((np.cumsum(forward) - forward <= criteria.forward_limits.alone[path]).all())
 
     def bottleneck_floor(self, limit_s: float, low_s: float, high_s: float) -> float:
         """A value that the bottleneck of every plan below the limit reaches.
@@ -96,25 +115,38 @@ class Decision:
         criteria = self._criteria(limit_s)
         while high_s - low_s > FLOOR_PRECISION * limit_s:
             middle_s = (low_s + high_s) / 2
-            found = self._cheapest(criteria, middle_s)
+            found = self._cheapest(criteria, self._bottleneck <= middle_s)
             if found is None:
                 low_s = middle_s
             else:
                 high_s = self.bottleneck_of(found.path)
         return low_s
 
+    @property
+    def num_extensions(self) -> int:
+        """How many labels arcs took further in the last question with one label each."""
+        return self._paths.num_extensions
+
+    @property
+    def _width(self) -> int:
+        """How many labels a counted node may have; one without positions."""
+        if self._stated_width is not None:
+            return self._stated_width
+        if self._exact or not self._rows.network.has_positions:
+            return 1
+        return max(1, min(MOST_LABELS, EXTENSIONS // max(1, self.num_extensions)))
+
     def bottleneck_of(self, path: Ints) -> float:
         """The largest term that a row of the path adds to the round trip."""
         return float(self._bottleneck[path].max())
 
     def _cheapest(
-        self, criteria: Criteria, bottleneck_s: float, *, pareto: bool = False, width: int = 1
+        self, criteria: Criteria, usable: Bools, *, pareto: bool = False, width: int = 1, rival: Ints | None = None
     ) -> Cheapest | None:
         if self._stop():
             raise StoppedError
-        usable = self._bottleneck <= bottleneck_s
         if not pareto:
-            return self._paths.cheapest(criteria, usable, width=width)
+            return self._paths.cheapest(criteria, usable, width=width, rival=rival)
         path = pareto_path(self._rows.network, criteria, usable)
         return None if path is None else Cheapest(path, usable)
 
@@ -148,6 +180,7 @@ class Decision:
             queue=_queue(rows, most_s),
             loads=rows.loads or NO_LOADS,
             turns=NO_TURNS if self._exact else _turns(rows, most_s),
+            limit=most_s,
         )
 
 
@@ -157,13 +190,6 @@ def _queue(rows: Rows, limit_s: float) -> QueueCriteria:
         return NO_QUEUE
     latest = (limit_s - after_s for after_s in (queues.after_busy, queues.after_drain, queues.after_late))
     return QueueCriteria(queues, Limits(*latest))
-
-
-def fitting_width(network: StageNetwork) -> int:
-    """How many labels a node and count state may have; one without positions."""
-    if not network.has_positions:
-        return 1
-    return max(1, min(MOST_LABELS, EXTENSIONS // max(1, len(network.arcs) * num_states(network))))
 
 
 MOST_TURNS = 4
@@ -188,5 +214,4 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
         latest_fill=limit_s - rows.fill,
         depths=depths,
         num_microbatches=micro_batches,
-        limit=limit_s,
     )

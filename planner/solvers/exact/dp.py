@@ -16,8 +16,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import CountedPaths
-from stagecut.planner.network.labels.pareto_paths import TooManyLabelsError
+from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
@@ -162,9 +161,10 @@ class _Bisection:
 
     def _path_below(self, rows: Rows, limit_s: float, *, must_fit: bool) -> Ints | None:
         self._search.count("decisions")
-        if CountedPaths.fit(rows.network, room_bytes=self._search.room_bytes):
-            found = Decision(rows).path_below(limit_s)
-            return None if found is None else found.path
-        if must_fit:
-            raise TooManyLabelsError
-        return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
+        try:
+            found = Decision(rows, room_bytes=self._search.room_bytes).path_below(limit_s)
+        except TooManyLabelsError:
+            if must_fit:
+                raise
+            return rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
+        return None if found is None else found.path

@@ -10,7 +10,7 @@ import numpy as np
 
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.compiled import compiled, inlined
-from stagecut.planner.core.schedule import Schedule, pair_loops
+from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.heuristic.sequence_costs import CutCosts, SequenceCosts, WaysHome
 
 STAGES_PER_CALL = 1 << 18
@@ -33,23 +33,16 @@ def _largest_row(sequence: SequenceCosts, costs: CutCosts) -> Floats:
     """The largest row of each cut, shape (n,)."""
     forward_s, backward_s, transfer_s, tail_s = costs.forward_s, costs.backward_s, costs.transfer_s, costs.tail_s
     micro_batches, depth = sequence.variant.num_microbatches, sequence.depth
-    work_s = forward_s + backward_s
     forward_before = _before(costs.first_s[:, :-1] + costs.first_transfer_s)
     whole_before = forward_before if costs.first_s is forward_s else _before(forward_s[:, :-1] + transfer_s)
-    backward_before = _before(backward_s[:, :-1] + transfer_s)
-    total_s = (forward_before + backward_before + work_s)[:, -1:]
+    total_s = (forward_before + _before(backward_s[:, :-1] + transfer_s) + forward_s + backward_s)[:, -1:]
     first_tail_s = tail_s[:, :1]
-    later_s = (micro_batches - 1) * work_s - (depth - 1) * forward_s
-    loop_s = total_s - whole_before - backward_before + (micro_batches - depth - 1) * work_s
-    late_s = np.maximum.accumulate(np.where(micro_batches > depth, loop_s, -np.inf), axis=1)
-    # The last backward of each stage: busy, fill and late.
-    end_s = np.maximum(forward_before + micro_batches * work_s, total_s - backward_before + later_s)
-    end_s = np.maximum(end_s, late_s + whole_before + forward_s + depth * backward_s)
+    end_s = np.empty_like(forward_s)
+    _set_last_backwards(forward_s, backward_s, transfer_s, forward_before, whole_before, depth, micro_batches, end_s)
     all_reduce_s, update_s = tail_s - costs.update_s, costs.update_s
     rows = [_home_s(end_s, backward_s, transfer_s, all_reduce_s, update_s, sequence.ways_home)[:, None]]
     if sequence.num_stages > 1:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * transfer_s)
-        rows.append(total_s + first_tail_s + _pair_loops(sequence, costs, work_s))
     if len(sequence.link_load):
         # A shared link carries all its messages before the first stage ends its last backward.
         rows.append(first_tail_s + micro_batches * transfer_s @ sequence.link_load.T)
@@ -58,6 +51,60 @@ def _largest_row(sequence: SequenceCosts, costs: CutCosts) -> Floats:
         rows.append(total_s + first_tail_s + (micro_batches - 1) * slowest_s)
     largest_s: Floats = np.max([row.max(axis=1) for row in rows], axis=0)
     return largest_s
+
+
+@compiled
+def _set_last_backwards(
+    forward_s: Floats,
+    backward_s: Floats,
+    transfer_s: Floats,
+    forward_before: Floats,
+    whole_before: Floats,
+    depth: Ints,
+    micro_batches: int,
+    end_s: Floats,
+) -> None:
+    """Set when each stage ends its last backward at the earliest, shape (n, S).
+
+    As in :mod:`stagecut.planner.simulator.turns`; loops of one kind, and what they leave on the stage alone.
+    """
+    num_cuts, num_stages = end_s.shape
+    for cut in range(num_cuts):
+        forward, backward, transfer, end = forward_s[cut], backward_s[cut], transfer_s[cut], end_s[cut]
+        # The end of the last forward of each stage, if all pass the slowest stage or message before it.
+        slowest, last = 0.0, np.empty(num_stages)
+        turned = np.empty(num_stages)
+        for stage in range(num_stages):
+            slowest = max(slowest, forward[stage], transfer[stage - 1] if stage else 0.0)
+            begun = forward_before[cut, stage] + forward[stage]
+            last[stage] = begun + (micro_batches - 1) * slowest
+            turned[stage] = begun + (depth[stage] - 1) * slowest + backward[stage]
+        # The end of the first backward of each stage.
+        for stage in range(num_stages - 2, -1, -1):
+            turned[stage] = max(turned[stage], turned[stage + 1] + transfer[stage] + backward[stage])
+        start = -np.inf
+        for stage in range(num_stages):
+            work, left = forward[stage] + backward[stage], micro_batches - depth[stage] - 1
+            if left >= 0:
+                loop, loops = work, left * work
+                for last_stage in range(stage + 1, num_stages):
+                    loop += forward[last_stage] + backward[last_stage] + 2 * transfer[last_stage - 1]
+                    carried = depth[stage] - depth[last_stage] + 1
+                    loops = max(loops, left // carried * loop + left % carried * work)
+                start = max(start, turned[stage] + loops - whole_before[cut, stage])
+            last[stage] = max(last[stage], start + whole_before[cut, stage] + forward[stage])
+            end[stage] = max(
+                forward_before[cut, stage] + micro_batches * work,
+                turned[stage] + (micro_batches - 1) * work - (depth[stage] - 1) * forward[stage],
+            )
+        # The way back of the gradients of a later stage, behind the slowest backward or message on it.
+        for last_stage in range(num_stages):
+            arrived, slowest = last[last_stage] + backward[last_stage], backward[last_stage]
+            end[last_stage] = max(end[last_stage], arrived + (depth[last_stage] - 1) * slowest)
+            for stage in range(last_stage - 1, -1, -1):
+                arrived += transfer[stage] + backward[stage]
+                slowest = max(slowest, transfer[stage], backward[stage])
+                end[stage] = max(end[stage], arrived + (depth[last_stage] - 1) * slowest)
 
 
 @compiled
@@ -95,18 +142,6 @@ def _served(free_s: Floats, route: Ints, ready_s: float, takes_s: float) -> floa
         if link >= 0:
             free_s[link] = start_s + takes_s
     return start_s + takes_s
-
-
-def _pair_loops(sequence: SequenceCosts, costs: CutCosts, work_s: Floats) -> Floats:
-    micro_batches, depth = sequence.variant.num_microbatches, sequence.depth
-    per_loop, loops = pair_loops(depth[:-1], depth[1:], micro_batches)
-    left = micro_batches - per_loop * loops
-    extra_s: Floats = (
-        loops * (work_s[:, :-1] + work_s[:, 1:] + 2 * costs.transfer_s)
-        + (left - 1) * costs.backward_s[:, :-1]
-        + np.maximum(0, left - depth[:-1]) * costs.forward_s[:, :-1]
-    )
-    return extra_s
 
 
 def _largest(stages_s: Floats, transfer_s: Floats) -> Floats:

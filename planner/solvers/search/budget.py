@@ -14,7 +14,7 @@ from typing import TypedDict, Unpack
 from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError, in_one_line
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import InternalFault, StopCause
-from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S
+from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S, OutOfBudget
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
 
 MARGIN, LARGEST_MARGIN_S = 0.1, 0.1
@@ -186,6 +186,8 @@ class Budget:
         except MemoryError:
             self._ran_out_of_memory = True
         except Exception as fault:
+            if isinstance(fault.__cause__, OutOfBudget):  # compiled code wraps it, if it hits where results are made
+                raise fault.__cause__ from None
             reason = in_one_line(fault)
             if self.fault is None:
                 self.fault = InternalFault(reason=reason, traceback="".join(traceback.format_exception(fault)))

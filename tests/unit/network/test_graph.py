@@ -94,3 +94,11 @@ def test_graph_without_arcs_has_no_path():
     graph = LayeredGraph(tail=none, head=none, level=np.array([0, 1]))
     assert graph.from_source(np.empty(0)).tolist() == [0.0, np.inf]
     assert len(graph.shortest_path(np.empty(0))) == 0
+
+
+@given(layered_graphs())
+def test_all_paths_are_listed_and_counted(drawn):
+    graph, _ = drawn
+    listed = sorted(path.tolist() for path in graph.paths())
+    assert listed == sorted(list(path) for path in paths_between(graph.tail, graph.head, 0, graph.num_nodes - 1))
+    assert graph.num_paths == len(listed)

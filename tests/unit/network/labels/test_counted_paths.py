@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -12,9 +13,14 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels import counted_paths, pareto_paths
-from stagecut.planner.network.labels.counted_paths import CountedPaths, num_states
+from stagecut.planner.network.labels.counted_paths import (
+    LABEL_BYTES,
+    CountedPaths,
+    TooManyLabelsError,
+    num_states,
+)
 from stagecut.planner.network.labels.lengths import Criteria, Limits
-from stagecut.planner.network.labels.pareto_paths import TooManyLabelsError, pareto_path
+from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.solvers.exact.decision import Decision
 from tests.catalogue import CATALOGUE, chain, job, kinds
@@ -91,6 +97,22 @@ def test_limits_on_the_round_trip_are_kept_exactly(problem, seed):
     assert path is None or in_time(path, chosen)
 
 
+@LAWS
+@given(SMALL, SEEDS)
+def test_limits_on_the_round_trip_with_the_way_on_lose_no_plan(problem, seed):
+    """A plan is in time if its whole round trip is within the limit of each of its arcs."""
+    network, random = positioned_network(problem), np.random.default_rng(seed)
+    free = criteria(len(network.arcs), random)
+    assume(len(network.arcs) > 0)
+    latest, never = random.integers(0, 40, len(network.arcs)).astype(float), free.round_trip_limits.alone
+    chosen = free._replace(round_trip_limits=Limits(never, latest, never), limit=40.0)
+    plans = [path for path in plan_paths(network) if chosen.round_trip[path].sum() <= latest[path].min()]
+    found = CountedPaths(network).cheapest(chosen, np.ones(len(latest), dtype=bool))
+    shortest = min((chosen.round_trip[path].sum() for path in plans), default=math.inf)
+    assert length_of(path_of(found), chosen) <= shortest
+    assert not plans or found.possible[np.concatenate(plans)].all()
+
+
 BOTH_LIMITS = ("round_trip_limits", "forward_limits")
 
 
@@ -131,21 +153,30 @@ def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
 
 
 def test_setting_labels_takes_what_was_said():
-    """Labels take almost no more than estimated, and not much less: 5 x 41 counts of hosts make 205 at every node."""
+    """Almost no more than estimated, and not much less: 5 x 41 counts of hosts make 205 at every node, each in time."""
     servers = tuple(
         Server(name=f"host-{name}", count=count, islands=(Island(device_type="gpu", count=1),))
         for name, count in (("a", 4), ("b", 40))
     )
     cluster = Cluster(name="many", device_types=kinds(gpu=math.inf), servers=servers)
     network = positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1)))
-    decision = Decision(build_rows(network), width=1)
+    rows, most = build_rows(network), network.graph.num_nodes * num_states(network)
+    for room_bytes in LABEL_BYTES * np.geomspace(1, most, 60):
+        with suppress(TooManyLabelsError):
+            peak_bytes = peak_of_labels(rows, room_bytes + CountedPaths.needed_bytes(network))
+            break
+    assert 0.5 <= peak_bytes / (CountedPaths.needed_bytes(network) + room_bytes) <= 1.1
+
+
+def peak_of_labels(rows, room_bytes):
+    """Most bytes that a question takes within the room."""
+    decision = Decision(rows, width=1, room_bytes=room_bytes)
     tracemalloc.start()
     try:
         decision.path_below(1e6)
-        _, peak_bytes = tracemalloc.get_traced_memory()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert 0.5 <= peak_bytes / CountedPaths.needed_bytes(network) <= 1.1
 
 
 def test_where_nothing_is_usable_there_is_no_path(pair_of_hosts):
@@ -162,10 +193,20 @@ def test_too_many_labels_leave_the_question_open(pair_of_hosts, monkeypatch):
         pareto_path(pair_of_hosts, criteria(len(everything)), everything)
 
 
-def test_labels_too_many_for_memory_do_not_fit(monkeypatch):
+def test_labels_that_turn_out_to_need_more_memory_leave_the_question_open(pair_of_hosts):
+    """The source, the nodes of three plans (one stage; two, of one layer each) and the sink: more than two."""
+    everything = np.ones(len(pair_of_hosts.arcs), dtype=bool)
+    for room, enough in ((2, False), (1_000, True)):
+        room_bytes = CountedPaths.needed_bytes(pair_of_hosts) + room * LABEL_BYTES
+        paths = CountedPaths(pair_of_hosts, room_bytes=room_bytes)
+        with nullcontext() if enough else pytest.raises(TooManyLabelsError):
+            assert paths.cheapest(criteria(len(everything)), everything) is not None
+
+
+def test_count_states_too_many_for_memory_do_not_fit(monkeypatch):
     """The limit is on nodes times count states."""
     problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
     network = positioned_network(problem)
     assert CountedPaths.fit(network)
-    monkeypatch.setattr(counted_paths, "MAX_LABELS", network.graph.num_nodes * num_states(network) - 1)
+    monkeypatch.setattr(counted_paths, "MAX_STATES", network.graph.num_nodes * num_states(network) - 1)
     assert not CountedPaths.fit(network)

@@ -55,9 +55,9 @@ def test_labels_too_many_for_memory_leave_a_bound(problem):
 
 
 class Cramped(Search):
-    """A search with little memory left: enough for some 1,000 arcs of a network, so for few count states."""
+    """A search with little memory left: enough for the network, but not for all labels."""
 
-    room_bytes = 600_000.0
+    room_bytes = 200_000.0
 
 
 def test_labels_that_memory_has_no_room_for_leave_a_bound():

@@ -11,6 +11,7 @@ from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Status, StopCause
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from stagecut.planner.solvers.search.interruption import OutOfBudget
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import chain, job, one_device_per_server
@@ -235,6 +236,14 @@ def test_what_the_user_gave_wrong_or_asked_for_goes_through(given):
     with pytest.raises(type(given)), record.surviving():
         raise given
     assert not record.out_of_budget
+
+
+def test_interruption_inside_compiled_code_is_no_fault():
+    """CPython puts a SystemError around what is raised where compiled code makes its results."""
+    record = search()
+    with pytest.raises(OutOfBudget), record.surviving():
+        raise SystemError from OutOfBudget()
+    assert record.result("milp", proves=True).fault is None
 
 
 def test_faults_are_errors_in_the_tests():
