@@ -33,11 +33,11 @@ def thresholds(
     *,
     program_arcs: int = branch_and_bound.PROGRAM_ARCS,
     without_labels: int = branch_and_bound.PROGRAM_ARCS_WITHOUT_LABELS,
-    most_labels: int = counted_paths.MAX_LABELS,
+    most_states: int = counted_paths.MAX_STATES,
 ) -> Iterator[None]:
     """Change from labels to MIPs elsewhere."""
     arcs = {"PROGRAM_ARCS": program_arcs, "PROGRAM_ARCS_WITHOUT_LABELS": without_labels}
-    with patch.multiple(branch_and_bound, **arcs), patch.object(counted_paths, "MAX_LABELS", most_labels):
+    with patch.multiple(branch_and_bound, **arcs), patch.object(counted_paths, "MAX_STATES", most_states):
         yield
 
 
@@ -54,7 +54,7 @@ def _never(build: Callable[[StageNetwork], Columns], network: StageNetwork) -> C
 
 LABELS_OR_MIPS: Mapping[str, Within] = {
     "labels only": partial(thresholds, program_arcs=0, without_labels=0),
-    "MIPs only": partial(thresholds, most_labels=0),
+    "MIPs only": partial(thresholds, most_states=0),
     "both, MIPs from 30 arcs": partial(thresholds, program_arcs=30),
     "both, MIPs from 300 arcs": partial(thresholds, program_arcs=300),
 }

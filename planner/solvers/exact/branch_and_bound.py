@@ -19,7 +19,7 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, TooManyLabelsError
+from stagecut.planner.network.labels.counted_paths import Cheapest, TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
@@ -87,6 +87,7 @@ class Node:
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
         self._may_be_a_program = True
+        self._has_labels = True  # whether those of the last question fit into memory
 
     @property
     def is_small(self) -> bool:
@@ -226,7 +227,7 @@ class Node:
         """Whether a MIP is tried before the node is divided."""
         # A bound that rests on HiGHS cannot close smaller gaps.
         is_safe = search.options.gap >= 10 * MIP_BOUND
-        most_arcs = PROGRAM_ARCS if CountedPaths.fit(self.rows.network) else PROGRAM_ARCS_WITHOUT_LABELS
+        most_arcs = PROGRAM_ARCS if self._has_labels else PROGRAM_ARCS_WITHOUT_LABELS
         return self._may_be_a_program and is_safe and self.is_single and self.num_arcs <= most_arcs
 
     def _child(self, rows: Rows, *, divided: bool = False, just_positioned: bool = False) -> "Node":
@@ -254,6 +255,7 @@ class Node:
         try:
             decision, found = self._ask_labels(search, rows, limit_s)
         except TooManyLabelsError:
+            self._has_labels = False
             path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
             return rows, kept, path
         if found is not None and thorough and decision.num_extensions <= MANY_LABELS:

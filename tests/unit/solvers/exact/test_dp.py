@@ -47,7 +47,7 @@ def test_least_rows_of_all_plans_are_found(problem):
 def test_labels_too_many_for_memory_leave_a_bound(problem):
     """The bound is what single arcs prove; optimality is claimed only where they rule out everything below."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_paths, "MAX_LABELS", 0)
+        patch.setattr(counted_paths, "MAX_STATES", 0)
         result, least_s = run(problem, "dp", UNLIMITED_TIME), least_rows(problem)
     assert (result.bound_s or 0.0) <= least_s * (1 + 1e-9)
     assert result.row_bound_s is None or result.row_bound_s == pytest.approx(least_s, rel=1e-9, abs=0.0)

@@ -93,7 +93,7 @@ def test_without_labels_the_gap_is_reached_all_the_same(problem, gap):
     """Labels would not fit in memory; single arcs, branching and programs are left."""
     whole = run(problem, "milp", SolveOptions(gap=0.0, time_limit_s=None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_paths, "MAX_LABELS", 0)
+        patch.setattr(counted_paths, "MAX_STATES", 0)
         alone = run(problem, "milp", SolveOptions(gap=gap, time_limit_s=None))
     assert alone.status is whole.status
     if whole.plan is not None:
