@@ -38,6 +38,8 @@ MAX_STATES, MAX_LABELS = 100_000_000, 10_000_000
 """Most counted nodes, and most of them with labels."""
 STATE_BYTES = 4
 """Memory per node and count state, whether or not a plan may be there."""
+DEADLINE_BYTES = 16
+"""Memory per node and number of hosts left of one class."""
 LABEL_BYTES = 8 * (len(START) + 6) + 20
 """And more per counted node: the lengths of its label, the ways on, the arc of the least, and what it is."""
 
@@ -100,8 +102,10 @@ class CountedPaths:
 
     @staticmethod
     def needed_bytes(network: StageNetwork) -> int:
-        """The memory that nodes and count states take, without labels."""
-        return STATE_BYTES * network.graph.num_nodes * num_states(network)
+        """The memory that nodes, with count states and deadlines, take without labels."""
+        num_deadlines = sum(server.count + 1 for server in network.cluster.servers)
+        per_node = STATE_BYTES * num_states(network) + DEADLINE_BYTES * num_deadlines
+        return network.graph.num_nodes * per_node
 
     def cheapest(
         self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None
