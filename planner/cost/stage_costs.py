@@ -79,6 +79,7 @@ class StageCostModel:
         self._problem, self._share, self._cluster = problem, share, cluster
         self._times: dict[tuple[str, float, int, AllReduce | None], tuple[Floats, Floats]] = {}
         self._sizes_by_degree: dict[int, _Sizes] = {}
+        self._weight_updates: dict[Placement, WeightUpdates] = {}
         if alike is not None:  # Of the same problem: neither depends on the share beyond its key.
             self._times, self._sizes_by_degree = alike._times, alike._sizes_by_degree
         self._sharded = ShardedStages(problem, share, cluster)
@@ -192,7 +193,9 @@ class StageCostModel:
         return updates.all_reduce.least_s(params * updates.message_bytes)
 
     def _updates(self, placement: Placement) -> WeightUpdates:
-        return WeightUpdates(self._problem, self._share, self._cluster, placement)
+        if placement not in self._weight_updates:
+            self._weight_updates[placement] = WeightUpdates(self._problem, self._share, self._cluster, placement)
+        return self._weight_updates[placement]
 
     def _prefixes(self, placement: Placement, samples: float) -> tuple[Floats, Floats]:
         """Prefix sums of the layers' forwards and backwards, collectives included, shape (L + 1,) each."""

@@ -21,10 +21,18 @@ import numpy as np
 from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depth
+from stagecut.planner.core.share import Share
 from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING, PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.solvers.exact.fluid_costs import FluidCosts, Sorts, fluid_costs, sorts_of
+from stagecut.planner.solvers.exact.fluid_costs import (
+    FluidColumns,
+    FluidCosts,
+    Sorts,
+    fluid_columns,
+    fluid_costs,
+    sorts_of,
+)
 from stagecut.planner.solvers.interleaved.shapes import floor_s, shapes_of
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 
@@ -38,22 +46,27 @@ def fluid_bounds(costs: CostModel, variants: Sequence[Variant]) -> Floats:
     Infinite where no plan fits in memory; zero, for nothing is known, with unequal micro-batches.
     """
     sorts, equal = sorts_of(costs.problem), set(costs.problem.variants)
-    return np.array(
-        [_bound_s(costs.of(variant.share), variant, sorts) if variant in equal else 0.0 for variant in variants]
-    )
+    columns: dict[tuple[Share, int], FluidColumns | None] = {}  # schedules share them
+
+    def bound_s(variant: Variant) -> float:
+        if variant not in equal:
+            return 0.0
+        own, key = costs.of(variant.share), (variant.share, variant.micro_batch)
+        if variant.schedule is Schedule.INTERLEAVED:
+            return min((floor_s(own, shape) for shape in shapes_of(own, variant)), default=np.inf) * (1 - PATH_SUM)
+        if key not in columns:
+            columns[key] = fluid_columns(own, variant.micro_batch, sorts)
+        rows = _fluid_rows(own, variant, sorts, columns[key])
+        return np.inf if rows is None else rows.solution().seconds
+
+    return np.array([bound_s(variant) for variant in variants])
 
 
 def fluid_bound(costs: CostModel, variant: Variant, limit_s: float) -> "FluidBound | None":
     """The bound on the plans of one variant that take less than a limit; None if the job allows no device group."""
-    rows = fluid_rows(costs.of(variant.share), variant, sorts_of(costs.problem))
+    own, sorts = costs.of(variant.share), sorts_of(costs.problem)
+    rows = _fluid_rows(own, variant, sorts, fluid_columns(own, variant.micro_batch, sorts))
     return None if rows is None else rows.solution(limit_s)
-
-
-def _bound_s(costs: CostModel, variant: Variant, sorts: Sorts) -> float:
-    if variant.schedule is Schedule.INTERLEAVED:
-        return min((floor_s(costs, shape) for shape in shapes_of(costs, variant)), default=np.inf) * (1 - PATH_SUM)
-    rows = fluid_rows(costs, variant, sorts)
-    return np.inf if rows is None else rows.solution().seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +184,7 @@ class FluidRows:
     def solved(self, kept: float, in_row: float, scale_s: float) -> Prices | None:
         """The best prices for the plans whose fill rows have that m, if a program gives any."""
         program = self._program(in_row, kept, scale_s)
-        answer = solve_linear(program, time_limit_s=np.inf, stop=lambda: False)
+        answer = solve_linear(program)
         if answer.row_duals.shape != program.row_lower.shape:
             return None
         num = self.costs.kind_devices
@@ -215,19 +228,19 @@ class FluidRows:
         )
 
 
-def fluid_rows(costs: CostModel, variant: Variant, sorts: Sorts) -> FluidRows | None:
+def _fluid_rows(costs: CostModel, variant: Variant, sorts: Sorts, columns: FluidColumns | None) -> FluidRows | None:
     """The rows of one variant, whose share the costs are of; None if the job allows no device group."""
-    columns = fluid_costs(costs, variant, sorts)
     if columns is None:
         return None
+    own = fluid_costs(costs, variant, columns)
     deepest = warmup_depth(variant.schedule, costs.max_stages, variant.num_microbatches)
     flush = variant.schedule is Schedule.GPIPE
     return FluidRows(
-        costs=columns,
+        costs=own,
         sorts=sorts,
         num_microbatches=variant.num_microbatches,
-        first_tail_s=float(columns.tail_s[:, sorts.of_layers[0]].min()),
-        most_lost=0.0 if flush else (deepest - 1) * columns.forward_share,
+        first_tail_s=float(own.tail_s[:, sorts.of_layers[0]].min()),
+        most_lost=0.0 if flush else (deepest - 1) * own.forward_share,
         lost_is_idle=variant.schedule is not Schedule.EAGER_ONE_F_ONE_B,
     )
 

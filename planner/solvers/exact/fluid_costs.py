@@ -81,35 +81,70 @@ class FluidCosts:
     """Memory of a device of each kind, less what any layer needs while it runs, shape (K,)."""
 
 
-def fluid_costs(costs: CostModel, variant: Variant, sorts: Sorts) -> FluidCosts | None:
-    """The columns of one variant, whose share the costs are of; None if there are none."""
-    columns = [
-        (kind, placement, _column(costs, variant, sorts, placement, recompute=recompute))
-        for kind, placement in _placements(costs, variant.micro_batch)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidColumns:
+    """What the same choices cost whatever the schedule."""
+
+    kind: Ints
+    num_devices: Floats
+    limit_bytes: Floats
+    """Memory of a device of each choice, shape (C,)."""
+    forward_s: Floats
+    backward_s: Floats
+    tail_s: Floats
+    static_bytes: Floats
+    saved_bytes: Floats
+    """For each micro-batch kept; like all others of a layer, shape (C, U)."""
+    working_bytes: Floats
+
+
+def fluid_columns(costs: CostModel, micro_batch: int, sorts: Sorts) -> FluidColumns | None:
+    """The choices for micro-batches of one size on the share the costs are of; None if there are none."""
+    choices = [
+        (kind, placement, recompute)
+        for kind, placement in _placements(costs, micro_batch)
         for recompute in RECOMPUTE_MODES[costs.problem.job.recompute]
     ]
-    if not columns:
+    if not choices:
         return None
-    forward_s, backward_s, tail_s, held_bytes, working_bytes = np.stack([column for _, _, column in columns], axis=1)
-    kind = np.array([kind for kind, _, _ in columns])
-    limit_bytes = np.array([costs.stages.device_type(placement).memory_bytes for _, placement, _ in columns])
-    overfull = held_bytes + working_bytes > limit_bytes[:, None] * (1 + MEMORY_ROUNDING)
-    work_s = forward_s + backward_s
+    columns = [
+        _column(costs, micro_batch, sorts, placement, recompute=recompute) for _, placement, recompute in choices
+    ]
+    forward_s, backward_s, tail_s, static_bytes, saved_bytes, working_bytes = np.stack(columns, axis=1)
+    return FluidColumns(
+        kind=np.array([kind for kind, _, _ in choices]),
+        num_devices=np.array([float(group.replicas * group.tensor_parallel) for _, group, _ in choices]),
+        limit_bytes=np.array([costs.stages.device_type(placement).memory_bytes for _, placement, _ in choices]),
+        forward_s=forward_s,
+        backward_s=backward_s,
+        tail_s=tail_s,
+        static_bytes=static_bytes,
+        saved_bytes=saved_bytes,
+        working_bytes=working_bytes,
+    )
+
+
+def fluid_costs(costs: CostModel, variant: Variant, columns: FluidColumns) -> FluidCosts:
+    """The columns of one variant, whose share the costs are of."""
+    kept = _in_flight(variant)
+    held_bytes = columns.static_bytes + kept * columns.saved_bytes
+    overfull = held_bytes + columns.working_bytes > columns.limit_bytes[:, None] * (1 + MEMORY_ROUNDING)
+    work_s = columns.forward_s + columns.backward_s
     slices = costs.problem.job.may_slice(variant.schedule, variant.micro_batch)
     kind_devices = [float(server.count * island.count) for server in costs.cluster.servers for island in server.islands]
     kind_bytes = np.zeros(len(kind_devices))
-    np.maximum.at(kind_bytes, kind, limit_bytes - working_bytes.min(axis=1))
+    np.maximum.at(kind_bytes, columns.kind, columns.limit_bytes - columns.working_bytes.min(axis=1))
     return FluidCosts(
-        kind=kind,
-        num_devices=np.array([float(group.replicas * group.tensor_parallel) for _, group, _ in columns]),
+        kind=columns.kind,
+        num_devices=columns.num_devices,
         fits=np.where(overfull, np.inf, 0.0),
         work_s=work_s,
         first_share=0.5 if slices else 1.0,
-        trip_s=forward_s / 2 + backward_s if slices else work_s,
-        tail_s=tail_s,
-        in_flight=_in_flight(variant),
+        trip_s=columns.forward_s / 2 + columns.backward_s if slices else work_s,
+        tail_s=columns.tail_s,
+        in_flight=kept,
         held_bytes=held_bytes,
-        forward_share=float(np.max(forward_s / np.where(work_s > 0, work_s, 1.0))),
+        forward_share=float(np.max(columns.forward_s / np.where(work_s > 0, work_s, 1.0))),
         kind_devices=np.array(kind_devices),
         kind_bytes=kind_bytes,
     )
@@ -135,27 +170,26 @@ def _placements(costs: CostModel, micro_batch: int) -> Iterator[tuple[int, Place
         kind += len(server.islands)
 
 
-def _column(costs: CostModel, variant: Variant, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
-    """F, B, tail, bytes held and working bytes of each sort, shape (5, U)."""
+def _column(costs: CostModel, micro_batch: int, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
+    """F, B, tail, static, saved and working bytes of each sort, shape (6, U)."""
     if placement.sharding is not None:
-        return _divided(costs, variant, sorts, placement, recompute=recompute)
+        return _divided(costs, micro_batch, sorts, placement, recompute=recompute)
     layers = costs.stages.stages(
-        placement, micro_batch=variant.micro_batch, recompute=recompute, start=sorts.first, stop=sorts.first + 1
+        placement, micro_batch=micro_batch, recompute=recompute, start=sorts.first, stop=sorts.first + 1
     )
     params = sorts.params_bytes / np.where(sorts.divisible, placement.tensor_parallel, 1)
     sync_s = costs.stages.least_sync_s(placement) * params / max(float(params @ sorts.count), ALMOST_ZERO)
-    held_bytes = layers.static_bytes + _in_flight(variant) * layers.saved_bytes
-    columns = (layers.forward_s, layers.backward_s, sync_s + layers.update_s, held_bytes, layers.working_bytes)
-    return np.array(columns)
+    sizes = (layers.static_bytes, layers.saved_bytes, layers.working_bytes)
+    return np.array((layers.forward_s, layers.backward_s, sync_s + layers.update_s, *sizes))
 
 
-def _divided(costs: CostModel, variant: Variant, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
+def _divided(costs: CostModel, micro_batch: int, sorts: Sorts, placement: Placement, *, recompute: bool) -> Floats:
     """The same where each operator is divided in its own way: no collectives, and computation divided by all."""
     model, device = costs.problem.model, costs.stages.device_type(placement)
     launch_s = np.array([device.launch_s if layer.table(device.name) is None else 0.0 for layer in model.layers])
     forward_s, backward_s = (
         ((whole_s - launch_s) / placement.tensor_parallel + launch_s)[sorts.first]
-        for whole_s in layer_times(model, device, variant.micro_batch // placement.replicas)
+        for whole_s in layer_times(model, device, micro_batch // placement.replicas)
     )
     nothing = np.zeros(len(sorts.first))
-    return np.array([forward_s, backward_s + forward_s * recompute, nothing, nothing, nothing])
+    return np.array([forward_s, backward_s + forward_s * recompute, *[nothing] * 4])

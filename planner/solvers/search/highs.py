@@ -111,9 +111,12 @@ def run_highs(highs: highspy.Highs, *, threads: int) -> None:
 
 
 @uninterrupted()
-def solve_linear(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> LinearAnswer:
+def solve_linear(
+    program: LinearProgram, *, time_limit_s: float = np.inf, stop: StopCheck | None = None
+) -> LinearAnswer:
     """Solve a linear program by interior point without crossover, which gives central duals.
 
+    Asking `stop`, hundreds of times in any run, takes as long as a small program itself.
     Runs on one thread, so that the duals, and all that follows from them, are the same everywhere.
 
     Raises
@@ -201,12 +204,14 @@ def solve_integer(
     )
 
 
-def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck) -> highspy.Highs:
+def _load(program: LinearProgram, *, time_limit_s: float, stop: StopCheck | None) -> highspy.Highs:
     highs = highspy.Highs()
     # Callbacks never fire while output_flag is off.
     _set_options(highs, {"log_to_console": False, "time_limit": float(min(time_limit_s, LONGEST_S))})
     if highs.passModel(_model(program)) == highspy.HighsStatus.kError:
         raise StagecutError("HiGHS rejects the program it was given")
+    if stop is None:
+        return highs
 
     def interrupt_if_asked(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop():

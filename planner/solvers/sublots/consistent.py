@@ -60,7 +60,7 @@ def consistent_sublots(
         entry_column=np.array([entry[1] for entry in entries]),
         entry_value=np.array([entry[2] for entry in entries]),
     )
-    answer = solve_linear(program, time_limit_s=np.inf, stop=lambda: False)
+    answer = solve_linear(program)
     if answer.outcome is not SolveOutcome.OPTIMAL:
         raise StagecutError(f"consistent sublots: HiGHS ended with {answer.outcome}")
     return ConsistentSublots(lengths=num_samples * answer.columns[:num_sublots], makespan_s=scale_s * answer.objective)
