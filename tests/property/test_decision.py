@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.rows import SHARED_FAMILIES, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
@@ -70,6 +71,25 @@ def test_labels_see_the_loops_of_all_stages():
         decision = Decision(build_rows(chosen))
         assert decision.path_below(387.0 * SLACK) is not None
         assert decision.path_below(387.0 * 0.997) is None
+
+
+def test_labels_see_the_loops_of_eager_stages():
+    """Two layers of 3 s on two devices that hold one each, 2 s between them, 96 micro-batches.
+
+    The first micro-batch comes back after 2 x 3 + 2 x 2 = 10 s. Such loops carry three micro-batches: before the last
+    forward there are 30, and two micro-batches on the first device alone, and then the round trip of the last one:
+    10 + 30 x 10 + 2 x 3 + 10 = 326.
+    """
+    problem = Problem(
+        model=chain(2, {"gpu": 3.0}, params_bytes=2.0, output_bytes=4.0),
+        cluster=one_device_per_server("gpu", "gpu", network=Link(bandwidth_bytes_per_s=2.0), memory_bytes=1.0),
+        job=job(96, optimizer=WEIGHTS_ONLY, schedule=Schedule.EAGER_ONE_F_ONE_B),
+    )
+    network = build_network(CostModel(problem), problem.variants[0])
+    for chosen in (network, with_positions(network)):
+        decision = Decision(build_rows(chosen))
+        assert decision.path_below(326.0 * SLACK) is not None
+        assert decision.path_below(326.0 * 0.997) is None
 
 
 @settings(max_examples=50)

@@ -5,6 +5,7 @@ classes; but in few count states a plan may be at a node and still be in time, a
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,43 +70,50 @@ class Cheapest(NamedTuple):
 class CountedPaths:
     """Label setting over nodes and opened hosts; with `room_bytes`, in no more memory than that.
 
+    With `may_relax`, hosts of as many classes as necessary are not counted where labels are too many otherwise: what is
+    ruled out stays so, but the path found may open too many of those.
+
     Raises
     ------
     TooManyLabelsError
         If nodes and count states alone are too many, or take more memory.
     """
 
-    def __init__(self, network: StageNetwork, *, room_bytes: float = math.inf) -> None:
-        if not self.fit(network, room_bytes=room_bytes):
-            raise TooManyLabelsError
-        arcs, servers = network.arcs, network.cluster.servers
-        self._graph, self._num_states = network.graph, num_states(network)
-        room_bytes -= self.needed_bytes(network)
-        self._most = int(min(network.graph.num_nodes * self._num_states, MAX_LABELS, room_bytes // LABEL_BYTES))
+    def __init__(self, network: StageNetwork, *, room_bytes: float = math.inf, may_relax: bool = False) -> None:
+        self._graph, self._arcs, self._room_bytes = network.graph, network.arcs, room_bytes
+        self._spare = _in_order_of_need(network) if may_relax else []
         self.num_extensions = 0
         """How many labels arcs took further in the last question with one label each."""
-        counts = np.array([server.count + 1 for server in servers])
+        self.counted_hosts: tuple[int, ...] = ()
+        """Up to how many hosts of each class are counted."""
+        self._count(tuple(server.count for server in network.cluster.servers))
+
+    def _count(self, hosts: tuple[int, ...]) -> None:
+        """Count up to so many hosts of each class, or of fewer classes if that is too much."""
+        num_nodes = self._graph.num_nodes
+        while not fit(num_nodes, hosts, room_bytes=self._room_bytes):
+            hosts = self._fewer(hosts)
+        self.counted_hosts, states = hosts, num_states(hosts)
+        room = (self._room_bytes - needed_bytes(num_nodes, hosts)) // LABEL_BYTES
+        self._most = int(min(num_nodes * states, MAX_LABELS, room))
+        counts = np.array(hosts) + 1
         strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
-        opened = np.arange(self._num_states) // strides[:, None] % counts[:, None]
+        opened = np.arange(states) // strides[:, None] % counts[:, None]
         # Opening o hosts of class h moves the digit of h, and so adds o x stride_h to the number of the state.
+        opens = np.where(counts[self._arcs.opened_class] > 1, self._arcs.opened_hosts, 0)
         self._openings = Openings(
-            server_class=arcs.opened_class,
-            hosts=arcs.opened_hosts,
-            steps=arcs.opened_hosts * strides[arcs.opened_class],
+            server_class=self._arcs.opened_class,
+            hosts=opens,
+            steps=opens * strides[self._arcs.opened_class],
             left=counts[:, None] - 1 - opened,
         )
 
-    @classmethod
-    def fit(cls, network: StageNetwork, *, room_bytes: float = math.inf) -> bool:
-        """Whether nodes and count states of a network are few enough, and fit in the memory there is."""
-        return network.graph.num_nodes * num_states(network) <= MAX_STATES and cls.needed_bytes(network) <= room_bytes
-
-    @staticmethod
-    def needed_bytes(network: StageNetwork) -> int:
-        """The memory that nodes, with count states and deadlines, take without labels."""
-        num_deadlines = sum(server.count + 1 for server in network.cluster.servers)
-        per_node = STATE_BYTES * num_states(network) + DEADLINE_BYTES * num_deadlines
-        return network.graph.num_nodes * per_node
+    def _fewer(self, hosts: tuple[int, ...]) -> tuple[int, ...]:
+        """Leave out the next class."""
+        if not self._spare:
+            raise TooManyLabelsError
+        spare = self._spare.pop()
+        return tuple(0 if server_class == spare else count for server_class, count in enumerate(hosts))
 
     def cheapest(
         self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None
@@ -123,9 +131,9 @@ class CountedPaths:
         """
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
-        nodes = counted_nodes(arcs, self._openings, criteria, self._graph.num_nodes, self._most)
-        if nodes is None:
-            raise TooManyLabelsError
+        num_nodes = self._graph.num_nodes
+        while (nodes := counted_nodes(arcs, self._openings, criteria, num_nodes, self._most)) is None:
+            self._count(self._fewer(self.counted_hosts))
         if not nodes.has_source:
             return None
         possible = np.zeros(len(usable), dtype=bool)
@@ -176,9 +184,30 @@ def _thetas(criteria: Criteria, total_s: float, rival: Ints | None) -> Floats:
     return thetas
 
 
-def num_states(network: StageNetwork) -> int:
-    """Number of count states, H."""
-    return math.prod(server.count + 1 for server in network.cluster.servers)
+def num_states(hosts: Sequence[int]) -> int:
+    """Number of count states, H, with up to so many hosts of each class."""
+    return math.prod(count + 1 for count in hosts)
+
+
+def needed_bytes(num_nodes: int, hosts: Sequence[int]) -> int:
+    """The memory that nodes, with count states and deadlines, take without labels."""
+    return num_nodes * (STATE_BYTES * num_states(hosts) + DEADLINE_BYTES * sum(count + 1 for count in hosts))
+
+
+def fit(num_nodes: int, hosts: Sequence[int], *, room_bytes: float = math.inf) -> bool:
+    """Whether nodes and count states are few enough, and fit in the memory there is."""
+    return num_nodes * num_states(hosts) <= MAX_STATES and needed_bytes(num_nodes, hosts) <= room_bytes
+
+
+def _in_order_of_need(network: StageNetwork) -> list[int]:
+    """Classes whose hosts are best counted, those that a path could open most too many of in proportion first."""
+    arcs = network.arcs
+
+    def excess(server_class: int) -> float:
+        opens = np.where(arcs.opened_class == server_class, arcs.opened_hosts, 0)
+        return float(-network.graph.from_source(-opens.astype(float))[-1]) / network.cluster.servers[server_class].count
+
+    return sorted(range(len(network.cluster.servers)), key=excess, reverse=True)
 
 
 @compiled

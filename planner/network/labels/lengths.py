@@ -51,10 +51,11 @@ class Turns(NamedTuple):
     """What turns and loops need of the arcs, shape (A,) unless stated; see :mod:`stagecut.planner.simulator.turns`.
 
     A *window* is a run of stages whose loops a label follows: with theta, a time per micro-batch, its `BASE` is what
-    comes before the loops + m theta, `GAIN` the seconds of one loop less theta for each of its stages, and `LEFT` the
-    least such gain of a shorter loop, zero or less, for what does not fill whole loops. `BEGUN` is minus the warm-up
-    depth of its first stage, on which theta depends: where windows mix, the largest depth, with the largest theta, has
-    the least gain and the fewest loops.
+    comes before the loops + m theta, `GAIN` the seconds of one loop less theta for each micro-batch that it carries,
+    and `LEFT` the least such gain of a shorter loop, zero or less, for what does not fill whole loops. Where loops grow
+    by several micro-batches, a few may be left between two of them: `BASE` has them turn at the first stage. `BEGUN` is
+    minus the warm-up depth of its first stage, on which theta depends: where windows mix, the largest depth, with the
+    largest theta, has the least gain and the fewest loops.
     """
 
     is_stage: Bools
@@ -75,10 +76,12 @@ class Turns(NamedTuple):
     depths: Ints
     """Warm-up depths from the last stage on, of the stages where first backwards may turn, shape (turns,)."""
     num_microbatches: int
+    depth_step: int
+    """By how much warm-up depths grow from stage to stage, and so the micro-batches of a loop of one more stage."""
 
 
 NO_INTS, NO_FLOATS, NO_BOOLS = np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
-NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, NO_INTS, NO_INTS, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0)
+NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, NO_INTS, NO_INTS, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0, 1)
 
 
 class Criteria(NamedTuple):
@@ -125,6 +128,7 @@ class ArcTerms(NamedTuple):
     begins_window: bool
     latest_fill: float
     num_microbatches: int
+    depth_step: int
     limit: float
     loads: ArcLoads
 
@@ -168,7 +172,7 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
             criteria.loop[arc],
             limits_of(criteria.round_trip_limits, arc),
             limits_of(criteria.forward_limits, arc),
-            *((0.0, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0, 0, False, 0.0, 0, 0.0),
+            *((0.0, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0, 0, False, 0.0, 0, 1, 0.0),
             NO_ARC_LOADS,
         )
     return ArcTerms(
@@ -193,6 +197,7 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
         turns.windows[arc],
         turns.latest_fill[arc],
         turns.num_microbatches,
+        turns.depth_step,
         criteria.limit,
         arc_loads(criteria.loads, arc),
     )
@@ -246,12 +251,13 @@ def extend(
                 turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
-        gain += work - thetas[begun]
+        gain += work - terms.depth_step * thetas[begun]
         if gain >= 0:
             num_loops = (terms.num_microbatches - begun - 1) // max(1, begun - terms.least_depth + 1)
             loop = max(loop, base + left + num_loops * gain)
         left, own = min(left, gain), work - own_theta
         ahead = turned - terms.first_tail + (terms.num_microbatches - terms.largest_depth - 1) * own_theta
+        ahead += (terms.depth_step - 1) * min(own, 0.0)
         if terms.begins_window and ahead + own + min(own, 0.0) > base + gain + left:
             base, left, gain, begun = ahead, min(own, 0.0), own, terms.largest_depth
         here = max(loop, (terms.num_microbatches - 1) * slow_forward - terms.first_less)

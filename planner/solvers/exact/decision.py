@@ -64,7 +64,7 @@ class Decision:
         self._rows, self._stop, self._stated_width = rows, stop, width
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
-        self._paths = CountedPaths(rows.network, room_bytes=room_bytes)
+        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
         """Such a path, with the arcs that plans below the limit may use; None if there is none.
@@ -200,8 +200,8 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
     network, arcs = rows.network, rows.network.arcs
     micro_batches, is_stage = network.variant.num_microbatches, arcs.is_stage
     depths = np.unique(network.depths[1 : MOST_TURNS + 1])
-    steps = network.depths[2:3] - network.depths[1:2]
-    room = (micro_batches >= 2 * arcs.largest_depth + 1) & (steps == 1).all()
+    depth_step = int(np.diff(network.depths[1:3]).sum())
+    has_room = micro_batches >= 2 * arcs.largest_depth + 1
     return Turns(
         is_stage=is_stage,
         forward=np.where(is_stage, arcs.forward_s, arcs.transfer_s),
@@ -210,8 +210,9 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
         first_tail=np.where(arcs.start == 0, arcs.tail_s, 0.0),
         least_depth=arcs.least_depth,
         largest_depth=arcs.largest_depth,
-        windows=is_stage & room,
+        windows=is_stage & has_room,
         latest_fill=limit_s - rows.fill,
         depths=depths,
         num_microbatches=micro_batches,
+        depth_step=depth_step,
     )

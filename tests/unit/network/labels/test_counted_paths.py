@@ -14,16 +14,20 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels import counted_paths, pareto_paths
 from stagecut.planner.network.labels.counted_paths import (
+    DEADLINE_BYTES,
     LABEL_BYTES,
+    STATE_BYTES,
     CountedPaths,
     TooManyLabelsError,
+    fit,
+    needed_bytes,
     num_states,
 )
 from stagecut.planner.network.labels.lengths import Criteria, Limits
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.solvers.exact.decision import Decision
-from tests.catalogue import CATALOGUE, chain, job, kinds
+from tests.catalogue import chain, job, kinds
 from tests.network_paths import plan_paths, positioned_network
 from tests.property.strategies import problems
 
@@ -139,33 +143,41 @@ def pair_of_hosts():
     return positioned_network(Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1)))
 
 
+def hosts_of(network):
+    return [server.count for server in network.cluster.servers]
+
+
 def test_labels_are_counted_by_node_and_hosts_opened(pair_of_hosts):
     """0, 1 or 2 hosts opened at each node that an arc touches."""
     nodes = np.union1d(pair_of_hosts.arcs.tail, pair_of_hosts.arcs.head)
-    assert num_states(pair_of_hosts) == 3
+    assert num_states(hosts_of(pair_of_hosts)) == 3
     assert pair_of_hosts.graph.num_nodes == len(nodes)
 
 
-def test_labels_that_memory_has_no_room_for_do_not_fit(pair_of_hosts):
-    needed = CountedPaths.needed_bytes(pair_of_hosts)
-    assert CountedPaths.fit(pair_of_hosts, room_bytes=needed)
-    assert not CountedPaths.fit(pair_of_hosts, room_bytes=needed - 1)
+def test_labels_that_memory_has_no_room_for_do_not_fit():
+    """10 nodes and 3 count states, with as many deadlines."""
+    needed = needed_bytes(10, (2,))
+    assert needed == 30 * (STATE_BYTES + DEADLINE_BYTES)
+    assert fit(10, (2,), room_bytes=needed)
+    assert not fit(10, (2,), room_bytes=needed - 1)
 
 
-def test_setting_labels_takes_what_was_said():
+def test_setting_labels_takes_what_was_said(monkeypatch):
     """Almost no more than estimated, and not much less: 5 x 41 counts of hosts make 205 at every node, each in time."""
     servers = tuple(
         Server(name=f"host-{name}", count=count, islands=(Island(device_type="gpu", count=1),))
         for name, count in (("a", 4), ("b", 40))
     )
     cluster = Cluster(name="many", device_types=kinds(gpu=math.inf), servers=servers)
-    network = positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1)))
-    rows, most = build_rows(network), network.graph.num_nodes * num_states(network)
+    monkeypatch.setattr(counted_paths, "_in_order_of_need", lambda network: [])  # all hosts have to be counted
+    rows = build_rows(positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1))))
+    num_nodes = rows.network.graph.num_nodes
+    needed, most = needed_bytes(num_nodes, (4, 40)), num_nodes * num_states((4, 40))
     for room_bytes in LABEL_BYTES * np.geomspace(1, most, 60):
         with suppress(TooManyLabelsError):
-            peak_bytes = peak_of_labels(rows, room_bytes + CountedPaths.needed_bytes(network))
+            peak_bytes = peak_of_labels(rows, room_bytes + needed)
             break
-    assert 0.5 <= peak_bytes / (CountedPaths.needed_bytes(network) + room_bytes) <= 1.1
+    assert 0.5 <= peak_bytes / (needed + room_bytes) <= 1.1
 
 
 def peak_of_labels(rows, room_bytes):
@@ -197,16 +209,43 @@ def test_labels_that_turn_out_to_need_more_memory_leave_the_question_open(pair_o
     """The source, the nodes of three plans (one stage; two, of one layer each) and the sink: more than two."""
     everything = np.ones(len(pair_of_hosts.arcs), dtype=bool)
     for room, enough in ((2, False), (1_000, True)):
-        room_bytes = CountedPaths.needed_bytes(pair_of_hosts) + room * LABEL_BYTES
+        room_bytes = needed_bytes(pair_of_hosts.graph.num_nodes, hosts_of(pair_of_hosts)) + room * LABEL_BYTES
         paths = CountedPaths(pair_of_hosts, room_bytes=room_bytes)
         with nullcontext() if enough else pytest.raises(TooManyLabelsError):
             assert paths.cheapest(criteria(len(everything)), everything) is not None
 
 
 def test_count_states_too_many_for_memory_do_not_fit(monkeypatch):
-    """The limit is on nodes times count states."""
-    problem = next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain")
-    network = positioned_network(problem)
-    assert CountedPaths.fit(network)
-    monkeypatch.setattr(counted_paths, "MAX_STATES", network.graph.num_nodes * num_states(network) - 1)
-    assert not CountedPaths.fit(network)
+    """The limit is on nodes times count states: 10 x 3 x 4."""
+    assert fit(10, (2, 3))
+    monkeypatch.setattr(counted_paths, "MAX_STATES", 10 * 3 * 4 - 1)
+    assert not fit(10, (2, 3))
+
+
+@LAWS
+@given(SMALL, SEEDS)
+def test_where_hosts_of_some_classes_are_not_counted_every_plan_is_left(problem, seed):
+    """The limit leaves no room, or room for some of the count states."""
+    network, random = positioned_network(problem), np.random.default_rng(seed)
+    chosen, usable = criteria(len(network.arcs), random), np.ones(len(network.arcs), dtype=bool)
+    assume(len(network.arcs) > 0)
+    exact = CountedPaths(network).cheapest(chosen, usable)
+    num_nodes, most = network.graph.num_nodes, num_states(hosts_of(network))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted_paths, "MAX_STATES", num_nodes * int(random.integers(1, most + 1)))
+        relaxed = CountedPaths(network, may_relax=True).cheapest(chosen, usable)
+    assert exact is None or relaxed.possible[exact.possible].all()
+    assert length_of(path_of(relaxed), chosen) <= length_of(path_of(exact), chosen)
+
+
+def test_classes_that_no_path_opens_too_many_hosts_of_are_the_first_not_counted(monkeypatch):
+    """Two layers: one host of the first class can be opened twice, of the three of the second at most two."""
+    servers = tuple(
+        Server(name=name, count=count, islands=(Island(device_type="gpu", count=1),))
+        for name, count in (("one", 1), ("three", 3))
+    )
+    cluster = Cluster(name="few and many", device_types=kinds(gpu=math.inf), servers=servers)
+    network = positioned_network(Problem(model=chain(2, {"gpu": 1.0}), cluster=cluster, job=job(1)))
+    monkeypatch.setattr(counted_paths, "MAX_STATES", network.graph.num_nodes * 2)
+    paths = CountedPaths(network, may_relax=True)
+    assert paths.counted_hosts == (1, 0)
