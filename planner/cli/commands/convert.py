@@ -22,9 +22,9 @@ from stagecut.planner.io.files.profile import profile_of, to_tree
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.io.readers.conversion import Converted
 from stagecut.planner.io.readers.formats import Format, convert, open_foreign
-from stagecut.planner.io.writers.deepspeed import deepspeed_tree
-from stagecut.planner.io.writers.megatron import megatron_arguments
-from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
+from stagecut.planner.io.writers.deepspeed import deepspeed_files, deepspeed_tree
+from stagecut.planner.io.writers.megatron import megatron_arguments, megatron_files
+from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_files, torchtitan_toml
 from stagecut.planner.report.labels import count_label, counted_label
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.simulator.action_lists import plan_actions
@@ -45,6 +45,7 @@ OF_OWN_PROFILES = ("source", "name", "max_layers")
     epilog=example(
         "plan convert graph.txt --from pipedream --device-type V100 --micro-batch 64 -o profile.json",
         "plan convert plan.json --to megatron",
+        "plan convert plan.json --to torchtitan --folder torchtitan",
     ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=InputFile(str))
@@ -72,6 +73,8 @@ def command(
     given = [name for name in OF_READING if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if outputs.schedule_csv is not None and target != "torchtitan":
         raise click.UsageError("--schedule-csv needs --to torchtitan")
+    if outputs.folder is not None:
+        _check_folder(target, outputs)
     if target is None:
         _read_profile(files, reading, outputs, given, as_json=as_json)
         return
@@ -84,6 +87,14 @@ def command(
 
 def _options(parameters: Iterable[str]) -> str:
     return ", ".join("--from" if name == "source" else f"--{name.replace('_', '-')}" for name in parameters)
+
+
+def _check_folder(target: str | None, outputs: ConversionOutputs) -> None:
+    if target is None:
+        raise click.UsageError("--folder needs --to; name the profile to write with -o")
+    for flag, path in (("-o", outputs.output), ("--schedule-csv", outputs.schedule_csv)):
+        if path is not None:
+            raise click.UsageError(f"{flag}: not with --folder, which has all files of the plan in it")
 
 
 def _read_profile(
@@ -113,17 +124,41 @@ def _write_plan(path: str, target: str, outputs: ConversionOutputs, *, as_json: 
     plan_file = read_any_plan_file(path)
     if isinstance(plan_file, WavePlanFile):
         raise UnsupportedError(f"{path}: {target} {NO_WAVES}")
+    if outputs.folder is None:
+        _write_text(path, plan_file, target, outputs, as_json=as_json)
+        return
+    files = _folder_files(plan_file, target)
+    outputs.write_folder(outputs.folder, files)
+    if as_json:
+        print_json({**_written(path, target, outputs), "files": sorted(files)})
+
+
+def _write_text(path: str, plan_file: PlanFile, target: str, outputs: ConversionOutputs, *, as_json: bool) -> None:
     text = _plan_text(plan_file, target, outputs.schedule_csv)
     if outputs.schedule_csv is not None:
         outputs.write(outputs.schedule_csv, schedule_rows(_action_names(plan_file)))
     if outputs.output is not None:
         outputs.write(outputs.output, text)
     if as_json:
-        written = {"output": outputs.output, "schedule_csv": outputs.schedule_csv}
-        paths = {key: None if file is None else str(file) for key, file in written.items()}
-        print_json({"schema": SCHEMA, "plan": path, "target": target, "text": text, **paths})
+        print_json({**_written(path, target, outputs), "text": text})
     elif outputs.output is None:
         print_text(text)
+
+
+def _written(path: str, target: str, outputs: ConversionOutputs) -> dict[str, object]:
+    """What the answers have in common."""
+    written = {"output": outputs.output, "schedule_csv": outputs.schedule_csv, "folder": outputs.folder}
+    paths = {key: None if file is None else str(file) for key, file in written.items()}
+    return {"schema": SCHEMA, "plan": path, "target": target, "text": None, "files": [], **paths}
+
+
+def _folder_files(plan_file: PlanFile, target: str) -> dict[str, str]:
+    problem, plan = plan_file.problem, plan_file.plan
+    if target == "megatron":
+        return megatron_files(problem, plan)
+    if target == "deepspeed":
+        return deepspeed_files(problem, plan)
+    return torchtitan_files(problem, plan, actions=_action_names(plan_file))
 
 
 def _plan_text(plan_file: PlanFile, target: str, schedule_csv: Path | None) -> str:

@@ -1,6 +1,6 @@
 """Options of `plan convert`: how to read other planners' files, and what to write."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profil
 from stagecut.planner.cli.parameters.files import NameOrFile, output_option
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, plain_name
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError, OutputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
+from stagecut.planner.io.documents.write import check_writable
 from stagecut.planner.io.readers.conversion import Choices, TimeUnit
 from stagecut.planner.io.readers.formats import TIME_UNITS, Format
 
@@ -112,6 +113,29 @@ class ConversionOutputs(AnnouncedOutputs):
         "--schedule-csv", text="torchtitan: also write the order of the actions to this file, and refer to it."
     )
     output: Path | None = output_option("-o", "--output", text="File to write.  [default with --to: stdout]")
+    folder: Path | None = option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="With --to: write all files, the command of each host and a README into this folder.",
+    )
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that were asked for by name."""
+        return tuple(path for path in (self.schedule_csv, self.output) if path is not None)
+
+    def write_folder(self, folder: Path, files: Mapping[str, str]) -> None:
+        """Write files of these names, or none of them; the folder is made if its own folder exists."""
+        try:
+            folder.mkdir(exist_ok=True)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise OutputError(f"{folder}: cannot be made a folder: {reason}; name another folder") from None
+        for name in files:
+            check_writable(folder / name, force=self.force)
+        for name, text in files.items():
+            self.write(folder / name, text)
 
 
 def _meaningful_name(path: str) -> str:

@@ -3,8 +3,8 @@
 `--pipeline-model-parallel-layout` has a letter for each part of a stage (`E` embedding, `t` transformer layer,
 `L` head with the loss) and a bar between stages, the first chunk of all device groups coming first (see
 Megatron-LM's guide on custom pipeline layouts). In the rank order, tensor parallelism varies fastest, then context,
-data and pipeline. Schedules are plain and interleaved 1F1B; either all layers recompute or none. Gradients and weights
-in parts (Megatron-FSDP) exclude pipelines.
+data and pipeline; `--use-tp-pp-dp-mapping` exchanges the last two. Schedules are plain and interleaved 1F1B; either all
+layers recompute or none. Gradients and weights in parts (Megatron-FSDP) exclude pipelines.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,14 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.strategy import WeightStorage
+from stagecut.planner.core.visible import visible
 from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
-from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, uniform_plan
+from stagecut.planner.io.writers.degrees import Degrees
+from stagecut.planner.io.writers.launch import Export, folder_files
+from stagecut.planner.io.writers.ranks import RankOrder
+from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, is_tied, uniform_plan
 
+ARGUMENTS = "arguments.txt"
 FSDP = {WeightStorage.GRADIENTS: "optim_grads", WeightStorage.WEIGHTS: "optim_grads_params"}
 """Sharding strategies of Megatron-FSDP."""
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B", Schedule.INTERLEAVED: "interleaved 1F1B"}
@@ -27,15 +32,25 @@ def megatron_arguments(problem: Problem, plan: Plan) -> str:
 
     Raises the errors of :func:`stagecut.planner.io.writers.uniform_plan.uniform_plan`.
     """
-    faults = block_faults(problem.model, cuts_of(plan))
-    uniform = uniform_plan(problem, plan, target="Megatron-LM", schedules=SCHEDULES, faults=faults, limits=_limits)
-    stages = stage_blocks(problem.model, cuts_of(plan))
-    lines = [
-        f"# {problem.model.name} on {problem.cluster.name}",
-        *(f"# rank {rank}: {device}" for rank, device in enumerate(uniform.devices_by_rank)),
-        *(f"--{name} {value}".rstrip() for name, value in _arguments(uniform, stages)),
-    ]
-    return "\n".join(lines) + "\n"
+    return _text(_checked(problem, plan))
+
+
+def megatron_files(problem: Problem, plan: Plan) -> dict[str, str]:
+    """The arguments with the commands of all hosts; raises the same errors."""
+    uniform = _checked(problem, plan)
+    export = Export(
+        framework="Megatron-LM, read in megatron-core 0.16.1",
+        command=f"pretrain_gpt.py $(grep -v '^#' {ARGUMENTS})",
+        files={ARGUMENTS: _text(uniform)},
+        meanings={ARGUMENTS: "the arguments that follow from the plan"},
+        environment=_environment(uniform.degrees),
+        notes=(
+            "Write the path of Megatron-LM's script, and behind it your arguments for the shape of the model, the "
+            "tokenizer, the data and the optimizer.",
+            "`pretrain_bert.py` takes the same arguments.",
+        ),
+    )
+    return folder_files(uniform, export)
 
 
 def layout_of(stages: tuple[StageBlocks, ...]) -> str:
@@ -45,6 +60,44 @@ def layout_of(stages: tuple[StageBlocks, ...]) -> str:
     )
 
 
+def _checked(problem: Problem, plan: Plan) -> UniformPlan:
+    faults = block_faults(problem.model, cuts_of(plan))
+    if not faults:
+        faults = tuple(_empty_groups(plan, stage_blocks(problem.model, cuts_of(plan))))
+    return uniform_plan(
+        problem, plan, target="Megatron-LM", schedules=SCHEDULES, faults=faults, orders=_orders, limits=_limits
+    )
+
+
+def _empty_groups(plan: Plan, stages: tuple[StageBlocks, ...]) -> Iterator[str]:
+    """Device groups that Megatron-LM hangs on: github.com/NVIDIA/Megatron-LM/issues/1852."""
+    for group in range(plan.num_groups):
+        if not any(stage.blocks for stage in stages[group :: plan.num_groups]):
+            yield f"device group {group} has no transformer layer, which is known to hang (issue 1852)"
+
+
+def _orders(degrees: Degrees) -> tuple[RankOrder, ...]:
+    """Devices that divide experts are counted with data parallelism, so pipeline stages have to be slowest."""
+    return (RankOrder.STAGES_SLOWEST,) if degrees.experts > 1 else tuple(RankOrder)
+
+
+def _environment(degrees: Degrees) -> dict[str, str]:
+    """What its checks ask for before Blackwell, where Megatron-FSDP is not used, which must not have it."""
+    shared = degrees.tensor > 1 or degrees.context > 1
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if shared and degrees.storage not in FSDP else {}
+
+
+def _text(uniform: UniformPlan) -> str:
+    problem = uniform.problem
+    stages = stage_blocks(problem.model, cuts_of(uniform.plan))
+    lines = [
+        f"# {visible(problem.model.name)} on {visible(problem.cluster.name)}",
+        *(f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.placement.devices)),
+        *(f"--{name} {value}".rstrip() for name, value in _arguments(uniform, stages)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _run(count: int, *, last: bool) -> str:
     if count < 2:
         return "t" * count
@@ -52,7 +105,7 @@ def _run(count: int, *, last: bool) -> str:
 
 
 def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tuple[str, object]]:
-    job = uniform.problem.job
+    job, model = uniform.problem.job, uniform.problem.model
     arguments: list[tuple[str, object]] = [
         ("num-layers", sum(len(stage.blocks) for stage in stages)),
         ("tensor-model-parallel-size", uniform.degrees.tensor),
@@ -62,8 +115,12 @@ def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tu
     ]
     if len(stages) > 1:
         arguments.append(("pipeline-model-parallel-layout", layout_of(stages)))
-    if uniform.problem.model.sequence_length is not None:
-        arguments.append(("seq-length", uniform.problem.model.sequence_length))
+    if uniform.placement.order is RankOrder.DATA_SLOWEST:
+        arguments.append(("use-tp-pp-dp-mapping", ""))
+    if model.sequence_length is not None:
+        arguments.append(("seq-length", model.sequence_length))
+    if not is_tied(model):
+        arguments.append(("untie-embeddings-and-output-weights", ""))
     if job.precision is not Precision.FP32:
         arguments.append((str(job.precision), ""))
     if uniform.stage.recompute:
@@ -79,6 +136,12 @@ def _limits(uniform: UniformPlan) -> Iterator[str]:
     if zero1 and uniform.num_copies > 1 and (degrees.storage in FSDP or not uniform.has_zero1_everywhere):
         shared = f"{degrees.storage} in parts" if degrees.storage in FSDP else f"{degrees.num_summed} whole ones inside"
         yield f"ZeRO-1 over {uniform.num_copies} copies of a stage needs it inside each as well, not {shared}"
+    if degrees.experts > 1 and uniform.problem.job.precision is Precision.FP16:
+        yield "it divides experts in bf16 and fp32 only; solve with --precision bf16"
+    length = uniform.problem.model.sequence_length or 0
+    parts = (degrees.tensor if degrees.sequence else 1) * (2 * degrees.context if degrees.context > 1 else 1)
+    if length % parts:
+        yield f"its tensor and context parallelism divide {length} tokens into {parts} equal parts"
 
 
 def _degree_arguments(uniform: UniformPlan) -> Iterator[tuple[str, object]]:

@@ -9,7 +9,8 @@ from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.strategy import WeightStorage
-from stagecut.planner.io.writers.degrees import Degrees, degrees_of, ranked_devices
+from stagecut.planner.io.writers.degrees import Degrees, degrees_of
+from stagecut.planner.io.writers.ranks import Placement, RankOrder, host_of, placement_of
 
 ADVICE = {
     "replicas": "a single number for --replicas",
@@ -28,6 +29,8 @@ class UniformPlan:
     plan: Plan
     degrees: Degrees
     """How the devices of a replica divide the layers of every stage."""
+    placement: Placement
+    """Which device has which rank."""
 
     @property
     def stage(self) -> Stage:
@@ -60,20 +63,15 @@ class UniformPlan:
         """Whether all devices that sum a gradient share the optimizer state."""
         return self.num_state_parts == self.num_copies * self.degrees.num_summed
 
-    @property
-    def devices_by_rank(self) -> tuple[str, ...]:
-        """Names of the devices: pipeline stages vary slowest, then data, then context, then tensor parallelism."""
-        return tuple(
-            device
-            for group in range(self.plan.num_groups)
-            for pipeline in self.plan.pipelines
-            for device in ranked_devices(self.problem.model, pipeline.stages[group])
-        )
-
 
 def cuts_of(plan: Plan) -> tuple[int, ...]:
     """Boundaries of the stages, including both ends."""
     return (0, *(stage.stop for stage in plan.stages))
+
+
+def is_tied(model: ModelProfile) -> bool:
+    """Whether the head holds the weights of the embedding."""
+    return any(layer.shared_params_bytes > 0 for layer in model.layers)
 
 
 def uniform_plan(
@@ -83,21 +81,41 @@ def uniform_plan(
     target: str,
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
+    orders: Callable[[Degrees], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_SLOWEST,),
     limits: Callable[[UniformPlan], Iterable[str]] = lambda _: (),
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
     The framework, called `target` in messages, has its own names for the `schedules` it supports; `faults` are further
-    reasons why it cannot run the plan, and `limits` finds those in the degrees. Raises an UnsupportedError with every
-    reason.
+    reasons why it cannot run the plan, `orders` are those in which it can count ranks, the preferred one first, and
+    `limits` finds what else it lacks. Raises an UnsupportedError with every reason.
     """
     reasons = [*_reasons(problem.model, plan, schedules=schedules), *faults]
     degrees, unlike = _degrees(problem.model, plan)
-    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees)
-    reasons += unlike or limits(uniform)
-    if reasons:
-        raise UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
+    if unlike:
+        raise _refusal(target, [*reasons, *unlike])
+    placement, is_possible = placement_of(problem.model, plan, degrees, orders(degrees))
+    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees, placement=placement)
+    scattered = [] if is_possible or reasons else [_scattered(placement)]
+    if reasons := [*reasons, *limits(uniform), *scattered]:
+        raise _refusal(target, reasons)
     return uniform
+
+
+def _refusal(target: str, reasons: Iterable[str]) -> UnsupportedError:
+    return UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
+
+
+def _scattered(placement: Placement) -> str:
+    """Why the ranks cannot be placed, with the first host that would need ranks apart from each other."""
+    names = [host.name for host in placement.hosts]
+    name = next(name for name in names if names.count(name) > 1)
+    ranks = [str(rank) for rank, device in enumerate(placement.devices) if host_of(device) == name]
+    shown = ", ".join(ranks[:8]) + (" ..." if len(ranks) > 8 else "")
+    return (
+        f"torchrun gives every host consecutive ranks, but host {name} would need {shown}, whatever the order of "
+        f"hosts ({placement.order}); solve with --pipelines 1"
+    )
 
 
 def _degrees(model: ModelProfile, plan: Plan) -> tuple[Degrees, list[str]]:
@@ -130,6 +148,18 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
     if crossed := [cut for cut in cuts if any(edge.source < cut <= edge.target for edge in model.skip_edges)]:
         shown = ", ".join(map(str, crossed[:5]))
         yield f"skip edges cross stage boundaries {shown}, but stages talk to neighbours only"
+    yield from _indivisible_heads(model, plan)
+
+
+def _indivisible_heads(model: ModelProfile, plan: Plan) -> Iterator[str]:
+    """Frameworks give each device of tensor parallelism as many heads as the others."""
+    sizes = {
+        split.size for layer in model.layers for each in layer.operators for split in each.splits if split.dim == "head"
+    }
+    degrees = {stage.tensor_parallel for stage in plan.stages if stage.sharding is None}
+    for heads in sorted(size for size in sizes if size is not None):
+        for degree in sorted(degree for degree in degrees if heads % degree):
+            yield f"{heads} heads cannot be divided evenly by --tensor-parallel {degree}"
 
 
 def _listed(values: set[int] | set[bool]) -> str:

@@ -108,13 +108,16 @@ def test_data_and_tensor_parallelism_with_sequence_parallelism():
     written = megatron(*choices, replicas=2)
     sizes = {"tensor-model-parallel-size": "4", "sequence-parallel": "", "micro-batch-size": "2"}
     assert has(written, sizes | {"context-parallel-size": None, "use-distributed-optimizer": None})
-    assert has(torchtitan(*choices, replicas=2), {"tensor_parallel_degree": 4, "data_parallel_replicate_degree": 4})
-    assert deepspeed(*choices, replicas=2)["topology"] == {"num_pp": 1, "num_mp": 4, "num_dp": 4}
+    sharded = torchtitan(*choices, replicas=2, storage="weights")
+    degrees = {"data_parallel_replicate_degree": 2, "data_parallel_shard_degree": 2}
+    assert has(sharded, {"tensor_parallel_degree": 4} | degrees)
+    assert deepspeed(*choices, replicas=2)["topology"] == {"axes": ["pipe", "data", "model"], "dims": [1, 4, 4]}
 
 
 def test_tensor_parallelism_may_leave_the_rest_whole():
     assert "sequence-parallel" not in megatron((4,), "plain tensor")
-    assert torchtitan((4,), "plain tensor")["enable_sequence_parallel"] is False
+    with pytest.raises(UnsupportedError, match="its tensor parallelism divides tokens in between"):
+        torchtitan((4,), "plain tensor")
 
 
 def test_ranks_count_tensor_parallelism_fastest_whatever_the_mesh():
@@ -169,7 +172,7 @@ def test_experts_are_divided_over_devices_of_data_parallelism():
             {"model": MIXTRAL},
             "experts are divided over devices of data, but not over those of context parallelism",
         ),
-        (torchtitan, ((4,), "data"), {"storage": "optimizer"}, "it has no ZeRO-1"),
+        (torchtitan, ((4,), "data"), {"storage": "optimizer"}, "it has ZeRO-1 in pipelines only"),
         (torchtitan, ((4,), "context"), {}, "context 4 without weights in parts"),
         (
             torchtitan,

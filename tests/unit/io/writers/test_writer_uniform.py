@@ -17,7 +17,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.megatron import layout_of, megatron_arguments
-from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_toml
+from stagecut.planner.io.writers.torchtitan import schedule_rows, torchtitan_files, torchtitan_toml
 from stagecut.planner.simulator.action_lists import plan_actions
 
 ADAMW = Optimizer(name="adamw", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=12.0)
@@ -95,14 +95,30 @@ def test_interleaved_chunks_are_stages_of_the_layout():
 
 def test_a_run_of_layers_before_the_head_ends_in_a_comma():
     """`t*2L` would read as it stands, the comma keeps number and letter apart."""
-    model, plan = build_model("llama-mini", precision=Precision.BF16), plan_of(0, 1, 10)
-    assert "Et*0" not in megatron_arguments(problem_of(model), plan)
-    assert "--pipeline-model-parallel-layout E|t*4,L\n" in megatron_arguments(problem_of(model), plan)
+    assert "--pipeline-model-parallel-layout Et|t*3,L\n" in megatron_arguments(problem_of(), plan_of(0, 3, 10))
     assert layout_of(()) == ""
 
 
+@pytest.mark.parametrize(("cuts", "group"), [((0, 1, 10), 0), ((0, 9, 10), 1)])
+def test_megatron_hangs_on_devices_without_a_transformer_layer(cuts, group):
+    with pytest.raises(UnsupportedError, match=f"device group {group} has no transformer layer"):
+        megatron_arguments(problem_of(), plan_of(*cuts))
+
+
+def test_a_chunk_of_the_head_alone_is_fine_beside_other_chunks():
+    plan = plan_of(0, 3, 5, 9, 10, schedule=Schedule.INTERLEAVED, chunks=2)
+    assert "--pipeline-model-parallel-layout Et|t|t*2|L\n" in megatron_arguments(problem_of(), plan)
+
+
+def test_megatron_unties_the_weights_of_models_that_do():
+    """Embedding and head of Llama have weights of their own, those of GPT share them."""
+    assert "--untie-embeddings-and-output-weights\n" in megatron_arguments(problem_of(), plan_of(0, 7, 10))
+    model = build_model("gpt-mini", precision=Precision.BF16)
+    assert "untie" not in megatron_arguments(problem_of(model), plan_of(0, 7, model.num_layers))
+
+
 def test_torchtitan_gets_modules_and_degrees():
-    tables = tomllib.loads(torchtitan_toml(problem_of(), plan_of(0, 7, 10)))
+    tables = tomllib.loads(torchtitan_toml(problem_of(zero1=True), plan_of(0, 7, 10)))
     parallelism = tables["parallelism"]
     assert parallelism["module_fqns_per_model_part"] == [
         ["tok_embeddings", "layers.0", "layers.1", "layers.2"],
@@ -110,17 +126,58 @@ def test_torchtitan_gets_modules_and_degrees():
     ]
     assert parallelism["pipeline_parallel_schedule"] == "1F1B"
     assert parallelism["pipeline_parallel_degree"] == 2
-    assert parallelism["data_parallel_replicate_degree"] == 2
+    assert parallelism["data_parallel_replicate_degree"] == 1
+    assert parallelism["data_parallel_shard_degree"] == 2
+    assert parallelism["fsdp_reshard_after_forward"] == "never"
     assert parallelism["pipeline_parallel_microbatch_size"] == 2
-    assert tables["training"] == {"local_batch_size": 8, "global_batch_size": 16, "seq_len": 256}
+    sizes = {"local_batch_size": 8, "global_batch_size": 16, "seq_len": 256}
+    assert tables["training"] == {**sizes, "mixed_precision_param": "bfloat16"}
     assert tables["activation_checkpoint"] == {"mode": "none"}
+
+
+def test_flags_of_torchtitan_name_its_newer_head():
+    files = torchtitan_files(problem_of(zero1=True), plan_of(0, 7, 10), actions=[])
+    lines = files["torchtitan-0.3.flags"].splitlines()
+    names = "tok_embeddings,layers.0,layers.1,layers.2 layers.3,norm,lm_head"
+    assert f"--parallelism.module_fqns_per_model_part {names}" in lines
+    assert "--training.disable_cuda_graphs" in lines
+    assert lines[-1] == "activation_checkpoint:none"
+
+
+def test_torchtitan_accumulates_over_local_batches_without_a_pipeline():
+    """Its trainer takes a local batch at once: 2 samples of a micro-batch of 4 on each of two replicas."""
+    tables = tomllib.loads(torchtitan_toml(problem_of(), plan_of(0, 10)))
+    assert tables["training"]["local_batch_size"] == 2
+    assert tables["parallelism"]["data_parallel_replicate_degree"] == 2
+    assert "module_fqns_per_model_part" not in tables["parallelism"]
+
+
+@pytest.mark.parametrize(
+    ("model", "job", "choices", "complaint"),
+    [
+        (LLAMA, {}, {}, "2 copies of whole weights exclude pipelines"),
+        (
+            build_model("llama-mini", precision=Precision.FP16),
+            {"precision": Precision.FP16},
+            {},
+            "it trains in bf16 or fp32, not fp16",
+        ),
+        (build_model("gpt-mini", precision=Precision.BF16), {"zero1": True}, {}, "cannot share the weights"),
+        (LLAMA, {"zero1": True}, {"num_microbatches": 1}, "1f1b needs as many micro-batches as stages, 2, not 1"),
+        (replace(LLAMA, sequence_length=255), {"zero1": True}, {}, "a sequence length that 2 divides, got 255"),
+    ],
+)
+def test_what_torchtitan_refuses_itself_is_refused(model, job, choices, complaint):
+    plan = replace(plan_of(0, 7, model.num_layers), **choices)
+    with pytest.raises(UnsupportedError, match=complaint):
+        torchtitan_toml(problem_of(model, **job), plan)
 
 
 def test_eager_1f1b_needs_the_list_of_actions():
     plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
     with pytest.raises(UnsupportedError, match="--schedule-csv"):
         torchtitan_toml(problem_of(), plan)
-    parallelism = tomllib.loads(torchtitan_toml(problem_of(), plan, schedule_csv="order.csv"))["parallelism"]
+    parallelism = tomllib.loads(torchtitan_toml(problem_of(zero1=True), plan, schedule_csv="order.csv"))["parallelism"]
     assert parallelism["pipeline_parallel_schedule"] == "PipelineScheduleMulti"
     assert parallelism["pipeline_parallel_schedule_csv"] == "order.csv"
 
@@ -152,7 +209,7 @@ def test_deepspeed_gets_bounds_and_a_topology():
     """Any cut will do, also inside of a block. Four micro-batches of two samples on each of two copies: 16."""
     tree = deepspeed_tree(problem_of(zero1=True), plan_of(0, 4, 10))
     assert tree["parts"] == [0, 4, 10]
-    assert tree["topology"] == {"num_pp": 2, "num_mp": 1, "num_dp": 2}
+    assert tree["topology"] == {"axes": ["pipe", "data", "model"], "dims": [2, 2, 1]}
     assert tree["config"] == {
         "train_batch_size": 16,
         "train_micro_batch_size_per_gpu": 2,
@@ -214,7 +271,7 @@ def test_models_without_transformer_layers_are_refused():
 @pytest.mark.parametrize("name", ["Ünï 日本.csv", "🙂.csv", 'a"b\\c\x1b\x7f\n\u202e.csv'])
 def test_any_name_of_a_schedule_is_a_string_of_torchtitan(name):
     plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
-    text = torchtitan_toml(problem_of(), plan, schedule_csv=name)
+    text = torchtitan_toml(problem_of(zero1=True), plan, schedule_csv=name)
     assert text.isascii()
     assert tomllib.loads(text)["parallelism"]["pipeline_parallel_schedule_csv"] == name
 
@@ -222,4 +279,4 @@ def test_any_name_of_a_schedule_is_a_string_of_torchtitan(name):
 def test_a_name_that_is_no_text_cannot_be_in_a_file_of_torchtitan():
     plan = plan_of(0, 7, 10, schedule=Schedule.EAGER_ONE_F_ONE_B)
     with pytest.raises(UnsupportedError, match="not valid UTF-8"):
-        torchtitan_toml(problem_of(), plan, schedule_csv="\udcff.csv")
+        torchtitan_toml(problem_of(zero1=True), plan, schedule_csv="\udcff.csv")
