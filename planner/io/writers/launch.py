@@ -1,6 +1,6 @@
 """How to start a plan: one torchrun for each host, with a page that says so."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.visible import visible
@@ -8,7 +8,6 @@ from stagecut.planner.io.writers.ranks import HostRanks, Placement
 from stagecut.planner.io.writers.uniform_plan import UniformPlan
 
 README = "README.md"
-LAUNCH = "launch.sh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +26,11 @@ class Export:
 
 
 def folder_files(uniform: UniformPlan, export: Export) -> dict[str, str]:
-    """All files of a folder, launch lines and a README included."""
-    launch = "\n".join(launch_lines(uniform.placement, export.command, environment=export.environment or {})) + "\n"
-    return {**export.files, LAUNCH: launch, README: _readme(uniform, export)}
+    """All files of a folder, with a README that has the command of each host."""
+    return {**export.files, README: _readme(uniform, export)}
 
 
-def launch_lines(placement: Placement, command: str, *, environment: Mapping[str, str]) -> Iterable[str]:
+def launch_lines(placement: Placement, command: str, *, environment: Mapping[str, str]) -> Iterator[str]:
     """A comment and a line for each host, in the order of ranks, with its devices in that order."""
     hosts = placement.hosts
     for index, host in enumerate(hosts):
@@ -50,15 +48,14 @@ def _ranks(host: HostRanks) -> str:
 
 def _readme(uniform: UniformPlan, export: Export) -> str:
     first = visible(uniform.placement.hosts[0].name)
-    meanings = {**export.meanings, LAUNCH: "the command of each host, in the order of their ranks"}
     lines = [
         f"# {visible(uniform.problem.model.name)} on {visible(uniform.problem.cluster.name)}",
         "",
         f"A plan for {export.framework}.",
         "",
-        *(f"- `{name}`: {meaning}" for name, meaning in meanings.items()),
+        *(f"- `{name}`: {export.meanings[name]}" for name in export.files),
         "",
-        f"Set `MASTER` to the address of `{first}` and run on each host its line of `{LAUNCH}`, in this folder:",
+        f"Set `MASTER` to the address of `{first}` and run in this folder, on each host:",
         "",
         "```sh",
         *launch_lines(uniform.placement, export.command, environment=export.environment or {}),

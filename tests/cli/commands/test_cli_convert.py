@@ -140,7 +140,7 @@ def llama_plan(plan, tmp_path_factory):
         "even",
     )
     problem = ("--model", "llama-mini", "--cluster", "h100-8", "--global-batch", "16", "--precision", "bf16")
-    done = plan("solve", *problem, *choices, "--recompute", "never", "--quiet", "-o", path)
+    done = plan("solve", *problem, *choices, "--zero1", "--recompute", "never", "--quiet", "-o", path)
     assert done.exit_code == 0, done.output
     return path
 

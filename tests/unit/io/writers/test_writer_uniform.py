@@ -26,7 +26,8 @@ LLAMA = build_model("llama-mini", precision=Precision.BF16)
 
 
 def problem_of(model=LLAMA, **job):
-    kind = DeviceType(name="gpu", peak_flops_per_s=((Precision.BF16, 1e12),), memory_bytes=1e12)
+    rates = tuple((precision, 1e12) for precision in Precision)
+    kind = DeviceType(name="gpu", peak_flops_per_s=rates, memory_bytes=1e12)
     server = Server(name="node", islands=(Island(device_type="gpu", count=4),))
     choices = {
         "global_batch": 16,
