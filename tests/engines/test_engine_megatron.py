@@ -15,7 +15,13 @@ from stagecut.planner.io.writers.uniform_plan import cuts_of  # noqa: E402
 
 SHAPES = {
     "llama3-8b": {"hidden_size": 4096, "num_attention_heads": 32, "num_query_groups": 8},
-    "mixtral-8x7b": {"hidden_size": 4096, "num_attention_heads": 32, "num_query_groups": 8, "num_moe_experts": 8},
+    "mixtral-8x7b": {
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_query_groups": 8,
+        "num_moe_experts": 8,
+        "add_bias_linear": False,
+    },
     "gpt2-xl": {"hidden_size": 1600, "num_attention_heads": 25},
     "bert-large": {"hidden_size": 1024, "num_attention_heads": 16},
 }

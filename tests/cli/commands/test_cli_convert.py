@@ -106,6 +106,8 @@ def test_devices_without_times_do_not_compute_for_free(plan, tmp_path):
         ),
         (("graph.txt", "piper.json", "--to", "megatron"), "name one file"),
         (("graph.txt", "--to", "megatron", "--schedule-csv", "x.csv"), "--schedule-csv needs --to torchtitan"),
+        (("graph.txt", "--folder", "x"), "--folder needs --to"),
+        (("graph.txt", "--to", "megatron", "--folder", "x", "-o", "y"), "-o: not with --folder"),
     ],
 )
 def test_options_that_make_no_sense_together_are_wrong_usage(plan, arguments, message):
@@ -199,6 +201,37 @@ def changed_llama(llama_plan, tmp_path):
     path = tmp_path / "two.json"
     path.write_text(json.dumps(tree))
     return path
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("megatron", {"arguments.txt"}),
+        ("torchtitan", {"torchtitan-0.2.toml", "torchtitan-0.3.flags"}),
+        ("deepspeed", {"plan.json", "cut_module.py"}),
+    ],
+)
+def test_a_folder_has_all_files_and_the_command_of_each_host(plan, plan_json, changed_llama, tmp_path, target, names):
+    """Two stages of two replicas on the first four devices of the only host."""
+    folder = tmp_path / "export"
+    answer = plan_json("convert", changed_llama, "--to", target, "--folder", folder, "--quiet")
+    assert set(answer["files"]) == {path.name for path in folder.iterdir()} == names | {"README.md"}
+    assert answer["folder"] == str(folder)
+    text = (folder / "README.md").read_text()
+    assert "torchrun --nnodes 1 --node-rank 0 --nproc-per-node" in text
+    assert all(f"`{name}`" in text for name in names)
+    again = plan("convert", changed_llama, "--to", target, "--folder", folder)
+    assert again.exit_code == 3
+    assert "already exists" in again.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_one_message(plan, llama_plan, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for folder in (taken, tmp_path / "missing" / "export"):
+        done = plan("convert", llama_plan, "--to", "deepspeed", "--folder", folder)
+        assert done.exit_code == 3
+        assert f"{folder}: cannot be made a folder" in done.stderr
 
 
 HIDDEN_OR_LONG = ["", "x" * 101, "a\nb", "a\x1b[31m", "a\x85b", "a\u2028b", "\udcff"]
