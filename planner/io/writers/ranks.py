@@ -11,8 +11,8 @@ from stagecut.planner.io.writers.degrees import Degrees, ranked_devices
 
 Copy = tuple[tuple[str, ...], ...]
 """The devices of one data-parallel copy of the model: those that share its samples, for each device group."""
-MOST_ORDERS = 5040
-"""Orders of unlike copies that are tried: all of up to seven."""
+MOST_ORDERS = 720
+"""Orders of unlike copies that are tried: all of up to six."""
 
 
 class RankOrder(StrEnum):
