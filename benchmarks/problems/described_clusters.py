@@ -9,8 +9,8 @@
 import re
 from dataclasses import replace
 
-from stagecut.models.clusters import device_types, links
-from stagecut.models.clusters.device_types import DEVICE_TYPES
+from stagecut.models.clusters.device_types import device_type, known_type
+from stagecut.models.clusters.links import SWITCH, link
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.units import GBIT_PER_S, GIB, US
@@ -19,20 +19,12 @@ CLASS = re.compile(r"(\d+)x([^@]+)(?:@(\d+))?")
 ISLAND = re.compile(r"(\d+):([\w-]+)(?:/(\d+))?")
 LATENCY_S = 20 * US
 """Of an interface whose speed is given: that of Ethernet in the catalogue."""
-USUAL_LINKS = {
-    device_types.H100_80.name: (links.NVSWITCH_H100, links.INFINIBAND_400G),
-    device_types.A100_40.name: (links.NVSWITCH_A100, links.INFINIBAND_200G),
-    device_types.V100_16.name: (links.NVLINK_V100, links.INFINIBAND_100G),
-    device_types.A100_40_PCIE.name: (links.PCIE_4, links.ETHERNET_100G),
-    device_types.RTX_3090.name: (links.PCIE_3, links.ETHERNET_100G),
-    device_types.TITAN_RTX.name: (links.PCIE_3, links.INFINIBAND_56G),
-    device_types.TITAN_V.name: (links.PCIE_3, links.INFINIBAND_56G),
-    device_types.T4.name: (links.PCIE_3, links.ETHERNET_25G),
-}
-"""Fabric and interface of servers with devices of this type."""
-PCIE = (links.PCIE_3, links.PCIE_4)
+PCIE = (link("pcie3x16"), link("pcie4x16"))
 """Fabrics that all devices of an island share."""
-KINDS = {kind.name: kind for kind in DEVICE_TYPES if kind.name in USUAL_LINKS}
+KINDS = {
+    name: device_type(name)
+    for name in ("titan-v", "titan-rtx", "rtx-3090", "a100-40", "a100-40-pcie", "h100-80", "v100-16", "t4")
+}
 
 
 def is_described(name: str) -> bool:
@@ -51,7 +43,7 @@ def described(name: str) -> Cluster:
     classes = name.split(",")
     servers = tuple(_server(text, index) for index, text in enumerate(classes))
     kinds = {kind.name: kind for text in classes for kind in _kinds(text)}
-    return Cluster(name=name, device_types=tuple(kinds.values()), servers=servers, network=links.SWITCH)
+    return Cluster(name=name, device_types=tuple(kinds.values()), servers=servers, network=SWITCH)
 
 
 def _server(text: str, index: int) -> Server:
@@ -76,7 +68,9 @@ def _island(text: str) -> Island:
 
 
 def _links(text: str) -> tuple[Link, Link]:
-    return USUAL_LINKS[_parts(text)[1]]
+    """Fabric and interface that are usual for the type, but PCI Express 3.0 for RTX 3090, as in `commodity-32`."""
+    known = known_type(_parts(text)[1])
+    return link("pcie3x16" if known.kind.name == "rtx-3090" else known.fabric), link(known.interface)
 
 
 def _kinds(text: str) -> list[DeviceType]:

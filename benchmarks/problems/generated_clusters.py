@@ -4,20 +4,21 @@ Servers hold four devices of one type each, fewer where there would not be a ser
 servers are dealt out evenly to the types, the first types get what is left over.
 """
 
-from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters.device_types import device_type
+from stagecut.models.clusters.links import SWITCH, link
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, Island, Server
 
 KINDS = (
-    (device_types.A100_40, links.NVSWITCH_A100, links.INFINIBAND_200G),
-    (device_types.V100_16, links.NVLINK_V100, links.INFINIBAND_100G),
-    (device_types.H100_80, links.NVSWITCH_H100, links.INFINIBAND_400G),
-    (device_types.RTX_3090, links.PCIE_3, links.ETHERNET_100G),
-    (device_types.A100_40_PCIE, links.PCIE_4, links.ETHERNET_100G),
-    (device_types.T4, links.PCIE_3, links.ETHERNET_25G),
+    (device_type("a100-40"), link("nvlink3"), link("ib-hdr200")),
+    (device_type("v100-16"), link("nvlink2"), link("ib-edr100")),
+    (device_type("h100-80"), link("nvlink4"), link("ib-ndr400")),
+    (device_type("rtx-3090"), link("pcie3x16"), link("eth100")),
+    (device_type("a100-40-pcie"), link("pcie4x16"), link("eth100")),
+    (device_type("t4"), link("pcie3x16"), link("eth25")),
 )
 """Device type, fabric and network interface of each kind of server."""
-PCIE = (links.PCIE_3, links.PCIE_4)
+PCIE = (link("pcie3x16"), link("pcie4x16"))
 """Fabrics that all devices of a server share."""
 PER_SERVER = 4
 NAME = "pods"
@@ -46,7 +47,7 @@ def pods(name: str) -> Cluster:
         name=name,
         device_types=tuple(kind for kind, _, _ in KINDS[:num_types]),
         servers=tuple(_server(index, count=each + (index < more), devices=per_server) for index in range(num_types)),
-        network=links.SWITCH,
+        network=SWITCH,
     )
 
 

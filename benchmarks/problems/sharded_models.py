@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from stagecut.models import build_model
-from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters.device_types import device_type
+from stagecut.models.clusters.links import SWITCH, link
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.job import standard_optimizer
 from stagecut.planner.core.precision import Precision
@@ -36,10 +37,10 @@ class ShardedModel:
 
     def cluster(self) -> Cluster:
         """Hosts behind one switch, with NVLink inside."""
-        kind = device_types.V100_16
-        island = Island(device_type=kind.name, count=self.per_host, fabric=links.NVLINK_V100)
-        server = Server(name="host", count=self.num_hosts, islands=(island,), nic=links.INFINIBAND_100G)
-        return Cluster(name=self.name, device_types=(kind,), servers=(server,), network=links.SWITCH)
+        kind = device_type("v100-16")
+        island = Island(device_type=kind.name, count=self.per_host, fabric=link("nvlink2"))
+        server = Server(name="host", count=self.num_hosts, islands=(island,), nic=link("ib-edr100"))
+        return Cluster(name=self.name, device_types=(kind,), servers=(server,), network=SWITCH)
 
     def cases(self) -> tuple[ShardingCase, ...]:
         """One for each mesh of up to two axes."""

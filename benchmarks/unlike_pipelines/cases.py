@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from benchmarks.problems.specs import FREE
 from stagecut.models import build_model
-from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters.device_types import device_type
+from stagecut.models.clusters.links import SWITCH, link
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
@@ -12,7 +13,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.units import GBIT_PER_S, US
 
 ETHERNET_10G = Link(bandwidth_bytes_per_s=10 * GBIT_PER_S, latency_s=20 * US)
-SHARED = (links.PCIE_3, links.PCIE_4)
+HDR_200, EDR_100, ETHERNET_25G = link("ib-hdr200"), link("ib-edr100"), link("eth25")
+SHARED = (link("pcie3x16"), link("pcie4x16"))
 """Fabrics that all devices of a host share."""
 SIZES = (1, 2, 4, 8)
 """Micro-batch sizes, where a case does not say otherwise."""
@@ -67,7 +69,7 @@ class Case:
                 name=self.cluster_name,
                 device_types=tuple(each.kind for each in self.hosts),
                 servers=tuple(each.server for each in self.hosts),
-                network=links.SWITCH,
+                network=SWITCH,
             ),
             job=Job(
                 global_batch=self.global_batch,
@@ -81,37 +83,37 @@ class Case:
 
 def _h100(num_hosts: int, devices: int = 8) -> Hosts:
     return Hosts(
-        kind=device_types.H100_80,
+        kind=device_type("h100-80"),
         num_hosts=num_hosts,
         devices=devices,
-        fabric=links.NVSWITCH_H100,
-        nic=links.INFINIBAND_400G,
+        fabric=link("nvlink4"),
+        nic=link("ib-ndr400"),
     )
 
 
-def _a100(num_hosts: int, devices: int = 8, nic: Link = links.INFINIBAND_200G) -> Hosts:
-    return Hosts(kind=device_types.A100_40, num_hosts=num_hosts, devices=devices, fabric=links.NVSWITCH_A100, nic=nic)
+def _a100(num_hosts: int, devices: int = 8, nic: Link = HDR_200) -> Hosts:
+    return Hosts(kind=device_type("a100-40"), num_hosts=num_hosts, devices=devices, fabric=link("nvlink3"), nic=nic)
 
 
-def _v100(num_hosts: int, devices: int = 8, nic: Link = links.INFINIBAND_100G) -> Hosts:
-    return Hosts(kind=device_types.V100_16, num_hosts=num_hosts, devices=devices, fabric=links.NVLINK_V100, nic=nic)
+def _v100(num_hosts: int, devices: int = 8, nic: Link = EDR_100) -> Hosts:
+    return Hosts(kind=device_type("v100-16"), num_hosts=num_hosts, devices=devices, fabric=link("nvlink2"), nic=nic)
 
 
-def _pcie(kind: DeviceType, num_hosts: int, devices: int, nic: Link = links.ETHERNET_25G) -> Hosts:
-    return Hosts(kind=kind, num_hosts=num_hosts, devices=devices, fabric=links.PCIE_3, nic=nic)
+def _pcie(kind: DeviceType, num_hosts: int, devices: int, nic: Link = ETHERNET_25G) -> Hosts:
+    return Hosts(kind=kind, num_hosts=num_hosts, devices=devices, fabric=link("pcie3x16"), nic=nic)
 
 
 CASES = (
     Case(
         model="gpt2-xl",
-        hosts=(_a100(1, nic=links.ETHERNET_25G), _pcie(device_types.RTX_3090, 1, 8)),
+        hosts=(_a100(1, nic=ETHERNET_25G), _pcie(device_type("rtx-3090"), 1, 8)),
         global_batch=128,
     ),
     Case(model="llama3-8b", hosts=(_a100(3), _v100(5)), global_batch=256),
     Case(model="gpt2-345m", hosts=(_a100(1, 7), _v100(1, 5)), global_batch=128),
     Case(
         model="bert-large",
-        hosts=(_pcie(device_types.A100_40_PCIE, 3, 4), _pcie(device_types.T4, 5, 4)),
+        hosts=(_pcie(device_type("a100-40-pcie"), 3, 4), _pcie(device_type("t4"), 5, 4)),
         global_batch=480,
     ),
     Case(model="gpt2-xl", hosts=(_a100(10), _v100(30)), global_batch=960),
@@ -124,20 +126,20 @@ CASES = (
     Case(model="llama3-8b", hosts=(_h100(1), _a100(3), _v100(5)), global_batch=480),
     Case(
         model="gpt2-1.3b",
-        hosts=(_a100(3, 2, ETHERNET_10G), _pcie(device_types.RTX_3090, 5, 2, ETHERNET_10G)),
+        hosts=(_a100(3, 2, ETHERNET_10G), _pcie(device_type("rtx-3090"), 5, 2, ETHERNET_10G)),
         global_batch=240,
     ),
     Case(
         model="vit-large",
-        hosts=(_v100(3, 3, links.ETHERNET_25G), _pcie(device_types.T4, 7, 3)),
+        hosts=(_v100(3, 3, ETHERNET_25G), _pcie(device_type("t4"), 7, 3)),
         global_batch=512,
     ),
     Case(
         model="vgg19",
         hosts=(
-            _pcie(device_types.TITAN_V, 1, 3, links.INFINIBAND_56G),
-            _pcie(device_types.TITAN_RTX, 1, 5, links.INFINIBAND_56G),
-            _pcie(device_types.RTX_2060, 1, 7, links.INFINIBAND_56G),
+            _pcie(device_type("titan-v"), 1, 3, link("ib-fdr56")),
+            _pcie(device_type("titan-rtx"), 1, 5, link("ib-fdr56")),
+            _pcie(device_type("rtx-2060"), 1, 7, link("ib-fdr56")),
         ),
         global_batch=256,
     ),

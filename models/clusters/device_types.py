@@ -1,14 +1,22 @@
 """Device types.
 
-- **Peak rates** are dense (no sparsity), on tensor cores if there are any, accumulating in fp32. fp32 is plain fp32,
-  not TF32. A type that does not support a format gets its fp32 rate.
-- **Memory** is that of the data sheet minus 1 GiB for the CUDA context and the framework: an assumption.
+- **Peak rates** are dense (no sparsity), on tensor or matrix cores if there are any, accumulating in fp32. fp32 is
+  plain fp32, not TF32. A type that does not support a format gets its fp32 rate.
+- **Memory** is that of the data sheet minus 1 GiB for the CUDA context and the framework: an assumption. GDDR with
+  error correction switched on holds 1/16 less.
 - **Efficiency**, the share of the peak that large kernels reach, is an assumption: 0.5 on tensor cores, near the
-  44 to 52 % of Narayanan et al. (SC 2021) on A100; 0.45 on H100, whose peak is harder to reach; 0.7 without
-  tensor cores.
+  44 to 52 % of Narayanan et al. (SC 2021) on A100; 0.45 on H100, its successors and CDNA 3, whose peaks are harder to
+  reach; 0.7 without tensor cores.
 - **Launch time**, 40 us per layer and direction, is an assumption: some ten kernels of a few us each.
+- **Sources** name the vendor's publication. Figures of types outside the clusters above were mostly read where others
+  quote it; those that could not be compared with anything are marked *unverified*.
+- **Fabric and interface** are those of servers that are usually sold with the type, for descriptions that name none.
 """
 
+from dataclasses import dataclass
+
+from stagecut.models.clusters.figures import rows
+from stagecut.models.naming import unknown_name
 from stagecut.planner.core.cluster import DeviceType
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import GB, GIB, US
@@ -20,20 +28,19 @@ LAUNCH_S = 40 * US
 """An assumption."""
 
 
-def _gpu(
-    name: str,
-    *,
-    fp32: float,
-    fp16: float | None,
-    bf16: float | None,
-    memory_gib: float,
-    bandwidth_gb_per_s: float,
-    sheet: str,
-    efficiency: float = 0.5,
-) -> DeviceType:
-    """A GPU; peak rates in TFLOP/s, None if the format has to run as fp32."""
-    rates = {Precision.FP32: fp32, Precision.FP16: fp16, Precision.BF16: bf16}
-    emulated = [str(precision) for precision, rate in rates.items() if rate is None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownType:
+    """A device type with the names of the links it usually has."""
+
+    kind: DeviceType
+    fabric: str
+    interface: str
+
+
+def _gpu(row: dict[str, str]) -> DeviceType:
+    """A GPU from its row: peak rates in TFLOP/s, empty if the format has to run as fp32."""
+    fp32, memory_gib, efficiency = (float(row[key]) for key in ("fp32", "memory_gib", "efficiency"))
+    emulated = [str(precision) for precision in Precision if not row[precision]]
     assumptions = [f"{' and '.join(emulated)} at the fp32 rate"] if emulated else []
     assumptions += [
         f"{CONTEXT_GIB:g} of {memory_gib:g} GiB taken by context",
@@ -41,111 +48,16 @@ def _gpu(
         "40 us launch",
     ]
     return DeviceType(
-        name=name,
-        peak_flops_per_s=tuple(sorted((precision, TERA * (rate or fp32)) for precision, rate in rates.items())),
+        name=row["name"],
+        peak_flops_per_s=tuple((precision, TERA * float(row[precision] or fp32)) for precision in sorted(Precision)),
         memory_bytes=(memory_gib - CONTEXT_GIB) * GIB,
-        memory_bandwidth_bytes_per_s=bandwidth_gb_per_s * GB,
+        memory_bandwidth_bytes_per_s=float(row["memory_gb_per_s"]) * GB,
         efficiency=efficiency,
         launch_s=LAUNCH_S,
-        source=f"{sheet}; assumption: {', '.join(assumptions)}",
+        source=f"{row['sheet']}; assumption: {', '.join(assumptions)}",
     )
 
 
-TITAN_V = _gpu(
-    "titan-v",
-    fp32=14.9,
-    fp16=110.0,
-    bf16=None,
-    memory_gib=12,
-    bandwidth_gb_per_s=652.8,
-    sheet="NVIDIA TITAN V specifications",
-)
-TITAN_RTX = _gpu(
-    "titan-rtx",
-    fp32=16.3,
-    fp16=130.5,
-    bf16=None,
-    memory_gib=24,
-    bandwidth_gb_per_s=672.0,
-    sheet="NVIDIA TITAN RTX specifications, Turing architecture white paper",
-)
-RTX_2060 = _gpu(
-    "rtx-2060",
-    fp32=6.45,
-    fp16=25.8,
-    bf16=None,
-    memory_gib=6,
-    bandwidth_gb_per_s=336.0,
-    sheet=(
-        "NVIDIA GeForce RTX 2060 specifications, Turing architecture white paper (240 tensor cores at 1.68 GHz, "
-        "half rate with sums in fp32)"
-    ),
-)
-QUADRO_P4000 = _gpu(
-    "quadro-p4000",
-    fp32=5.3,
-    fp16=None,
-    bf16=None,
-    memory_gib=8,
-    bandwidth_gb_per_s=243.0,
-    sheet="NVIDIA Quadro P4000 data sheet",
-    efficiency=0.7,
-)
-RTX_3090 = _gpu(
-    "rtx-3090",
-    fp32=35.6,
-    fp16=71.0,
-    bf16=71.0,
-    memory_gib=24,
-    bandwidth_gb_per_s=936.0,
-    sheet="NVIDIA Ampere GA102 architecture white paper",
-)
-A100_40 = _gpu(
-    "a100-40",
-    fp32=19.5,
-    fp16=312.0,
-    bf16=312.0,
-    memory_gib=40,
-    bandwidth_gb_per_s=1555.0,
-    sheet="NVIDIA A100 data sheet, SXM4 40 GB",
-)
-A100_40_PCIE = _gpu(
-    "a100-40-pcie",
-    fp32=19.5,
-    fp16=312.0,
-    bf16=312.0,
-    memory_gib=40,
-    bandwidth_gb_per_s=1555.0,
-    sheet="NVIDIA A100 data sheet, PCIe 40 GB",
-)
-H100_80 = _gpu(
-    "h100-80",
-    fp32=67.0,
-    fp16=989.5,
-    bf16=989.5,
-    memory_gib=80,
-    bandwidth_gb_per_s=3350.0,
-    sheet="NVIDIA H100 data sheet, SXM5 80 GB, half of the rate with sparsity",
-    efficiency=0.45,
-)
-V100_16 = _gpu(
-    "v100-16",
-    fp32=15.7,
-    fp16=125.0,
-    bf16=None,
-    memory_gib=16,
-    bandwidth_gb_per_s=900.0,
-    sheet="NVIDIA V100 data sheet, SXM2 16 GB",
-)
-T4 = _gpu(
-    "t4",
-    fp32=8.1,
-    fp16=65.0,
-    bf16=None,
-    memory_gib=16,
-    bandwidth_gb_per_s=320.0,
-    sheet="NVIDIA T4 data sheet, Turing architecture white paper",
-)
 CPU_CORE = DeviceType(
     name="cpu-core",
     peak_flops_per_s=tuple((precision, 96e9) for precision in sorted(Precision)),
@@ -158,16 +70,21 @@ CPU_CORE = DeviceType(
         "rate, 4 GiB and 10 GB/s of memory, efficiency 0.7, 20 us launch"
     ),
 )
-DEVICE_TYPES = (
-    TITAN_V,
-    TITAN_RTX,
-    RTX_2060,
-    QUADRO_P4000,
-    RTX_3090,
-    A100_40,
-    A100_40_PCIE,
-    H100_80,
-    V100_16,
-    T4,
-    CPU_CORE,
+KNOWN_TYPES = (
+    *(KnownType(kind=_gpu(row), fabric=row["fabric"], interface=row["interface"]) for row in rows("device_types")),
+    KnownType(kind=CPU_CORE, fabric="shared-memory", interface="eth25"),
 )
+DEVICE_TYPES = tuple(known.kind for known in KNOWN_TYPES)
+
+
+def known_type(name: str) -> KnownType:
+    """The type of that name; raises a BadInputError, with the nearest names, if there is none."""
+    for known in KNOWN_TYPES:
+        if known.kind.name == name:
+            return known
+    raise unknown_name("device type", name, [known.kind.name for known in KNOWN_TYPES])
+
+
+def device_type(name: str) -> DeviceType:
+    """The figures of that type; raises the error of :func:`known_type`."""
+    return known_type(name).kind

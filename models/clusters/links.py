@@ -2,39 +2,41 @@
 
 Bandwidths are the vendors', per direction, without losses to protocols and software. All latencies are assumptions. A
 single interface represents the network of a host: in servers with several, the rail that serves a pair of devices.
+Devices on PCI Express share one root complex: an assumption, write `shared: false` in a cluster file where they do not.
 """
 
+from stagecut.models.clusters.figures import rows
+from stagecut.models.naming import unknown_name
+from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.units import GB, GBIT_PER_S, US
+from stagecut.planner.core.units import GB, US
 
 
-def _link(bandwidth_bytes_per_s: float, latency_us: float, *, source: str) -> Link:
-    return Link(
-        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+def _named(row: dict[str, str]) -> NamedLink:
+    latency_us, source = float(row["latency_us"]), row["source"]
+    link = Link(
+        bandwidth_bytes_per_s=float(row["gb_per_s"]) * GB,
         latency_s=latency_us * US,
-        source=f"{source}; assumption: {latency_us:g} us latency",
+        source=f"{source}; assumption: {latency_us:g} us latency" if latency_us else source,
     )
+    return NamedLink(name=row["name"], link=link, use=LinkUse(row["use"]), shared=row["shared"] == "yes")
 
 
-PCIE_3 = _link(15.75 * GB, 10, source="PCI-SIG, PCI Express 3.0 x16")
-PCIE_4 = _link(31.5 * GB, 10, source="PCI-SIG, PCI Express 4.0 x16")
-NVLINK_V100 = _link(
-    50 * GB,
-    5,
-    source="NVIDIA DGX-1 white paper, two NVLinks of 25 GB/s; assumption: neighbours in the pipeline are so linked",
-)
-NVSWITCH_A100 = _link(300 * GB, 5, source="NVIDIA A100 data sheet, 600 GB/s over both directions")
-NVSWITCH_H100 = _link(450 * GB, 5, source="NVIDIA H100 data sheet, 900 GB/s over both directions")
-SHARED_MEMORY = _link(5 * GB, 50, source="assumption: copies through shared memory at 5 GB/s")
+LINKS = tuple(map(_named, rows("links")))
 
-ETHERNET_25G = _link(25 * GBIT_PER_S, 20, source="IEEE 802.3by, 25 Gb/s Ethernet")
-ETHERNET_100G = _link(100 * GBIT_PER_S, 20, source="IEEE 802.3ba, 100 Gb/s Ethernet")
-INFINIBAND_56G = _link(56 * GBIT_PER_S, 5, source="InfiniBand FDR x4, 56 Gb/s")
-INFINIBAND_100G = _link(100 * GBIT_PER_S, 5, source="InfiniBand EDR x4, 100 Gb/s, one of the rails of a server")
-INFINIBAND_200G = _link(200 * GBIT_PER_S, 5, source="InfiniBand HDR x4, 200 Gb/s, one of the rails of a server")
-INFINIBAND_400G = _link(400 * GBIT_PER_S, 5, source="InfiniBand NDR x4, 400 Gb/s, one of the rails of a server")
 
-SWITCH = Link(
-    bandwidth_bytes_per_s=float("inf"),
-    source="assumption: a switch that never slows its ports, its latency counted with the interfaces",
-)
+def named_link(name: str) -> NamedLink:
+    """The link of that name; raises a BadInputError, with the nearest names, if there is none."""
+    for each in LINKS:
+        if each.name == name:
+            return each
+    raise unknown_name("link", name, [each.name for each in LINKS])
+
+
+def link(name: str) -> Link:
+    """The figures of that link; raises the error of :func:`named_link`."""
+    return named_link(name).link
+
+
+SWITCH = link("switch")
+"""The network between the hosts of every cluster of the catalogue."""

@@ -18,6 +18,9 @@ from stagecut.planner.core.curve import Points, last_slope, require_points, seco
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
+MAX_DEVICES = 100_000
+"""Limit for a whole cluster."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

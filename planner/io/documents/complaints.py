@@ -14,6 +14,7 @@ PathStep = str | int
 Where = tuple[PathStep, ...]
 
 MAX_SHOWN = 50
+MAX_SUGGESTED = 4
 _PLAIN_KEY = re.compile(r"[\w-]{1,60}")
 
 
@@ -87,6 +88,13 @@ def shorten(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` for the closest known name, or an empty string."""
-    found = difflib.get_close_matches(name[:200], list(known), n=1, cutoff=0.6)
-    return f", did you mean {found[0]!r}?" if found else ""
+    """`, did you mean 'x'?` for the closest known names, or an empty string."""
+    found = closest(name, known)
+    return f", did you mean {found}?" if found else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """`'x'`, or `'x-1' or 'x-2'` where these continue the name; empty if nothing is near."""
+    names = list(known)
+    longer = [each for each in names if each.startswith(f"{name}-")]
+    return " or ".join(map(repr, longer[:MAX_SUGGESTED] or difflib.get_close_matches(name[:200], names, n=1)))

@@ -2,12 +2,13 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
+from stagecut.planner.io.documents.canonical import TreeValue
 from stagecut.planner.io.documents.complaints import Complaints, Where, shorten
 from stagecut.planner.io.documents.input_file import read_text
 
@@ -101,6 +102,17 @@ class Node:
         if isinstance(self.value, tuple) and isinstance(step, int) and 0 <= step < len(self.value):
             return self.value[step]
         return None
+
+
+def node_of(value: TreeValue, *, line: int, where: Where) -> Node:
+    """A value that stands for something on a line of the file."""
+    if isinstance(value, Mapping):
+        children = {key: node_of(child, line=line, where=(*where, key)) for key, child in value.items()}
+        return Node(line=line, where=where, value=children)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        items = (node_of(item, line=line, where=(*where, index)) for index, item in enumerate(value))
+        return Node(line=line, where=where, value=tuple(items))
+    return Node(line=line, where=where, value=value, text="" if isinstance(value, str) else str(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
+from stagecut.planner.core.catalogue import NO_CATALOGUE, Catalogue
+from stagecut.planner.core.cluster import (
+    MAX_DEVICES,
+    AllReduceTable,
+    Cluster,
+    DeviceType,
+    Island,
+    Link,
+    NetworkOverride,
+    Server,
+)
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import Tree
-from stagecut.planner.io.documents.complaints import Complaints, nearest
+from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import (
     Entry,
     FileEntry,
@@ -27,9 +37,9 @@ from stagecut.planner.io.documents.mirrors import mirrors
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.tree import Document, Node, complain_of_repetitions, read_document
 from stagecut.planner.io.documents.validate import validate
+from stagecut.planner.io.files.cluster_names import check_names, with_figures
 
-MAX_DEVICES = 100_000
-"""Limit for a whole cluster."""
+LinkName = Annotated[Name, Field(description="Name of a link of the catalogue, see `plan clusters links`.")]
 Point = Annotated[list[NonNegative], Field(min_length=2, max_length=2)]
 """Bytes and seconds."""
 
@@ -53,8 +63,12 @@ class LinkEntry(InterfaceEntry):
 
 
 class OverrideEntry(LinkEntry):
-    """The network between two server classes, in place of the default."""
+    """The network between two server classes, in place of the default: figures, or the name of a link."""
 
+    link: LinkName | None = None
+    """Name of a link of the catalogue; figures beside it win."""
+    bandwidth_bytes_per_s: PositiveOrUnlimited | None = None  # type: ignore[assignment]
+    """Bytes per second in each direction, or the word unlimited; required without a name."""
     servers: Annotated[list[Name], Field(min_length=2, max_length=2)]
     """Names of the two classes; the same name twice means between hosts of that class."""
 
@@ -75,7 +89,10 @@ class IslandEntry(Entry):
     """Identical devices inside one server behind one fabric."""
 
     count: SmallCount
-    fabric: LinkEntry | None = None
+    fabric: LinkEntry | LinkName | None = None
+    shared: bool | None = None
+    """True: one root complex that all transfers queue for. False: a switch, with a separate path for each pair. Null:
+    what the catalogue says of the fabric's name; false for a fabric without one."""
     all_reduce: dict[GroupSize, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Measured [bytes per device, seconds] of an all-reduce, in increasing order, by number of devices."""
 
@@ -86,45 +103,43 @@ class ServerEntry(Entry):
 
     count: SmallCount = 1
     islands: Annotated[list[IslandEntry], Field(min_length=1)]
-    nic: InterfaceEntry | None = None
-    bridge: LinkEntry | None = None
+    nic: InterfaceEntry | LinkName | None = None
+    bridge: LinkEntry | LinkName | None = None
 
 
 @mirrors(Cluster)
 class ClusterFile(FileEntry):
     """Servers, their devices and the links between them."""
 
-    device_types: Annotated[list[DeviceTypeEntry], Field(min_length=1)]
+    device_types: Annotated[list[DeviceTypeEntry], Field(min_length=1)] = Field(default_factory=list)
+    """Kinds of devices in the servers; those of the catalogue, see `plan clusters types`, need not be stated."""
     servers: Annotated[list[ServerEntry], Field(min_length=1)]
-    network: LinkEntry | None = None
+    network: LinkEntry | LinkName | None = None
     overrides: list[OverrideEntry] = Field(default_factory=list)
 
 
-def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster; raises a BadInputError with every fault of the file."""
-    return cluster_of(read_document(path))
+def read_cluster(path: str | Path, catalogue: Catalogue = NO_CATALOGUE) -> Cluster:
+    """Read a cluster, which may name what is in the catalogue; raises a BadInputError with every fault of the file."""
+    return cluster_of(read_document(path), catalogue)
 
 
-def cluster_of(document: Document) -> Cluster:
+def cluster_of(document: Document, catalogue: Catalogue = NO_CATALOGUE) -> Cluster:
     """The cluster in a document; raises the errors of :func:`read_cluster`."""
-    entry = validate(document, ClusterFile, kind="cluster")
-    check_cluster(document.root, document.complaints)
-    return document.complaints.finish(entry, build_cluster)
+    stated = with_figures(document, catalogue)
+    entry = validate(stated, ClusterFile, kind="cluster")
+    check_cluster(stated.root, stated.complaints, catalogue)
+    return stated.complaints.finish(entry, build_cluster)
 
 
-def check_cluster(root: Node, complaints: Complaints) -> None:
+def check_cluster(root: Node, complaints: Complaints, catalogue: Catalogue = NO_CATALOGUE) -> None:
     """Check what a schema cannot express: unique and known names, ordered tables, the number of devices."""
     types, servers = root.items("device_types"), root.items("servers")
     complain_of_repetitions(complaints, (kind.at("name") for kind in types), "device type name")
     complain_of_repetitions(complaints, (server.at("name") for server in servers), "server name")
-    type_names, server_names = _names(types), _names(servers)
-    for island in (island for server in servers for island in server.items("islands")):
-        _check_name(island.at("device_type"), type_names, "device types", complaints)
+    check_names(root, complaints, catalogue)
     pairs: dict[frozenset[object], Node] = {}
     for override in root.items("overrides"):
         ends = override.items("servers")
-        for end in ends:
-            _check_name(end, server_names, "servers", complaints)
         first = pairs.setdefault(frozenset(end.value for end in ends if isinstance(end.value, str)), override)
         if first is not override:
             complaints.add(override.line, override.where, f"repeats the pair of servers on line {first.line}")
@@ -171,17 +186,6 @@ def _tables(root: Node) -> Iterator[Node]:
     tables = [link.at("table") for link in links if link is not None]
     tables += [island.at("all_reduce", number) for island in islands for number in island.keys("all_reduce")]
     return (table for table in tables if table is not None)
-
-
-def _names(nodes: tuple[Node, ...]) -> list[str]:
-    names = (node.at("name") for node in nodes)
-    return [name.value for name in names if name is not None and isinstance(name.value, str)]
-
-
-def _check_name(node: Node | None, known: list[str], what: str, complaints: Complaints) -> None:
-    if node is not None and isinstance(node.value, str) and node.value not in known:
-        hint = nearest(node.value, known) or f", known: {', '.join(known[:20])}"
-        complaints.add(node.line, node.where, f"{node.shown} is not one of this cluster's {what}{hint}")
 
 
 def _check_size(root: Node, complaints: Complaints) -> None:
