@@ -1,12 +1,13 @@
-"""All clusters of the catalogue, by name."""
+"""All clusters of the catalogue, by name, and others by description."""
 
+from stagecut.models.clusters.description import described, is_described
 from stagecut.models.clusters.entries import ENTRIES, ClusterEntry
 from stagecut.models.naming import unknown_name
 from stagecut.planner.core.cluster import Cluster
 
 
 def cluster_names() -> tuple[str, ...]:
-    """Names that :func:`build_cluster` knows."""
+    """Names of the clusters of the catalogue."""
     return tuple(entry.cluster.name for entry in ENTRIES)
 
 
@@ -25,14 +26,14 @@ def cluster_entry(name: str) -> ClusterEntry:
 
 
 def build_cluster(name: str) -> Cluster:
-    """A cluster of the catalogue.
+    """A cluster of the catalogue, or of a description; see :mod:`stagecut.models.clusters.description`.
 
     Raises
     ------
     BadInputError
-        If the name is unknown.
+        If the name, or one in the description, is unknown.
     """
-    return cluster_entry(name).cluster
+    return described(name) if is_described(name) else cluster_entry(name).cluster
 
 
 def describe_cluster(name: str) -> str:
@@ -43,4 +44,4 @@ def describe_cluster(name: str) -> str:
     BadInputError
         If the name is unknown.
     """
-    return cluster_entry(name).summary
+    return "as described" if is_described(name) else cluster_entry(name).summary

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from stagecut.models import catalogue
-from stagecut.models.clusters import device_types, links
+from stagecut.models.clusters import description, device_types, links
 from stagecut.models.clusters.entries import ENTRIES as CLUSTERS
 from stagecut.models.clusters.entries import ClusterEntry
 from stagecut.models.families import (
@@ -31,7 +31,8 @@ from stagecut.models.families import (
 from stagecut.models.families.entry import ModelEntry
 from stagecut.models.measured_profiles import measured_names
 from stagecut.models.operators_table import HEADER, operator_rows
-from stagecut.planner.core.cluster import DeviceType, Island, Link, Server
+from stagecut.planner.core.catalogue import NamedLink
+from stagecut.planner.core.cluster import Island, Link, Server
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import GB, GIB, US
 
@@ -95,7 +96,9 @@ the measurement. `python -m benchmarks.gpu`, on a machine with a GPU, measures p
 `models/measured`.
 """
 CLUSTERS_INTRODUCTION = """\
-Every figure carries its source: the vendor's data sheet, or the word assumption.
+Every figure carries its source: the vendor's data sheet, or the word assumption. The names of device types and links
+stand for these figures in [cluster files](files.md#names-of-the-catalogue) and in descriptions; a cluster file may
+define a type of the same name, which then wins. `plan clusters types` and `plan clusters links` list them too.
 """
 
 
@@ -123,6 +126,7 @@ def clusters_page() -> str:
         "# Clusters",
         CLUSTERS_INTRODUCTION,
         _clusters_table(),
+        _formulas(description),
         _formulas(device_types),
         _device_types_table(),
         _formulas(links),
@@ -214,13 +218,14 @@ def _device_types_table() -> str:
         "memory GB/s",
         "efficiency",
         "launch us",
+        "usual links",
         "source",
     )
-    return _table(header, (_device_type_row(kind) for kind in device_types.DEVICE_TYPES))
+    return _table(header, map(_device_type_row, device_types.KNOWN_TYPES))
 
 
-def _device_type_row(kind: DeviceType) -> tuple[str, ...]:
-    rates = dict(kind.peak_flops_per_s)
+def _device_type_row(known: device_types.KnownType) -> tuple[str, ...]:
+    kind, rates = known.kind, dict(known.kind.peak_flops_per_s)
     return (
         f"`{kind.name}`",
         *(f"{rates[precision] / 1e12:g}" for precision in (Precision.FP32, Precision.FP16, Precision.BF16)),
@@ -228,25 +233,23 @@ def _device_type_row(kind: DeviceType) -> tuple[str, ...]:
         f"{kind.memory_bandwidth_bytes_per_s / GB:g}",
         f"{kind.efficiency:g}",
         f"{kind.launch_s / US:g}",
+        f"`{known.fabric}` `{known.interface}`",
         kind.source,
     )
 
 
 def _links_table() -> str:
-    """All links used by the clusters, in order of first use."""
-    used = dict.fromkeys(link for entry in CLUSTERS for link in cluster_links(entry))
-    rows = ((_bandwidth(link), f"{link.latency_s / US:g}", link.source) for link in used)
-    return _table(("bandwidth", "latency us", "source"), rows)
+    return _table(("link", "use", "bandwidth", "latency us", "source"), map(_link_row, links.LINKS))
 
 
-def cluster_links(entry: ClusterEntry) -> tuple[Link, ...]:
-    """All links of a cluster: fabrics, bridges, interfaces, network."""
-    servers = entry.cluster.servers
-    fabrics = (island.fabric for server in servers for island in server.islands)
-    bridges = (server.bridge for server in servers if server.bridge is not None)
-    nics = (server.nic for server in servers)
-    overrides = (override.link for override in entry.cluster.overrides)
-    return (*fabrics, *bridges, *nics, entry.cluster.network, *overrides)
+def _link_row(named: NamedLink) -> tuple[str, ...]:
+    return (
+        f"`{named.name}`",
+        f"{named.use}{', shared' if named.shared else ''}",
+        _bandwidth(named.link),
+        f"{named.link.latency_s / US:g}",
+        named.link.source,
+    )
 
 
 def _bandwidth(link: Link) -> str:

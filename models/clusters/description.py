@@ -1,9 +1,14 @@
-"""Clusters in one line: `2x4 rtx-4090 pcie4x16 eth25 + 8 a100-80 nvlink3 ib-hdr200`.
+"""Descriptions.
 
-Classes of identical hosts are joined by `+`. Each says `HOSTSxDEVICES TYPE`, or `DEVICES TYPE` for a single host, then
-the fabric inside the host and the interface of the host, in any order; what is left out is what is usual for the type.
-Hosts with devices of several types list them with commas: `2x2 a100-40-pcie, 2 t4 eth100`; the slower of the fabrics
-joins them, and they share one interface, by default the slower of the usual ones.
+A line of text describes any cluster: `2x4 rtx-4090 pcie4x16 eth25 + 8 a100-80 nvlink3 ib-hdr200`. `--cluster` takes it
+instead of a name, and `plan clusters new` makes a cluster file of it.
+
+- **Classes** of identical hosts are joined by `+`. Each says `HOSTSxDEVICES TYPE`, or `DEVICES TYPE` for one host.
+- **Links** follow in any order: the fabric inside the host, and the interface of the host. What is left out is what is
+  usual for the device type.
+- **Types in one host** are separated by commas: `2x2 a100-40-pcie, 2 t4 eth100`. The slower of the fabrics joins them,
+  and they share one interface, by default the slower of the usual ones.
+- **Names**: hosts are called by their device types, the cluster by its description, and the network is `switch`.
 """
 
 import re
@@ -19,17 +24,16 @@ from stagecut.planner.core.errors import BadInputError
 
 MAX_NAME = 100
 """Characters of a cluster's name in a file."""
-FORM = "HOSTSxDEVICES TYPE [FABRIC] [INTERFACE], such as 2x4 rtx-4090 pcie4x16 eth25"
-_START = re.compile(r"\s*[0-9]+(x[0-9]+)?\s")
-_HOSTS = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9})")
-_DEVICES = re.compile(r"([0-9]{1,9})")
+FORM = "[HOSTSx]DEVICES TYPE [FABRIC] [INTERFACE], such as 2x4 rtx-4090 pcie4x16 eth25"
+_START = re.compile(r"\s*[0-9]+(x[0-9]+)?(\s|$)")
+_COUNTS = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
     """Devices of one type in a host, as described."""
 
-    hosts: int
+    hosts: int | None
     devices: int
     kind: str
     fabric: NamedLink
@@ -40,7 +44,7 @@ class _Group:
 
 
 def is_described(text: str) -> bool:
-    """Whether a text is a description rather than a name: it starts with a number and has another word."""
+    """Whether a text is a description rather than a name: its first word is a number or two."""
     return _START.match(text) is not None
 
 
@@ -79,34 +83,28 @@ def described(text: str, *, name: str | None = None, server_names: Sequence[str]
 
 
 def _class(text: str) -> tuple[_Group, ...]:
-    first, *others = text.split(",")
-    groups = (_group(first, _HOSTS, FORM), *(_group(part, _DEVICES, "DEVICES TYPE [FABRIC]") for part in others))
+    groups = tuple(map(_group, text.split(",")))
     interfaces = [group.interface.name for group in groups if group.interface is not None]
     if len(interfaces) > 1:
-        raise BadInputError(f"a host has one interface, got {' and '.join(interfaces)}")
+        raise BadInputError(f"{text.strip()!r}: a host has one interface, got {' and '.join(interfaces)}")
+    if any(group.hosts is not None for group in groups[1:]):
+        raise BadInputError(f"{text.strip()!r}: hosts are counted once, in front, as in 2x2 a100-40-pcie, 2 t4")
     return groups
 
 
-def _group(text: str, counts: re.Pattern[str], form: str) -> _Group:
-    number, kind, links = _words(text)
-    found = counts.fullmatch(number)
-    if found is None or not kind or 0 in map(int, filter(None, found.groups())):
-        raise BadInputError(f"{text.strip()!r} is not {form}")
-    known, named = known_type(kind), [_link(word) for word in links]
-    hosts, devices = (1, *found.groups())[-2:]
+def _group(text: str) -> _Group:
+    number, kind, *links = (*text.split(), "", "")
+    counts = _COUNTS.fullmatch(number)
+    if counts is None or not kind:
+        raise BadInputError(f"{text.strip()!r} is not {FORM}")
+    known, named = known_type(kind), [_link(word) for word in links if word]
     return _Group(
-        hosts=int(hosts or 1),
-        devices=int(devices),
+        hosts=int(counts[1]) if counts[1] else None,
+        devices=int(counts[2]),
         kind=kind,
-        fabric=_only(named, LinkUse.FABRIC, kind) or named_link(known.fabric),
-        interface=_only(named, LinkUse.INTERFACE, kind),
+        fabric=_only(named, LinkUse.FABRIC, text) or named_link(known.fabric),
+        interface=_only(named, LinkUse.INTERFACE, text),
     )
-
-
-def _words(text: str) -> tuple[str, str, list[str]]:
-    """Number, type and links; empty where the text ends early."""
-    number, kind, *links = *text.split(), "", ""
-    return number, kind, [link for link in links if link]
 
 
 def _link(word: str) -> NamedLink:
@@ -117,15 +115,15 @@ def _link(word: str) -> NamedLink:
     return known[word]
 
 
-def _only(links: Sequence[NamedLink], use: LinkUse, kind: str) -> NamedLink | None:
+def _only(links: Sequence[NamedLink], use: LinkUse, text: str) -> NamedLink | None:
     found = [link for link in links if link.use is use]
     if len(found) > 1:
-        raise BadInputError(f"{kind} has one {use}, got {' and '.join(link.name for link in found)}")
+        raise BadInputError(f"{text.strip()!r}: takes one {use}, got {' and '.join(link.name for link in found)}")
     return found[0] if found else None
 
 
 def _check_size(text: str, classes: Sequence[Sequence[_Group]]) -> None:
-    num_devices = sum(groups[0].hosts * group.devices for groups in classes for group in groups)
+    num_devices = sum((groups[0].hosts or 1) * group.devices for groups in classes for group in groups)
     if num_devices > MAX_DEVICES:
         raise BadInputError(f"cluster {text!r}: must have at most {MAX_DEVICES} devices in total, got {num_devices}")
 
@@ -135,7 +133,7 @@ def _server(name: str, groups: Sequence[_Group]) -> Server:
     usual = (named_link(known_type(group.kind).interface).link for group in groups)
     return Server(
         name=name,
-        count=groups[0].hosts,
+        count=groups[0].hosts or 1,
         islands=tuple(group.island() for group in groups),
         nic=next(stated, None) or _slowest(usual),
         bridge=_slowest(group.fabric.link for group in groups) if len(groups) > 1 else None,

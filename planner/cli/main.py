@@ -19,7 +19,7 @@ SUMMARIES = {
     "convert": "Read another planner's profile, or write a plan for a training framework.",
     "shard": "Divide a model over devices, or solve a choice graph, and prove how good the answer is.",
     "models": "List the models of the catalogue or show one.",
-    "clusters": "List the clusters of the catalogue or show one.",
+    "clusters": "List the clusters of the catalogue, show one, or write a new one.",
     "schema": "Print the JSON Schema of a kind of file.",
     "doctor": "Print versions and processor cores.",
 }

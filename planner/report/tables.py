@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from stagecut.planner.core.cluster import Cluster, Server
+from stagecut.planner.core.catalogue import NamedLink
+from stagecut.planner.core.cluster import Cluster, DeviceType, Server
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.result import Result, Shortage
+from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.labels import (
     UNKNOWN,
@@ -126,8 +128,23 @@ def cluster_table(clusters: Iterable[Cluster]) -> Table:
     return table
 
 
-def device_type_table(cluster: Cluster) -> Table:
-    """One row per device type of a cluster, with the source of its figures."""
+def link_table(links: Iterable[NamedLink]) -> Table:
+    """One row per link of the catalogue, with the source of its figures."""
+    rows = (
+        (
+            named.name,
+            f"{named.use}{', shared' if named.shared else ''}",
+            bandwidth_label(named.link.bandwidth_bytes_per_s),
+            format_seconds(named.link.latency_s),
+            named.link.source,
+        )
+        for named in links
+    )
+    return text_table(rows, "link", "use", right=("bandwidth", "latency"), last=("source",))
+
+
+def device_type_table(kinds: Iterable[DeviceType]) -> Table:
+    """One row per device type, with the source of its figures."""
     rows = (
         (
             kind.name,
@@ -137,7 +154,7 @@ def device_type_table(cluster: Cluster) -> Table:
             percent_label(kind.efficiency),
             kind.source,
         )
-        for kind in cluster.device_types
+        for kind in kinds
     )
     return text_table(rows, "device type", "peak", right=("memory", "memory bandwidth", "efficiency"), last=("source",))
 

@@ -16,7 +16,13 @@ from stagecut.planner.cli.options.waves import (
     require_devices,
     through_waves,
 )
-from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
+from stagecut.planner.cli.parameters.catalogue import (
+    CLUSTER_HELP,
+    catalogue_model,
+    is_profile,
+    load_cluster,
+    load_profile,
+)
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import (
@@ -51,9 +57,7 @@ class ProblemChoices(WaveOptions):
     model: str = option(
         "--model", type=NameOrFile(), required=True, metavar="NAME|FILE", help="Catalogue model or profile file."
     )
-    cluster: str = option(
-        "--cluster", type=NameOrFile(), required=True, metavar="NAME|FILE", help="Catalogue cluster or cluster file."
-    )
+    cluster: str = option("--cluster", type=NameOrFile(), required=True, metavar="NAME|FILE|TEXT", help=CLUSTER_HELP)
     global_batch: int | None = option(
         "--global-batch", type=click.IntRange(max=MAX_COUNT), help="Samples per iteration."
     )

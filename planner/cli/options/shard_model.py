@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from stagecut.planner.cli.options.problem import OPTIMIZERS
-from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_cluster, load_profile
+from stagecut.planner.cli.parameters.catalogue import (
+    CLUSTER_HELP,
+    catalogue_model,
+    is_profile,
+    load_cluster,
+    load_profile,
+)
 from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import flags_given, member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, grid
@@ -30,9 +36,7 @@ class ModelToShard:
     model: str | None = option(
         "--model", type=NameOrFile(), metavar="NAME|FILE", help="Divide this catalogue model or profile file."
     )
-    cluster: str | None = option(
-        "--cluster", type=NameOrFile(), metavar="NAME|FILE", help="Catalogue cluster or cluster file."
-    )
+    cluster: str | None = option("--cluster", type=NameOrFile(), metavar="NAME|FILE|TEXT", help=CLUSTER_HELP)
     global_batch: int | None = option(
         "--global-batch", type=click.IntRange(1, MAX_COUNT), help="Samples per iteration."
     )

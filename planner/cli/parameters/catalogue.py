@@ -14,6 +14,8 @@ from stagecut.models import (
     measured_path,
     model_names,
 )
+from stagecut.models.clusters.catalogue import CATALOGUE
+from stagecut.models.clusters.description import is_described
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
@@ -23,6 +25,7 @@ from stagecut.planner.io.files.profile import read_profile
 
 T = TypeVar("T")
 
+CLUSTER_HELP = "Catalogue cluster, cluster file, or a description such as '2x4 rtx-4090 pcie4x16 eth25'."
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
 
 
@@ -60,8 +63,10 @@ def catalogue_model(name: str, *, precision: Precision, sequence_length: int | N
 
 
 def load_cluster(argument: str) -> Cluster:
-    """A cluster of the catalogue or from a file; raises a BadInputError for an unknown name or a faulty file."""
-    return read_cluster(argument) if is_file_name(argument) else _found(argument, cluster_names(), build_cluster)
+    """A cluster of the catalogue, of a file or described; raises a BadInputError for unknown names and faulty files."""
+    if is_file_name(argument):
+        return read_cluster(argument, CATALOGUE)
+    return build_cluster(argument) if is_described(argument) else _found(argument, cluster_names(), build_cluster)
 
 
 def _found(name: str, known: tuple[str, ...], find: Callable[[str], T]) -> T:

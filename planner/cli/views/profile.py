@@ -67,7 +67,7 @@ def model_answer(measurement: "ModelMeasurement", choices: "ProfileChoices", *, 
 
 def print_links(found: Sequence["RankMeasurement"], cluster: Cluster) -> None:
     """Devices, then seconds by message size."""
-    print_table(device_type_table(cluster))
+    print_table(device_type_table(cluster.device_types))
     click.echo("\ntime per message:\n")
     curves = dict(_curves(cluster))
     rows = (

@@ -7,8 +7,8 @@ import pytest
 
 from stagecut.models import build_cluster, build_model, cluster_names, describe_cluster
 from stagecut.models.cluster_catalogue import cluster_entry
+from stagecut.models.clusters.commented import cluster_links
 from stagecut.models.clusters.device_types import DEVICE_TYPES
-from stagecut.models.tables import cluster_links
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
@@ -49,7 +49,7 @@ def test_every_figure_carries_its_source(name):
     """A vendor's sheet or standard, or the word assumption; latencies are assumptions throughout."""
     entry = cluster_entry(name)
     assert all(kind.source for kind in entry.cluster.device_types)
-    assert all("assumption" in link.source for link in cluster_links(entry))
+    assert all("assumption" in link.source for link in cluster_links(entry.cluster))
 
 
 @pytest.mark.parametrize("kind", DEVICE_TYPES, ids=lambda kind: kind.name)
