@@ -6,9 +6,9 @@ Devices on PCI Express share one root complex: an assumption, write `shared: fal
 """
 
 from stagecut.models.clusters.figures import rows
-from stagecut.models.naming import unknown_name
 from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.names import unknown_name
 from stagecut.planner.core.units import GB, US
 
 

@@ -1,11 +1,11 @@
 """Every fault of a file, each with its line and its place in the tree."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.names import closest
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -14,7 +14,6 @@ PathStep = str | int
 Where = tuple[PathStep, ...]
 
 MAX_SHOWN = 50
-MAX_SUGGESTED = 4
 _PLAIN_KEY = re.compile(r"[\w-]{1,60}")
 
 
@@ -91,10 +90,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for the closest known names, or an empty string."""
     found = closest(name, known)
     return f", did you mean {found}?" if found else ""
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """`'x'`, or `'x-1' or 'x-2'` where these continue the name; empty if nothing is near."""
-    names = list(known)
-    longer = [each for each in names if each.startswith(f"{name}-")]
-    return " or ".join(map(repr, longer[:MAX_SUGGESTED] or difflib.get_close_matches(name[:200], names, n=1)))

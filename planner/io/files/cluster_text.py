@@ -2,11 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
+
+import yaml
 
 from stagecut.planner.core.catalogue import Catalogue
 from stagecut.planner.core.cluster import Cluster, DeviceType
-from stagecut.planner.io.documents.canonical import TreeValue
+from stagecut.planner.io.documents.canonical import Tree, TreeValue
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.cluster import to_tree
 from stagecut.planner.io.files.cluster_names import LINK_KEYS
@@ -33,7 +36,7 @@ def _defined(cluster: Cluster, catalogue: Catalogue) -> tuple[DeviceType, ...]:
     return own if (*own, *known) == cluster.device_types else cluster.device_types
 
 
-def _named(tree: Mapping[str, TreeValue], catalogue: Catalogue) -> dict[str, TreeValue]:
+def _named(tree: Tree, catalogue: Catalogue) -> dict[str, TreeValue]:
     """A mapping with names in place of its links."""
     names = {json.dumps(tree_of(named.link, omit_empty=True)): named.name for named in catalogue.links}
     return {key: _shortened(key, value, names) for key, value in tree.items()}
@@ -44,25 +47,20 @@ def _shortened(key: str, value: TreeValue, names: Mapping[str, str]) -> TreeValu
         return names.get(json.dumps(value), value)
     if isinstance(value, Mapping):
         return {name: _shortened(name, child, names) for name, child in value.items()}
-    return (
-        value
-        if isinstance(value, str) or not isinstance(value, Sequence)
-        else [_shortened("", each, names) for each in value]
-    )
+    return [_shortened("", each, names) for each in value] if isinstance(value, list) else value
 
 
-def _lines(value: TreeValue) -> Iterator[str]:
+def _lines(tree: Tree) -> Iterator[str]:
     """YAML, with lists and mappings of plain values on one line."""
-    items = value.items() if isinstance(value, Mapping) else ()
-    for key, child in items:
-        if _is_flat(child):
-            yield f"{key}: {_flow(child)}"
-        elif isinstance(child, Mapping):
+    for key, value in tree.items():
+        if _is_flat(value):
+            yield f"{key}: {_flow(value)}"
+        elif isinstance(value, Mapping):
             yield f"{key}:"
-            yield from (f"  {line}" for line in _lines(child))
-        elif isinstance(child, Sequence):
+            yield from (f"  {line}" for line in _lines(value))
+        elif isinstance(value, list):
             yield f"{key}:"
-            for each in child:
+            for each in value:
                 lines = [_flow(each)] if _is_flat(each) else _lines(each)
                 yield from (f"  {'  ' if index else '- '}{line}" for index, line in enumerate(lines))
 
@@ -75,4 +73,8 @@ def _is_flat(value: TreeValue) -> bool:
 def _flow(value: TreeValue) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(child)}" for key, child in value.items()) + "}"
-    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if _PLAIN.fullmatch(value) else yaml.safe_dump(value, default_style='"', width=sys.maxsize).rstrip()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stagecut.models.clusters.catalogue import CATALOGUE
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import cluster_of
 from stagecut.planner.io.files.job import job_of
@@ -25,13 +26,19 @@ SECTIONS = {
 }
 
 
-def example(kind):
-    return re.search(r"^```(?:yaml|json)\n(.*?)^```", SECTIONS[kind], re.MULTILINE | re.DOTALL).group(1)
+def example(kind, *, below=""):
+    text = SECTIONS[kind].partition(below)[2] if below else SECTIONS[kind]
+    return re.search(r"^```(?:yaml|json)\n(.*?)^```", text, re.MULTILINE | re.DOTALL).group(1)
 
 
 @pytest.mark.parametrize(("kind", "reader"), [("profile", profile_of), ("cluster", cluster_of), ("job", job_of)])
 def test_example_is_read(kind, reader):
     reader(parse_document(example(kind), file=kind))
+
+
+def test_example_with_names_of_the_catalogue_is_read():
+    text = example("cluster", below="### Names of the catalogue")
+    assert cluster_of(parse_document(text, file="cluster"), CATALOGUE).num_devices == 20
 
 
 @pytest.mark.parametrize("kind", ["profile", "cluster", "job"])
