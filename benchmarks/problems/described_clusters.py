@@ -52,7 +52,9 @@ def _server(text: str, index: int) -> Server:
     assert found is not None
     count, inside, speed = found.groups()
     islands = tuple(_island(part) for part in inside.split("+"))
-    slowest = min((_links(part)[1] for part in inside.split("+")), key=lambda link: link.bandwidth_bytes_per_s)
+    slowest = min(
+        (usual_links(_parts(part)[1])[1] for part in inside.split("+")), key=lambda link: link.bandwidth_bytes_per_s
+    )
     nic = slowest if speed is None else _interface(int(speed))
     return Server(name=f"class{index}", count=int(count), islands=islands, nic=nic)
 
@@ -63,13 +65,13 @@ def _interface(gbit_per_s: int) -> Link:
 
 def _island(text: str) -> Island:
     count = int(_parts(text)[0])
-    fabric, _ = _links(text)
+    fabric, _ = usual_links(_parts(text)[1])
     return Island(device_type=_kind(text).name, count=count, fabric=fabric, shared=fabric in PCIE)
 
 
-def _links(text: str) -> tuple[Link, Link]:
-    """Fabric and interface that are usual for the type, but PCI Express 3.0 for RTX 3090, as in `commodity-32`."""
-    known = known_type(_parts(text)[1])
+def usual_links(name: str) -> tuple[Link, Link]:
+    """Fabric and interface that are usual for a type, but PCI Express 3.0 for RTX 3090, as in `commodity-32`."""
+    known = known_type(name)
     return link("pcie3x16" if known.kind.name == "rtx-3090" else known.fabric), link(known.interface)
 
 

@@ -4,22 +4,17 @@ Servers hold four devices of one type each, fewer where there would not be a ser
 servers are dealt out evenly to the types, the first types get what is left over.
 """
 
+from benchmarks.problems.described_clusters import PCIE, usual_links
 from stagecut.models.clusters.device_types import device_type
-from stagecut.models.clusters.links import SWITCH, link
+from stagecut.models.clusters.links import SWITCH
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, Island, Server
 
-KINDS = (
-    (device_type("a100-40"), link("nvlink3"), link("ib-hdr200")),
-    (device_type("v100-16"), link("nvlink2"), link("ib-edr100")),
-    (device_type("h100-80"), link("nvlink4"), link("ib-ndr400")),
-    (device_type("rtx-3090"), link("pcie3x16"), link("eth100")),
-    (device_type("a100-40-pcie"), link("pcie4x16"), link("eth100")),
-    (device_type("t4"), link("pcie3x16"), link("eth25")),
+KINDS = tuple(
+    (device_type(name), *usual_links(name))
+    for name in ("a100-40", "v100-16", "h100-80", "rtx-3090", "a100-40-pcie", "t4")
 )
 """Device type, fabric and network interface of each kind of server."""
-PCIE = (link("pcie3x16"), link("pcie4x16"))
-"""Fabrics that all devices of a server share."""
 PER_SERVER = 4
 NAME = "pods"
 
