@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.table import Table
 
+from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
 from stagecut.planner.core.precision import Precision
@@ -19,6 +20,7 @@ from stagecut.planner.report.tables import (
     critical_path_table,
     device_type_table,
     layer_table,
+    link_table,
     model_table,
     shortage_table,
 )
@@ -122,9 +124,17 @@ def test_clusters_are_listed_by_server_class():
 
 
 def test_device_types_show_their_source():
-    table = device_type_table(CLUSTER)
+    table = device_type_table(CLUSTER.device_types)
     assert _column(table, "source") == ["vendor sheet", ""]
     assert _column(table, "peak") == ["fp16 100 TFLOP/s", "fp16 50 TFLOP/s"]
+
+
+def test_links_of_the_catalogue_show_their_use_and_source():
+    link = Link(bandwidth_bytes_per_s=12e9, latency_s=1e-5, source="vendor sheet")
+    table = link_table([NamedLink(name="bus", link=link, use=LinkUse.FABRIC, shared=True)])
+    assert _column(table, "use") == ["fabric, shared"]
+    assert (_column(table, "bandwidth"), _column(table, "latency")) == (["12 GB/s"], ["10 us"])
+    assert _column(table, "source") == ["vendor sheet"]
 
 
 def test_stage_table_shows_where_what_and_how_long(problem, plan, costs, timeline):
