@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from stagecut.planner.analysis.throughput import Throughput, throughput_of
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
@@ -27,6 +28,15 @@ class Played:
         """Throughput; None where an iteration takes no time."""
         iteration_s = self.timeline.iteration_s
         return self.problem.job.global_batch / iteration_s if iteration_s > 0 else None
+
+    @property
+    def throughput(self) -> Throughput | None:
+        """Rates, utilisation and price of all pipelines; None where an iteration takes no time."""
+        if self.samples_per_s is None:
+            return None
+        stages = (stage for pipeline in self.plan.pipelines for stage in pipeline.stages)
+        devices = {name for stage in stages for name in stage.devices}
+        return throughput_of(self.problem, devices, self.samples_per_s)
 
     @property
     def memory(self) -> tuple[MemoryParts, ...]:

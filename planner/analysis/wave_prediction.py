@@ -1,7 +1,9 @@
 """What the planner expects of virtual workers, and the plan file that records it."""
 
+import math
 from dataclasses import dataclass
 
+from stagecut.planner.analysis.throughput import Throughput, throughput_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
@@ -26,6 +28,14 @@ class PlayedWaves:
     plan: WavePlan
     costs: WaveCosts
     timeline: WaveTimeline
+
+    @property
+    def throughput(self) -> Throughput | None:
+        """Rates, utilisation and price of all workers; None where nothing takes any time."""
+        if math.isinf(self.timeline.samples_per_s):
+            return None
+        devices = {name for worker in self.plan.workers for stage in worker.stages for name in stage.devices}
+        return throughput_of(self.problem, devices, self.timeline.samples_per_s)
 
     @property
     def s_local(self) -> int:

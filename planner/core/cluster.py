@@ -109,11 +109,14 @@ class DeviceType:
     """Fraction of the peak that large kernels reach, above 0 and at most 1."""
     launch_s: float = 0.0
     """Fixed overhead in seconds per layer and direction, whatever the size: kernel launches."""
+    price_per_hour: float | None = None
+    """Price of one device and hour in any currency, the same for the whole cluster; None: unknown."""
     source: str = ""
     """Source of the figures."""
 
     def __post_init__(self) -> None:
         owner = f"device type {self.name!r}"
+        require_non_negative(owner, "price_per_hour", self.price_per_hour or 0.0)
         for _, flops in self.peak_flops_per_s:
             require_positive(owner, "peak_flops_per_s", flops)
         require_distinct(owner, "precisions", (precision for precision, _ in self.peak_flops_per_s))
@@ -187,12 +190,15 @@ class Server:
     """Network interface of each host, without a table, since tables cover whole paths; unlimited by default."""
     bridge: Link | None = None
     """Link between the islands; None: the slowest fabric of the server."""
+    price_per_hour: float | None = None
+    """Price of one whole host and hour, in place of those of its devices; None: the devices' prices hold."""
 
     def __post_init__(self) -> None:
         owner = f"server {self.name!r}"
         require(bool(self.name), "server", "name", "not empty", self.name)
         require_count(owner, "count", self.count)
         require(len(self.islands) > 0, owner, "islands", "not empty", ())
+        require_non_negative(owner, "price_per_hour", self.price_per_hour or 0.0)
         require(not self.nic.table, owner, "nic", "without a table; tables belong to the network", self.nic)
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from stagecut.planner.analysis.prediction import Played
+from stagecut.planner.analysis.throughput import Throughput
 from stagecut.planner.core.result import Result
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.strategy_labels import strategy_label
@@ -14,6 +15,10 @@ SCHEMA = 1
 """Version of the JSON answers: raised when a key changes its meaning or goes away."""
 
 SHORTAGE_KEYS = ("device_type", "layers", "needed_bytes", "limit_bytes", "short_bytes", "remedy")
+THROUGHPUT_KEYS = (
+    *("samples_per_s", "tokens_per_s", "model_flops_per_s", "peak_flops_per_s", "model_flops_utilisation"),
+    *("price_per_hour", "price_per_million_samples", "price_per_million_tokens"),
+)
 
 
 def result_summary(result: Result, *, plan: object, provenance: Mapping[str, object]) -> dict[str, object]:
@@ -43,6 +48,11 @@ def own_objective_tree(result: Result) -> dict[str, object] | None:
     return None if result.own_objective is None else values_of(result.own_objective, "name", "value")
 
 
+def throughput_summary(throughput: Throughput | None) -> dict[str, object]:
+    """Rates, utilisation and price; all None without a plan, or if an iteration takes no time."""
+    return dict.fromkeys(THROUGHPUT_KEYS) if throughput is None else values_of(throughput, *THROUGHPUT_KEYS)
+
+
 def simulation_summary(played: Played) -> dict[str, object]:
     """One simulated iteration: times, memory and busy share of every stage, and the critical path."""
     timeline = played.timeline
@@ -50,6 +60,7 @@ def simulation_summary(played: Played) -> dict[str, object]:
         "schema": SCHEMA,
         **values_of(timeline, "iteration_s", "bubble_fraction"),
         **values_of(played.plan, "chunks", "num_sliced"),
+        **throughput_summary(played.throughput),
         "pipelines": len(played.plan.pipelines),
         "stages": stage_summaries(played),
         "critical_path": [_task(timeline, task) for task in timeline.critical_path],

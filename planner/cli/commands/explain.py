@@ -18,7 +18,7 @@ from stagecut.planner.cli.process.cancellable import run_cancellable, stop_reque
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
-from stagecut.planner.cli.views.plan import headline
+from stagecut.planner.cli.views.plan import headline, print_memory
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
@@ -30,9 +30,8 @@ from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
 from stagecut.planner.report.explanation import binding_summary, binding_table, what_if_summary, what_if_table
-from stagecut.planner.report.memory_table import memory_table
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA, stage_summaries, values_of
+from stagecut.planner.report.summary import SCHEMA, stage_summaries, throughput_summary, values_of
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import quality
 from stagecut.planner.simulator.binding import what_binds
@@ -93,6 +92,7 @@ def command(
                 "schema": SCHEMA,
                 "plan": str(path),
                 **values_of(played.timeline, "iteration_s", "bubble_fraction"),
+                **throughput_summary(played.throughput),
                 "stages": stage_summaries(played),
                 "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
                 "what_if": [what_if_summary(outcome) for outcome in outcomes],
@@ -113,7 +113,6 @@ def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[Wh
     proven = quality(certified_result(plan_file, iteration_s))
     click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}\n")
     print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
-    click.echo()
-    print_table(memory_table(played.plan, played.memory, played.costs.limit_bytes.tolist()))
+    print_memory(played)
     click.echo()
     print_table(what_if_table(outcomes))

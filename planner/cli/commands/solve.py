@@ -10,6 +10,7 @@ import click
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.commands.solve_waves import solve_through_waves
+from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
@@ -17,14 +18,14 @@ from stagecut.planner.cli.parameters.groups import example, general_options, is_
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault, print_shortages
-from stagecut.planner.cli.views.plan import print_numbers, print_plan
+from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA, result_summary, stage_summaries
+from stagecut.planner.report.summary import SCHEMA, result_summary, stage_summaries, throughput_summary
 from stagecut.planner.report.verdict import verdict
 from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -37,6 +38,7 @@ EVEN = "even"
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64 --micro-batch 1 -o plan.json"),
 )
 @option_group(ProblemChoices, argument="choices")
+@option_group(PriceOptions, argument="prices")
 @solver_option
 @option_group(SearchOptions, argument="options")
 @option_group(SolveOutputs, argument="outputs")
@@ -45,6 +47,7 @@ EVEN = "even"
 @general_options
 def command(
     choices: ProblemChoices,
+    prices: PriceOptions,
     solver: str,
     options: SolveOptions,
     outputs: SolveOutputs,
@@ -57,7 +60,7 @@ def command(
 
     Progress goes to stderr, the plan to stdout. Ctrl-C stops the search and keeps the best plan so far.
     """
-    problem = choices.problem()
+    problem = prices.priced(choices.problem())
     if problem.job.waves is not None:
         solve_through_waves(problem, options, outputs, dry_run=dry_run, quiet=quiet, as_json=as_json)
         return
@@ -99,7 +102,7 @@ def command(
                 more = {
                     "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
                     "stages": None if played is None else stage_summaries(played),
-                    "samples_per_s": None if played is None else played.samples_per_s,
+                    **throughput_summary(None if played is None else played.throughput),
                     "even_split_s": even_split_s,
                     "verdict": verdict(result, even_split_s=even_split_s),
                     "problem": problem_summary(problem),
@@ -117,6 +120,8 @@ def _print_for_people(problem: Problem, result: Result, played: Played | None, e
         print_shortages(problem, result)
     else:
         print_plan(played)
+        if is_verbose():
+            print_memory(played)
         print_numbers(played, result)
         click.echo()
     click.echo(verdict(result, even_split_s=even_split_s))

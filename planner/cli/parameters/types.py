@@ -122,6 +122,20 @@ def fraction(text: str) -> float:
     return number / 100 if text.strip().endswith("%") else number
 
 
+def prices(text: str) -> dict[str, float]:
+    """Prices by name, `a100=1.5,v100=0.6`."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, price = (word.strip() for word in part.rpartition("="))
+        number = _number(price)
+        if not name or number is None or not 0 <= number <= MAX_NUMBER:
+            raise click.BadParameter(f"{part.strip()!r} is not a price; write NAME=PRICE, such as a100=1.5")
+        if name in found:
+            raise click.BadParameter(f"{name!r} has two prices")
+        found[name] = number
+    return found
+
+
 def plain_name(text: str) -> str:
     """A name as files may contain it."""
     if not is_name(text):

@@ -6,8 +6,10 @@ from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.result import Result
 from stagecut.planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
+from stagecut.planner.report.memory_table import memory_table
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.text_table import print_table
+from stagecut.planner.report.throughput_lines import throughput_lines
 
 
 def headline(played: Played) -> str:
@@ -25,6 +27,12 @@ def print_plan(played: Played) -> None:
         click.echo(f"the first of {num_pipelines} pipelines; the others are the same on other devices")
 
 
+def print_memory(played: Played) -> None:
+    """What fills the memory of each stage's devices."""
+    click.echo()
+    print_table(memory_table(played.plan, played.memory, played.costs.limit_bytes.tolist()))
+
+
 def print_numbers(played: Played, result: Result | None = None) -> None:
     """Times of one iteration; with a result also what is proven about them, and what its solver minimised instead."""
     timeline = played.timeline
@@ -33,7 +41,7 @@ def print_numbers(played: Played, result: Result | None = None) -> None:
         rows += [("lower bound", seconds_label(result.bound_s)), ("gap", percent_label(result.gap))]
         if result.own_objective is not None:
             rows.append(("own objective", own_objective_label(result.own_objective)))
-    rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
-    rows += [("bubbles", percent_label(timeline.bubble_fraction)), ("samples per second", rate)]
+    rows.append(("bubbles", percent_label(timeline.bubble_fraction)))
+    rows += throughput_lines(played.throughput, num_devices=played.problem.cluster.num_devices)
     click.echo()
     print_lines(tuple(rows))

@@ -8,8 +8,9 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import bytes_label, count_label, percent_label
-from stagecut.planner.report.summary import values_of
+from stagecut.planner.report.summary import throughput_summary, values_of
 from stagecut.planner.report.text_table import print_table
+from stagecut.planner.report.throughput_lines import throughput_lines
 from stagecut.planner.report.waves.wave_labels import wave_plan_label
 from stagecut.planner.report.waves.wave_summary import wave_simulation_summary
 from stagecut.planner.report.waves.wave_tables import wave_stage_tables
@@ -42,6 +43,7 @@ def print_wave_numbers(played: PlayedWaves, result: WaveResult | None = None) ->
     rows = [("throughput", rate_label(timeline.samples_per_s))]
     if result is not None:
         rows += [("upper bound", rate_label(result.bound_samples_per_s)), ("gap", percent_label(result.gap))]
+    rows += throughput_lines(played.throughput, num_devices=played.problem.cluster.num_devices)[1:]
     rows += [
         ("local staleness", _at_most(played.s_local)),
         ("global staleness", _at_most(played.s_global)),
@@ -63,7 +65,9 @@ def wave_row(result: WaveResult) -> dict[str, object]:
 
 def wave_summary(played: PlayedWaves) -> dict[str, object]:
     """Throughput, staleness and traffic; times, memory and waits of every worker."""
-    return {**wave_simulation_summary(played.timeline), **values_of(played, "s_local", "s_global", "weight_versions")}
+    simulated = wave_simulation_summary(played.timeline)
+    staleness = values_of(played, "s_local", "s_global", "weight_versions")
+    return {**throughput_summary(played.throughput), **simulated, **staleness}
 
 
 def wave_problem_summary(problem: Problem) -> dict[str, object]:
