@@ -10,6 +10,7 @@ SUMMARIES = {
     "solve": "Find a plan and prove how good it is.",
     "compare": "Run several solvers on one problem.",
     "simulate": "Simulate one iteration of a plan file.",
+    "estimate": "Say whether a layout fits in memory and how fast it is.",
     "explain": "Show what limits a plan, and what more hardware would bring.",
     "check": "Recompute every number of a plan file.",
     "run": "Run a plan on torch and measure it.",
@@ -40,7 +41,7 @@ def main() -> None:
 
     Answers go to stdout, everything else to stderr. Every command takes --json.
 
-    Exit codes: 0 success, 1 internal fault, 2 wrong usage, 3 bad input, 4 no plan fits,
+    Exit codes: 0 success, 1 internal fault, 2 wrong usage, 3 bad input, 4 no plan fits, or a given layout does not,
     5 no plan found within the limits, 6 difference found by check, compare or run --check,
     130 interrupted, 141 stdout was closed before the answer was complete.
     """

@@ -34,6 +34,17 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({number for numbers in ranges for number in numbers}))
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas, in the order given."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > MAX_LISTED:
+        raise click.BadParameter(f"{shorten(text)} lists more than {MAX_LISTED} numbers")
+    for part in parts:
+        if not re.fullmatch(r"[0-9]{1,9}", part):
+            raise click.BadParameter(f"{part!r} is not a whole number; write 4 or 0,8,16,24")
+    return tuple(map(int, parts))
+
+
 def counts_or_auto(text: str) -> tuple[int, ...]:
     """Like :func:`counts`; empty for the word `auto`."""
     return () if text.strip() == "auto" else counts(text)

@@ -72,7 +72,8 @@ def _easiest(variants: Sequence[Variant]) -> list[Variant]:
     return sorted(of_share.values(), key=lambda variant: -variant.share.num_pipelines)
 
 
-def _even_stops(num_layers: int, num_stages: int) -> list[int]:
+def even_stops(num_layers: int, num_stages: int) -> list[int]:
+    """First layer after each stage, with layer counts that differ by at most one."""
     return [stage * num_layers // num_stages for stage in range(1, num_stages + 1)]
 
 
@@ -91,7 +92,7 @@ def _even_split(search: Search, variant: Variant) -> _Split | None:
         for groups in choices:
             floor_s = _floor_s(costs, variant, groups[:most])
             if floor_s is not None:
-                arrangement = arrange(groups[:most], _even_stops(num_layers, len(groups[:most])))
+                arrangement = arrange(groups[:most], even_stops(num_layers, len(groups[:most])))
                 return floor_s, partial(assemble, costs, variant, arrangement)
         most = min(most, max(map(len, choices), default=0)) // 2
     return None
@@ -103,7 +104,7 @@ def _floor_s(costs: CostModel, variant: Variant, groups: tuple[PlacedGroup, ...]
     Besides its own M micro-batches, a stage waits for the F and B of the stages before it.
     """
     num_stages = len(groups)
-    stop = np.array(_even_stops(costs.problem.model.num_layers, num_stages))
+    stop = np.array(even_stops(costs.problem.model.num_layers, num_stages))
     start = np.append(0, stop[:-1])
     depth = np.array(warmup_depths(variant.schedule, num_stages, variant.num_microbatches))
     on: dict[Placement, list[int]] = {}
@@ -126,7 +127,7 @@ def _even_chunks(search: Search, variant: Variant) -> _Split | None:
         fewer = [shape for shape in shapes if shape.num_groups <= most]
         for _, alike in itertools.groupby(fewer, key=lambda shape: shape.placement):
             shape = next(alike)
-            plan = interleaved_plan(costs, shape, _even_stops(num_layers, shape.num_stages))
+            plan = interleaved_plan(costs, shape, even_stops(num_layers, shape.num_stages))
             if plan is not None:
                 return 0.0, lambda plan=plan: plan
         most = min(most, max((shape.num_groups for shape in fewer), default=0)) // 2
