@@ -77,6 +77,7 @@ def test_keys_of_json_answers_are_on_the_page(plan_json, plan_file, tiny):
         "solve": plan_json("solve", *tiny),
         "compare": plan_json("compare", *tiny, "--solvers", "even"),
         "simulate": plan_json("simulate", plan_file),
+        "estimate": plan_json("estimate", plan_file),
         "explain": plan_json("explain", plan_file, "--what-if", "nic"),
         "check": plan_json("check", plan_file),
         "models": plan_json("models"),
@@ -84,7 +85,7 @@ def test_keys_of_json_answers_are_on_the_page(plan_json, plan_file, tiny):
         "doctor": plan_json("doctor"),
     }
     for name, answer in answers.items():
-        documented = section(name)[0] + section("solve")[0]
+        documented = section(name)[0] + section("solve")[0] + section("simulate")[0]
         assert {key for key in keys(answer) if key not in documented} == set()
 
 
