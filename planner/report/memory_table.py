@@ -10,12 +10,21 @@ from stagecut.planner.cost.memory_parts import MemoryParts
 from stagecut.planner.report.labels import bytes_label, device_label
 from stagecut.planner.report.text_table import text_table
 
+PARTS = tuple(field.name.removesuffix("_bytes") for field in fields(MemoryParts))
 
-def memory_table(plan: Plan, parts: Sequence[MemoryParts], limits_bytes: Sequence[float]) -> Table:
-    """One row per stage: bytes on each device when it holds the most, part by part, and what the device has."""
-    rows = (
-        (str(index), device_label(stage.devices), *map(bytes_label, (*astuple(own), own.total_bytes, limit)))
-        for index, (stage, own, limit) in enumerate(zip(plan.stages, parts, limits_bytes, strict=True))
+
+def memory_tables(plan: Plan, parts: Sequence[MemoryParts], limits_bytes: Sequence[float]) -> tuple[Table, Table]:
+    """One row per stage: bytes on each device when it holds the most, part by part, and what the device has.
+
+    The narrow one has nothing but the parts.
+    """
+    filled = [tuple(map(bytes_label, astuple(own))) for own in parts]
+    whole = (
+        (str(index), device_label(stage.devices), *cells, bytes_label(own.total_bytes), bytes_label(limit))
+        for index, (stage, own, cells, limit) in enumerate(zip(plan.stages, parts, filled, limits_bytes, strict=True))
     )
-    names = (field.name.removesuffix("_bytes") for field in fields(MemoryParts))
-    return text_table(rows, "stage", "devices", right=(*names, "memory", "limit"))
+    narrow = ((str(index), *cells) for index, cells in enumerate(filled))
+    return (
+        text_table(whole, "stage", "devices", right=(*PARTS, "memory", "limit")),
+        text_table(narrow, "stage", right=PARTS),
+    )

@@ -77,7 +77,7 @@ def _print_for_people(played: Played, short: tuple[int, ...], changes: tuple[Lay
         click.echo()
         print_table(change_table(changes, played.timeline.iteration_s))
     elif short:
-        click.echo("no single change tried makes it fit; `plan solve` searches for a plan that does")
+        click.echo("plan solve searches for a plan that fits")
 
 
 def _fit_tree(played: Played, short: tuple[int, ...], changes: tuple[LayoutChange, ...]) -> dict[str, object]:

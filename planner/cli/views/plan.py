@@ -6,7 +6,7 @@ from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.result import Result
 from stagecut.planner.report.labels import own_objective_label, percent_label, plan_label, seconds_label
-from stagecut.planner.report.memory_table import memory_table
+from stagecut.planner.report.memory_table import memory_tables
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.throughput_lines import throughput_lines
@@ -30,7 +30,7 @@ def print_plan(played: Played) -> None:
 def print_memory(played: Played) -> None:
     """What fills the memory of each stage's devices."""
     click.echo()
-    print_table(memory_table(played.plan, played.memory, played.costs.limit_bytes.tolist()))
+    print_table(*memory_tables(played.plan, played.memory, played.costs.limit_bytes.tolist()))
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:

@@ -62,6 +62,7 @@ def test_people_see_workers_and_staleness(plan, solved):
     assert "tiny-6 on tiny-2x2: 2 virtual workers, N_m = 2, minibatches of 4, D = 1" in shown
     assert "global staleness at most 4 minibatches" in shown
     assert "throughput" in shown
+    assert "tokens per second" in shown
 
 
 def test_simulate_says_what_solve_said(plan_json, solved):

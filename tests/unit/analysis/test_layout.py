@@ -11,6 +11,8 @@ from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Optimizer, Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds
 
 SHARDED = Optimizer(name="state", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=1.0)
@@ -43,6 +45,14 @@ def test_cuts_and_group_sizes_are_taken_as_given():
 def test_time_is_that_of_the_simulator():
     """Two stages of 2 s, 4 micro-batches, no transfers: (4 + 2 - 1) x 2 s."""
     assert play_layout(problem(), Layout(num_stages=2)).timeline.iteration_s == pytest.approx(10.0)
+
+
+def test_the_even_split_is_a_layout():
+    """The solver `even` puts equal layer counts on all four devices."""
+    even = run(problem(num_layers=6), "even", SolveOptions())
+    played = play_layout(problem(num_layers=6), Layout(num_stages=4))
+    assert played.plan == even.plan
+    assert played.timeline.iteration_s == even.objective_s
 
 
 def test_pipelines_get_the_division_of_the_cluster_that_is_faster():
