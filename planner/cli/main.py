@@ -12,6 +12,7 @@ SUMMARIES = {
     "simulate": "Simulate one iteration of a plan file.",
     "estimate": "Say whether a layout fits in memory and how fast it is.",
     "explain": "Show what limits a plan, and what more hardware would bring.",
+    "report": "Show all about a plan on one offline page for a browser.",
     "check": "Recompute every number of a plan file.",
     "run": "Run a plan on torch and measure it.",
     "history": "Show how accurate predictions were, run by run.",

@@ -3,10 +3,10 @@
 import math
 import sys
 import threading
-from dataclasses import replace
 
 import click
 
+from stagecut.planner.analysis.even_split import EVEN, even_split_s
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.commands.solve_waves import solve_through_waves
@@ -29,8 +29,6 @@ from stagecut.planner.report.summary import SCHEMA, result_summary, stage_summar
 from stagecut.planner.report.verdict import verdict
 from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
-
-EVEN = "even"
 
 
 @click.command(
@@ -91,10 +89,10 @@ def command(
         played = None if result.plan is None else play(problem, result.plan)
         provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
         plan_file = None if played is None else plan_file_of(played, result, provenance)
-        even_split_s = _even_split_s(problem, result, budget, cancelled)
+        even_s = _even_split_s(problem, result, budget, cancelled)
         print_fault(result)
         try:
-            written = outputs.write_all(problem, result, played=played, plan_file=plan_file)
+            written = outputs.write_all(problem, result, played=played, plan_file=plan_file, even_split_s=even_s)
         finally:
             if as_json:
                 plan = None if plan_file is None else to_tree(plan_file)["plan"]
@@ -103,13 +101,13 @@ def command(
                     "bubble_fraction": None if played is None else played.timeline.bubble_fraction,
                     "stages": None if played is None else stage_summaries(played),
                     **throughput_summary(None if played is None else played.throughput),
-                    "even_split_s": even_split_s,
-                    "verdict": verdict(result, even_split_s=even_split_s),
+                    "even_split_s": even_s,
+                    "verdict": verdict(result, even_split_s=even_s),
                     "problem": problem_summary(problem),
                 }
                 print_json({**summary, **more})
             else:
-                _print_for_people(problem, result, played, even_split_s)
+                _print_for_people(problem, result, played, even_s)
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
@@ -137,8 +135,4 @@ def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelle
     seconds = budget.even_split_s(result.plan)
     if seconds <= 0:
         return None
-    plain = replace(problem, job=replace(problem.job, sharding=None))
-    even = run(plain, EVEN, SolveOptions(time_limit_s=seconds), cancelled=cancelled)
-    if even.stopped_by is not None:
-        return None
-    return math.inf if even.objective_s is None else even.objective_s
+    return even_split_s(problem, time_limit_s=seconds, cancelled=cancelled)

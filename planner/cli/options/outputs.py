@@ -9,6 +9,7 @@ from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
+from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.tree import Document
@@ -26,6 +27,20 @@ CHART_S = 1.0
 PLAY_TASK_S, TRACE_TASK_S = 1e-5, 5e-5
 GANTT_TASK_S = {".png": 1e-4, ".svg": 4e-5}
 """Seconds per forward, backward and transfer, measured with 16,000 to 780,000 of them."""
+PAGE_S, PAGE_TASK_S = 0.3, 3e-5
+"""The same for a report."""
+PAGE_SUFFIXES = (".html", ".htm")
+
+
+def check_page(path: Path) -> None:
+    """Raise a BadInputError unless the name of a report is that of an HTML file."""
+    if path.suffix.lower() not in PAGE_SUFFIXES:
+        raise BadInputError(f"{path}: a report must be a .html file, got suffix {path.suffix!r}")
+
+
+def page_seconds(plan: Plan) -> float:
+    """Estimated seconds to make the report of a plan, which a time limit has to cover."""
+    return PAGE_S + 4 * len(plan.stages) * plan.num_microbatches * PAGE_TASK_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import click
 
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.analysis.wave_prediction import PlayedWaves
-from stagecut.planner.cli.options.outputs import CHART_S, Pictures
+from stagecut.planner.cli.options.outputs import CHART_S, Pictures, check_page, page_seconds
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.core.plan import Plan
@@ -19,6 +19,9 @@ from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_plan_file import to_tree as wave_tree
 from stagecut.planner.report.convergence import convergence_bytes
 from stagecut.planner.report.images import image_format
+from stagecut.planner.report.page.contents import Contents
+from stagecut.planner.report.page.page import page_bytes
+from stagecut.planner.simulator.binding import what_binds
 
 CONVERGENCE = "a convergence chart"
 EVEN_SHARE, EVEN_RESERVE_S, EVEN_TIME_LIMIT_S = 0.1, 2.0, 10.0
@@ -37,20 +40,43 @@ class SolveOutputs(Pictures):
         "--convergence", text="Write a chart of best time and bound over the search (.png or .svg)."
     )
 
+    report: Path | None = output_option("--report", text="Write all about the plan as one offline page (.html).")
+
     def check(self) -> None:
         """See :meth:`Outputs.check`."""
+        if self.report is not None:
+            check_page(self.report)
         if self.convergence is not None:
             image_format(self.convergence, what=CONVERGENCE)
         Pictures.check(self)
 
+    def seconds(self, plan: Plan) -> float:
+        """See :meth:`Pictures.seconds`."""
+        return Pictures.seconds(self, plan) + (0.0 if self.report is None else page_seconds(plan))
+
     def write_all(
-        self, problem: Problem, result: Result, *, played: Played | None, plan_file: PlanFile | None
+        self,
+        problem: Problem,
+        result: Result,
+        *,
+        played: Played | None,
+        plan_file: PlanFile | None,
+        even_split_s: float | None,
     ) -> tuple[Path, ...]:
         """Write all files that were asked for, without a plan only the convergence chart; return those written."""
         if plan_file is not None and self.output is not None:
             self.write(self.output, format_json(to_tree(plan_file)))
         if played is not None:
             self.draw(played)
+        if played is not None and plan_file is not None and self.report is not None:
+            contents = Contents(
+                played=played,
+                result=result,
+                binding=what_binds(played.costs, played.timeline),
+                provenance=plan_file.provenance,
+                even_split_s=even_split_s,
+            )
+            self.write(self.report, page_bytes(contents))
         if self.convergence is not None:
             title = f"{problem.model.name} on {problem.cluster.name}"
             image = image_format(self.convergence, what=CONVERGENCE)

@@ -1,0 +1,1 @@
+"""One offline HTML page about a plan."""

@@ -1,0 +1,67 @@
+"""A drawing of the cluster: every server with its islands and devices, and the stage on each device."""
+
+from collections import defaultdict
+
+from stagecut.planner.core.cluster import Cluster, Server
+from stagecut.planner.core.plan import Plan
+from stagecut.planner.report.labels import bytes_label, counted_label, link_label
+from stagecut.planner.report.page.html_text import text
+from stagecut.planner.report.page.stage_colours import group_colours
+
+Chips = dict[str, str]
+"""The mark of each device that computes, by its name."""
+
+
+def cluster_drawing(cluster: Cluster, plan: Plan) -> str:
+    """Servers as boxes with islands inside, devices as marks in the colour and with the number of their stage."""
+    chips = _chips(plan)
+    classes = [_server_class(cluster, index, server, chips) for index, server in enumerate(cluster.servers)]
+    unused = cluster.num_devices - len(chips)
+    several = len(plan.pipelines) > 1
+    what = "the number of its pipeline and, after the colon, of its stage" if several else "the number of its stage"
+    rest = f" {counted_label(unused, 'device')} without one stay idle." if unused else ""
+    links = f"Between servers: {link_label(cluster.network)}."
+    return f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p>\n' + "\n".join(classes)
+
+
+def _chips(plan: Plan) -> Chips:
+    stages_on: dict[str, list[str]] = defaultdict(list)
+    group_of: dict[str, int] = {}
+    for number, pipeline in enumerate(plan.pipelines):
+        for index, stage in enumerate(pipeline.stages):
+            for device in stage.devices:
+                stages_on[device].append(f"{number}:{index}" if len(plan.pipelines) > 1 else str(index))
+                group_of[device] = index % plan.num_groups
+    colours = group_colours(plan.num_groups)
+    return {device: _chip(device, stages, *colours[group_of[device]]) for device, stages in stages_on.items()}
+
+
+def _chip(device: str, stages: list[str], colour: str, ink: str) -> str:
+    shown = ",".join(stages)
+    said = text(f"{device}: stage {shown}")
+    return f'<li style="background:{colour};color:{ink}" title="{said}"><span class="hidden">{said}</span><span aria-hidden="true">{shown}</span></li>'
+
+
+def _server_class(cluster: Cluster, index: int, server: Server, chips: Chips) -> str:
+    kinds = " + ".join(
+        f"{island.count} x {island.device_type} "
+        f"({bytes_label(cluster.device_type(island.device_type).memory_bytes)}, fabric {link_label(island.fabric)})"
+        for island in server.islands
+    )
+    title = f"{server.count} x {server.name}: {kinds}, interface {link_label(server.nic)}"
+    hosts = "".join(_host(name, server, chips) for name in cluster.host_names(index))
+    return f'<h3>{text(title)}</h3><div class="hosts">{hosts}</div>'
+
+
+def _host(name: str, server: Server, chips: Chips) -> str:
+    islands, slot = [], 0
+    for island in server.islands:
+        names = [f"{name}/{slot + index}" for index in range(island.count)]
+        islands.append(f'<ul class="island">{"".join(chips.get(each) or _idle(each) for each in names)}</ul>')
+        slot += island.count
+    return f'<div class="host"><div class="host-name">{text(name)}</div>{"".join(islands)}</div>'
+
+
+def _idle(device: str) -> str:
+    said = text(f"{device}: no stage")
+    return f'<li class="idle" title="{said}"><span class="hidden">{said}</span></li>'
