@@ -21,7 +21,7 @@ def cluster_drawing(cluster: Cluster, plan: Plan) -> str:
     what = "the number of its pipeline and, after the colon, of its stage" if several else "the number of its stage"
     rest = f" {counted_label(unused, 'device')} without one stay idle." if unused else ""
     links = f"Between servers: {link_label(cluster.network)}."
-    return f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p>\n' + "\n".join(classes)
+    return f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p><div class="cluster">{"".join(classes)}</div>'
 
 
 def _chips(plan: Plan) -> Chips:
@@ -50,7 +50,7 @@ def _server_class(cluster: Cluster, index: int, server: Server, chips: Chips) ->
     )
     title = f"{server.count} x {server.name}: {kinds}, interface {link_label(server.nic)}"
     hosts = "".join(_host(name, server, chips) for name in cluster.host_names(index))
-    return f'<h3>{text(title)}</h3><div class="hosts">{hosts}</div>'
+    return f'<div><h3>{text(title)}</h3><div class="hosts">{hosts}</div></div>\n'
 
 
 def _host(name: str, server: Server, chips: Chips) -> str:

@@ -75,26 +75,29 @@ function narrowNames(data, place) {
 
 function memoryChart(data, place) {
   const style = look(), narrow = place.clientWidth < 600, choice = document.getElementById("lane");
-  const time = (tick) => seconds((tick / data.ticks) * data.iteration_s);
-  const chart = start(place, 300);
+  const total = data.iteration_s, chart = start(place, 300);
   if (!choice.options.length) {
     choice.append(...data.lanes.map((name, lane) => new Option(name, lane)));
     choice.value = data.fullest;
   }
+  function view() {
+    const zoom = (chart.getOption().dataZoom || [])[0] || { start: 0, end: 100 };
+    return [(zoom.start / 100) * total, (zoom.end / 100) * total];
+  }
   function show() {
     const lane = Number(choice.value), curve = data.memory[lane], limit = data.limits_bytes[lane];
-    const points = sums(curve.step).map((tick, index) => [tick, curve.levels[curve.level[index]]]);
-    points.push([data.ticks, points[points.length - 1][1]]);
+    const points = sums(curve.step).map((tick, index) => [(tick / data.ticks) * total, curve.levels[curve.level[index]]]);
+    points.push([total, points[points.length - 1][1]]);
     const line = { name: "memory", type: "line", step: "end", data: points, symbol: "none", lineStyle: { color: COLOURS.red, width: 1.5 },
       itemStyle: { color: COLOURS.red }, areaStyle: { color: COLOURS.red, opacity: 0.15 } };
-    const top = limit === null ? null : { name: "limit", type: "line", data: [[0, limit], [data.ticks, limit]], symbol: "none",
+    const top = limit === null ? null : { name: "limit", type: "line", data: [[0, limit], [total, limit]], symbol: "none",
       lineStyle: { color: style.ink, type: "dashed", width: 1.5 }, itemStyle: { color: style.ink } };
     chart.setOption({
       animation: false, aria: { enabled: true }, legend: legend(style),
       grid: { left: 4, right: 24, top: LEGEND_LINE + 8, bottom: 34, containLabel: true },
-      tooltip: { ...tip(style, bytes, "axis"), axisPointer: { label: { formatter: ({ value }) => time(value) } } },
-      xAxis: { ...valueAxis(style, time, "time, zoomed with the timeline"), min: 0, max: data.ticks, splitNumber: narrow ? 3 : 8, splitLine: { show: false },
-        axisLabel: { color: style.faint, formatter: time, hideOverlap: true, showMaxLabel: true, alignMaxLabel: "right" } },
+      tooltip: { ...tip(style, bytes, "axis"), axisPointer: { label: { formatter: ({ value }) => seconds(value) } } },
+      xAxis: { ...valueAxis(style, seconds, "time, zoomed with the timeline"), min: 0, max: total || 1, splitNumber: narrow ? 3 : 8, splitLine: { show: false },
+        axisLabel: { color: style.faint, formatter: (value) => secondsAmong(value, view()), hideOverlap: true, showMaxLabel: true, alignMaxLabel: "right" } },
       yAxis: { ...valueAxis(style, bytes), min: 0 },
       dataZoom: [{ type: "inside", disabled: true, filterMode: "none" }],
       series: top ? [line, top] : [line],
@@ -127,7 +130,8 @@ function searchChart(data, place) {
     tooltip: { ...tip(style, seconds, "axis"), axisPointer: { label: { formatter: ({ value }) => seconds(value) } } },
     xAxis: { ...valueAxis(style, seconds, "of the search"), min: 0, max: at[at.length - 1] || 1, splitLine: { show: false },
       axisLabel: { color: style.faint, formatter: seconds, hideOverlap: true, alignMaxLabel: "right" } },
-    yAxis: { ...valueAxis(style, seconds), min: Math.max(0, lowest - room), max: highest + room },
+    yAxis: { ...valueAxis(style, seconds), min: Math.max(0, lowest - room), max: highest + room,
+      axisLabel: { color: style.faint, formatter: seconds, showMinLabel: false, showMaxLabel: false } },
     series: [line("best time", best, COLOURS.red, "circle"), line("lower bound", bound, COLOURS.deep, "triangle")],
   });
   return chart;

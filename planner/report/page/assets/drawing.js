@@ -23,6 +23,13 @@ function seconds(value) {
   return value === 0 ? "0" : scaled(value, [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]]);
 }
 
+/** A time on an axis that shows this range: all labels in one unit, with as many decimals as tell them apart. */
+function secondsAmong(value, [from, to]) {
+  const [size, unit] = [[1, "s"], [1e-3, "ms"], [1e-6, "us"]].find(([least]) => to >= least) || [1e-9, "ns"];
+  const decimals = Math.min(9, Math.max(0, Math.ceil(Math.log10(size / ((to - from) || size)) + 1.3)));
+  return value === 0 ? "0" : `${Number((value / size).toFixed(decimals))} ${unit}`;
+}
+
 function bytes(value) {
   return value === 0 ? "0" : scaled(value, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 }

@@ -11,20 +11,20 @@ const Bars = echarts.graphic.extendShape({
 echarts.graphic.registerShape("bars", Bars);
 
 /** The first bar that ends after that time. */
-function firstAfter(lane, tick) {
+function firstAfter(lane, time) {
   let low = 0, high = lane.end.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (lane.end[middle] > tick) high = middle; else low = middle + 1;
+    if (lane.end[middle] > time) high = middle; else low = middle + 1;
   }
   return low;
 }
 
 function gantt(data, place, onZoom) {
-  const style = look(), narrow = place.clientWidth < 600, ticks = data.ticks;
+  const style = look(), narrow = place.clientWidth < 600, total = data.iteration_s, tick = total / data.ticks;
   const lanes = data.gantt.map((lane) => {
     const start = sums(lane.step);
-    return { ...lane, start, end: start.map((tick, index) => tick + lane.length[index]) };
+    return { ...lane, start: start.map((at) => at * tick), end: start.map((at, bar) => (at + lane.length[bar]) * tick) };
   });
   const fills = kindFills();
   const names = narrow ? data.short_lanes : data.lanes;
@@ -36,8 +36,8 @@ function gantt(data, place, onZoom) {
 
   function renderLane(_, api) {
     const row = api.value(1), lane = lanes[row];
-    const [from, middle] = api.coord([0, row]), [to] = api.coord([ticks, row]);
-    const scale = (to - from) / ticks, at = (tick) => from + tick * scale;
+    const [from, middle] = api.coord([0, row]), [to] = api.coord([total, row]);
+    const scale = (to - from) / (total || 1), at = (time) => from + time * scale;
     const height = Math.max(3, api.size([0, 1])[1] * 0.78), top = middle - height / 2;
     const shown = view(), boxes = data.kinds.map(() => []), critical = [], texts = [];
     for (let bar = firstAfter(lane, shown[0]); bar < lane.start.length && lane.start[bar] < shown[1]; bar++) {
@@ -67,17 +67,16 @@ function gantt(data, place, onZoom) {
 
   function view() {
     const zoom = chart.getOption().dataZoom[0];
-    return [(zoom.start / 100) * ticks, (zoom.end / 100) * ticks];
+    return [(zoom.start / 100) * total, (zoom.end / 100) * total];
   }
 
-  const time = (tick) => seconds((tick / ticks) * data.iteration_s);
   chart.setOption({
     animation: false,
     grid: { left, right: 22, top: 8, bottom: 84 },
     xAxis: {
-      type: "value", min: 0, max: ticks, name: "time", nameLocation: "middle", nameGap: 26,
+      type: "value", min: 0, max: total || 1, name: "time", nameLocation: "middle", nameGap: 26,
       nameTextStyle: { color: style.faint }, splitNumber: narrow ? 3 : 8,
-      axisLabel: { color: style.faint, formatter: time, hideOverlap: true, showMinLabel: true, showMaxLabel: true, alignMinLabel: "left", alignMaxLabel: "right" },
+      axisLabel: { color: style.faint, formatter: (value) => secondsAmong(value, view()), hideOverlap: true, showMinLabel: true, showMaxLabel: true, alignMinLabel: "left", alignMaxLabel: "right" },
       axisLine: { lineStyle: { color: style.line } }, splitLine: { show: false },
     },
     yAxis: {
@@ -106,13 +105,13 @@ function gantt(data, place, onZoom) {
   }
   function centre() {
     const lane = lanes[chosen.row];
-    return ((lane.start[chosen.bar] + lane.end[chosen.bar]) / 2 / ticks) * 100;
+    return ((lane.start[chosen.bar] + lane.end[chosen.bar]) / 2 / total) * 100;
   }
 
   function tell(row, bar) {
     const lane = lanes[row], kind = lane.kind[bar], first = lane.first[bar], last = first + lane.samples[bar] - 1;
     const what = kind < 2 ? `${data.kinds[kind]} of sample${last > first ? `s ${first} to ${last}` : ` ${first}`}` : data.kinds[kind];
-    const times = `${seconds((lane.length[bar] / ticks) * data.iteration_s)}, from ${time(lane.start[bar])} to ${time(lane.end[bar])}`;
+    const times = `${seconds(lane.end[bar] - lane.start[bar])}, from ${seconds(lane.start[bar])} to ${seconds(lane.end[bar])}`;
     const critical = lane.critical[bar] ? ", on the critical path" : "";
     document.getElementById("gantt-readout").textContent = `Stage ${lane.stage[bar]} (${data.lanes[row]}): ${what}: ${times}${critical}`;
   }
@@ -122,7 +121,7 @@ function gantt(data, place, onZoom) {
     tell(row, bar);
     const [from, to] = view(), lane = lanes[row];
     if (lane.end[bar] < from || lane.start[bar] > to) {
-      const half = ((to - from) / ticks) * 50;
+      const half = ((to - from) / total) * 50;
       zoomTo(centre() - half, centre() + half);
     }
     redraw();
@@ -142,8 +141,8 @@ function gantt(data, place, onZoom) {
   function change(by) {
     const { row, bar } = chosen || { row: by > 0 ? -1 : 1, bar: null };
     const next = Math.min(lanes.length - 1, Math.max(0, row + by));
-    const tick = bar === null ? view()[0] : lanes[row].start[bar];
-    choose(next, Math.min(lanes[next].start.length - 1, firstAfter(lanes[next], tick)));
+    const time = bar === null ? view()[0] : lanes[row].start[bar];
+    choose(next, Math.min(lanes[next].start.length - 1, firstAfter(lanes[next], time)));
   }
   place.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !key[event.key]) return;
@@ -151,12 +150,12 @@ function gantt(data, place, onZoom) {
     key[event.key]();
   };
   chart.getZr().on("mousemove", (event) => {
-    const [tick, row] = chart.convertFromPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY]);
+    const [time, row] = chart.convertFromPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY]);
     const lane = lanes[row];
-    if (!lane || tick < 0 || tick > ticks) return;
-    const bar = firstAfter(lane, tick);
-    if (bar < lane.start.length && lane.start[bar] <= tick) tell(row, bar);
-    else document.getElementById("gantt-readout").textContent = `Stage ${data.short_lanes[row]} (${data.lanes[row]}): bubble at ${time(tick)}`;
+    if (!lane || time < 0 || time > total) return;
+    const bar = firstAfter(lane, time);
+    if (bar < lane.start.length && lane.start[bar] <= time) tell(row, bar);
+    else document.getElementById("gantt-readout").textContent = `Stage ${data.short_lanes[row]} (${data.lanes[row]}): bubble at ${seconds(time)}`;
   });
   chart.on("datazoom", () => {
     const { start, end } = chart.getOption().dataZoom[0];
