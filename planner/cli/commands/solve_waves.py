@@ -36,7 +36,7 @@ from stagecut.planner.report.waves.wave_verdict import wave_verdict
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.wave_search import WaveObserver
 
-SYNCHRONOUS = ("solver", "rows", "convergence")
+SYNCHRONOUS = ("solver", "rows", "convergence", "report")
 """Parameters of the command that only other searches use."""
 
 

@@ -31,7 +31,7 @@ def read_solve_answer(path: Path, plan_file: PlanFile) -> Result:
 
 
 def read_compare_answer(path: Path, plan_file: PlanFile) -> tuple[Result, ...]:
-    """The results of a `plan compare --json` of the same inputs; solvers that cannot express the problem are left out."""
+    """The results of a `plan compare --json` of the same inputs, without solvers that cannot express the problem."""
     entry = _read(path, CompareAnswerEntry, kind="plan compare --json")
     _check_inputs(path, entry.provenance, plan_file)
     return tuple(from_entry(Result, result) for result in entry.results if isinstance(result, ResultEntry))

@@ -21,7 +21,8 @@ def cluster_drawing(cluster: Cluster, plan: Plan) -> str:
     what = "the number of its pipeline and, after the colon, of its stage" if several else "the number of its stage"
     rest = f" {counted_label(unused, 'device')} without one stay idle." if unused else ""
     links = f"Between servers: {link_label(cluster.network)}."
-    return f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p><div class="cluster">{"".join(classes)}</div>'
+    note = f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p>'
+    return f'{note}<div class="cluster">{"".join(classes)}</div>'
 
 
 def _chips(plan: Plan) -> Chips:
@@ -38,8 +39,8 @@ def _chips(plan: Plan) -> Chips:
 
 def _chip(device: str, stages: list[str], colour: str, ink: str) -> str:
     shown = ",".join(stages)
-    said = text(f"{device}: stage {shown}")
-    return f'<li style="background:{colour};color:{ink}" title="{said}"><span class="hidden">{said}</span><span aria-hidden="true">{shown}</span></li>'
+    inside = f'<span aria-hidden="true">{shown}</span>'
+    return _item(f"{device}: stage {shown}", f'style="background:{colour};color:{ink}"', inside)
 
 
 def _server_class(cluster: Cluster, index: int, server: Server, chips: Chips) -> str:
@@ -63,5 +64,8 @@ def _host(name: str, server: Server, chips: Chips) -> str:
 
 
 def _idle(device: str) -> str:
-    said = text(f"{device}: no stage")
-    return f'<li class="idle" title="{said}"><span class="hidden">{said}</span></li>'
+    return _item(f"{device}: no stage", 'class="idle"', "")
+
+
+def _item(said: str, attributes: str, inside: str) -> str:
+    return f'<li {attributes} title="{text(said)}"><span class="hidden">{text(said)}</span>{inside}</li>'

@@ -34,7 +34,8 @@ def html_table(table: Table, *, caption: str) -> str:
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{text(caption)}"><table role="table">'
         f"<caption>{text(caption)}</caption>"
-        f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>\n<tbody role="rowgroup">{body}</tbody></table></div>'
+        f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>\n'
+        f'<tbody role="rowgroup">{body}</tbody></table></div>'
     )
 
 
@@ -46,7 +47,8 @@ def folded(summary: str, *parts: str) -> str:
 def section(name: str, title: str, parts: Iterable[str]) -> str:
     """A section with its title."""
     inside = "\n".join(parts)
-    return f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>\n{inside}</section>'
+    heading = f'<h2 id="{name}-title">{text(title)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{heading}\n{inside}</section>'
 
 
 def chart(name: str, label: str, *, note: str = "") -> str:

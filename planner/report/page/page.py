@@ -48,8 +48,8 @@ def page_bytes(contents: Contents) -> bytes:
     )
     if len(page) > MOST_BYTES:
         raise BadInputError(
-            f"the report would take {len(page) / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f} MB: the plan has too many "
-            "actions to draw each; plan simulate --trace writes all of them for ui.perfetto.dev"
+            f"the report would take {len(page) / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f} MB: the plan has too "
+            "many actions to draw each; plan simulate --trace writes all of them for ui.perfetto.dev"
         )
     return page
 

@@ -6,7 +6,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.report.explanation import binding_table, what_if_table
-from stagecut.planner.report.labels import percent_label, plan_label, seconds_label
+from stagecut.planner.report.labels import counted_label, percent_label, plan_label, seconds_label
 from stagecut.planner.report.memory_table import memory_table
 from stagecut.planner.report.page.cluster_drawing import cluster_drawing
 from stagecut.planner.report.page.contents import Contents
@@ -102,7 +102,10 @@ def _links(binding: Binding) -> Iterator[str]:
     yield chart("links", "Share of the iteration for which each link is in use: the table below has the numbers")
     rows = ((use.name, seconds_label(use.busy_s), percent_label(binding.share(use.busy_s))) for use in binding.links)
     table = text_table(rows, "link", right=("in use", "of the iteration"))
-    yield folded(f"All {len(binding.links)} links", html_table(table, caption="Links in use, the busiest first"))
+    yield folded(
+        f"The {counted_label(len(binding.links), 'link')} in use",
+        html_table(table, caption="Links in use, the busiest first"),
+    )
 
 
 def _limits(contents: Contents) -> Iterator[str]:

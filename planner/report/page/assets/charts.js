@@ -29,6 +29,7 @@ function legend(style) {
 /** Horizontal bars, a row for each name; `marks` are drawn as lines across the rows, such as limits. */
 function rows(place, { names, series, format, stack, marks, maximum, axis }) {
   const style = look(), narrow = place.clientWidth < 600;
+  if (marks && marks.values.every((value) => value === null)) marks = null;
   const each = Math.max(22, 14 * (stack ? 1 : series.length)), labelWidth = narrow ? 110 : 240;
   const lines = series.length + (marks ? 1 : 0) > 1 ? Math.ceil((series.length + 1) / (narrow ? 2 : 6)) : 0;
   const chart = start(place, names.length * each + lines * LEGEND_LINE + 64);
@@ -65,7 +66,7 @@ function partsChart(data, place) {
     names: narrowNames(data, place),
     series: PARTS.map(([key, name, colour, hatch]) => ({ name, colour, hatch, values: data.memory_parts.map((parts) => parts[key]) })),
     format: bytes, stack: true, axis: "on each device, when it holds the most",
-    marks: data.limits_bytes.some((limit) => limit !== null) ? { name: "limit", values: data.limits_bytes } : null,
+    marks: { name: "limit", values: data.limits_bytes },
   });
 }
 
@@ -97,7 +98,7 @@ function memoryChart(data, place) {
       grid: { left: 4, right: 24, top: LEGEND_LINE + 8, bottom: 34, containLabel: true },
       tooltip: { ...tip(style, bytes, "axis"), axisPointer: { label: { formatter: ({ value }) => seconds(value) } } },
       xAxis: { ...valueAxis(style, seconds, "time, zoomed with the timeline"), min: 0, max: total || 1, splitNumber: narrow ? 3 : 8, splitLine: { show: false },
-        axisLabel: { color: style.faint, formatter: (value) => secondsAmong(value, view()), hideOverlap: true, showMaxLabel: true, alignMaxLabel: "right" } },
+        axisLabel: { color: style.faint, formatter: (value) => (value === total ? seconds(value) : secondsAmong(value, view())), hideOverlap: true, showMaxLabel: true, alignMaxLabel: "right" } },
       yAxis: { ...valueAxis(style, bytes), min: 0 },
       dataZoom: [{ type: "inside", disabled: true, filterMode: "none" }],
       series: top ? [line, top] : [line],

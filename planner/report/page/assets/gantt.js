@@ -1,6 +1,7 @@
 // The timeline of one iteration: a row of bars for each device group, drawn as a few shapes, however many bars there are.
 
-const KEYS_STEP = 0.25; // part of what is shown by which a key moves it
+const BUTTON_STEP = 0.25; // part of what is shown by which a button moves it
+const FINE = 2.5; // bars of fewer pixels on average are not hatched: the lines would hide the colours
 
 const Bars = echarts.graphic.extendShape({
   shape: { boxes: [] },
@@ -26,7 +27,8 @@ function gantt(data, place, onZoom) {
     const start = sums(lane.step);
     return { ...lane, start: start.map((at) => at * tick), end: start.map((at, bar) => (at + lane.length[bar]) * tick) };
   });
-  const fills = kindFills();
+  const plain = [COLOURS.blue, COLOURS.orange, COLOURS.pink, COLOURS.green];
+  const fills = plain.map((colour) => (colour === COLOURS.orange ? hatched(colour) : colour));
   const names = narrow ? data.short_lanes : data.lanes;
   const laneHeight = lanes.length <= 12 ? 30 : lanes.length <= 32 ? 20 : 14;
   const left = Math.min(narrow ? 60 : 260, 24 + 7 * Math.max(...names.map((name) => name.length)));
@@ -39,6 +41,7 @@ function gantt(data, place, onZoom) {
     const [from, middle] = api.coord([0, row]), [to] = api.coord([total, row]);
     const scale = (to - from) / (total || 1), at = (time) => from + time * scale;
     const height = Math.max(3, api.size([0, 1])[1] * 0.78), top = middle - height / 2;
+    const fine = (total * scale) / lane.start.length < FINE;
     const shown = view(), boxes = data.kinds.map(() => []), critical = [], texts = [];
     for (let bar = firstAfter(lane, shown[0]); bar < lane.start.length && lane.start[bar] < shown[1]; bar++) {
       const x = Math.max(at(lane.start[bar]), at(shown[0])), end = Math.min(at(lane.end[bar]), at(shown[1]));
@@ -50,7 +53,7 @@ function gantt(data, place, onZoom) {
       if (height > 10 && lane.kind[bar] < 2 && room > 8 + 7 * number.length) texts.push(label(number, x + room / 2, middle));
     }
     const idle = { type: "rect", shape: { x: at(shown[0]), y: top, width: at(shown[1]) - at(shown[0]), height }, style: { fill: style.bubble } };
-    const shapes = boxes.map((own, kind) => ({ type: "bars", shape: { boxes: own }, style: { fill: fills[kind] } }));
+    const shapes = boxes.map((own, kind) => ({ type: "bars", shape: { boxes: own }, style: { fill: (fine ? plain : fills)[kind] } }));
     const path = { type: "bars", shape: { boxes: critical }, style: { fill: style.ink } };
     return { type: "group", children: [idle, ...shapes, path, ...texts, ...mark(row, lane, at, top, height)] };
   }
@@ -76,7 +79,7 @@ function gantt(data, place, onZoom) {
     xAxis: {
       type: "value", min: 0, max: total || 1, name: "time", nameLocation: "middle", nameGap: 26,
       nameTextStyle: { color: style.faint }, splitNumber: narrow ? 3 : 8,
-      axisLabel: { color: style.faint, formatter: (value) => secondsAmong(value, view()), hideOverlap: true, showMinLabel: true, showMaxLabel: true, alignMinLabel: "left", alignMaxLabel: "right" },
+      axisLabel: { color: style.faint, formatter: (value) => (value === total ? seconds(value) : secondsAmong(value, view())), hideOverlap: true, showMinLabel: true, showMaxLabel: true, alignMinLabel: "left", alignMaxLabel: "right" },
       axisLine: { lineStyle: { color: style.line } }, splitLine: { show: false },
     },
     yAxis: {
@@ -162,15 +165,11 @@ function gantt(data, place, onZoom) {
     onZoom(start, end);
   });
   const buttons = {
-    "zoom-in": () => zoomBy(0.5), "zoom-out": () => zoomBy(2), earlier: () => moveBy(-KEYS_STEP), later: () => moveBy(KEYS_STEP), whole: () => zoomTo(0, 100),
+    "zoom-in": () => zoomBy(0.5), "zoom-out": () => zoomBy(2), earlier: () => moveBy(-BUTTON_STEP), later: () => moveBy(BUTTON_STEP), whole: () => zoomTo(0, 100),
   };
   for (const [id, action] of Object.entries(buttons)) document.getElementById(id).onclick = action;
   ganttLegend(data);
   return chart;
-}
-
-function kindFills() {
-  return [COLOURS.blue, hatched(COLOURS.orange), COLOURS.pink, COLOURS.green];
 }
 
 function ganttLegend(data) {
