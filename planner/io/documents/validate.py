@@ -12,7 +12,10 @@ from stagecut.planner.io.documents.tree import Document, Node
 
 E = TypeVar("E", bound=Entry)
 
-_TELLTALE = {"run": "measured_s", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"}
+_TELLTALE = {
+    **{"plan solve --json": "history", "plan compare --json": "results", "plan explain --json": "what_if"},
+    **{"run": "measured_s", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"},
+}
 """A key that every file of the kind has, and that no later kind in this order knows."""
 
 _KEY_WORDS = {
@@ -90,7 +93,7 @@ class Schema:
 def _refuse_other_kind(root: Node, complaints: Complaints, kind: str) -> None:
     keys = root.keys()
     found = [other for other, key in _TELLTALE.items() if key in keys]
-    if found and (kind not in found or "run" in found):
+    if found and (kind not in found or ("run" in found and kind != "run")):
         complaints.stop(root.line, f"expected a {kind} file, got a {found[0]} file")
 
 
