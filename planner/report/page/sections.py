@@ -7,7 +7,7 @@ from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.report.explanation import binding_table, what_if_table
 from stagecut.planner.report.labels import counted_label, percent_label, plan_label, seconds_label
-from stagecut.planner.report.memory_table import memory_table
+from stagecut.planner.report.memory_table import memory_tables
 from stagecut.planner.report.page.cluster_drawing import cluster_drawing
 from stagecut.planner.report.page.contents import Contents
 from stagecut.planner.report.page.html_text import chart, folded, html_table, section, text
@@ -15,6 +15,7 @@ from stagecut.planner.report.run_tables import behind_label, contamination_label
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.tables import comparison_table, critical_path_table
 from stagecut.planner.report.text_table import text_table
+from stagecut.planner.report.throughput_lines import throughput_lines
 from stagecut.planner.simulator.binding import Binding
 
 
@@ -38,7 +39,6 @@ def sections(contents: Contents) -> Iterator[tuple[str, str, str]]:
 def numbers(contents: Contents) -> list[tuple[str, str]]:
     """The numbers of one iteration, by name."""
     played, result = contents.played, contents.result
-    rate = "-" if played.samples_per_s is None else f"{played.samples_per_s:.4g}"
     even_s = contents.even_split_s
     even = (
         [] if even_s is None else [("even split", format_seconds(even_s) if even_s < float("inf") else "does not fit")]
@@ -47,8 +47,8 @@ def numbers(contents: Contents) -> list[tuple[str, str]]:
         ("iteration time", seconds_label(played.timeline.iteration_s)),
         ("lower bound", seconds_label(result.bound_s)),
         ("gap", percent_label(result.gap)),
-        ("samples per second", rate),
         ("bubbles", percent_label(played.timeline.bubble_fraction)),
+        *throughput_lines(played.throughput, num_devices=played.problem.cluster.num_devices),
         *even,
     ]
 
@@ -92,7 +92,7 @@ def _memory(contents: Contents) -> Iterator[str]:
     yield '<p class="tools"><label for="lane">Memory over the iteration, on each device of stage</label> '
     yield '<select id="lane"></select></p>'
     yield chart("memory", "Memory of the chosen device group over the iteration, against its limit")
-    table = memory_table(played.plan, played.memory, played.costs.limit_bytes.tolist())
+    table = memory_tables(played.plan, played.memory, played.costs.limit_bytes.tolist())[0]
     yield folded("All numbers", html_table(table, caption="Memory on each device when it holds the most"))
 
 

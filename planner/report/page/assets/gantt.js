@@ -116,7 +116,8 @@ function gantt(data, place, onZoom) {
     const what = kind < 2 ? `${data.kinds[kind]} of sample${last > first ? `s ${first} to ${last}` : ` ${first}`}` : data.kinds[kind];
     const times = `${seconds(lane.end[bar] - lane.start[bar])}, from ${seconds(lane.start[bar])} to ${seconds(lane.end[bar])}`;
     const critical = lane.critical[bar] ? ", on the critical path" : "";
-    document.getElementById("gantt-readout").textContent = `Stage ${lane.stage[bar]} (${data.lanes[row]}): ${what}: ${times}${critical}`;
+    const who = data.short_lanes[row].includes(",") ? `${lane.stage[bar]} (${data.lanes[row]})` : data.lanes[row];
+    document.getElementById("gantt-readout").textContent = `Stage ${who}: ${what}: ${times}${critical}`;
   }
 
   function choose(row, bar) {
@@ -158,7 +159,7 @@ function gantt(data, place, onZoom) {
     if (!lane || time < 0 || time > total) return;
     const bar = firstAfter(lane, time);
     if (bar < lane.start.length && lane.start[bar] <= time) tell(row, bar);
-    else document.getElementById("gantt-readout").textContent = `Stage ${data.short_lanes[row]} (${data.lanes[row]}): bubble at ${seconds(time)}`;
+    else document.getElementById("gantt-readout").textContent = `Stage ${data.lanes[row]}: bubble at ${seconds(time)}`;
   });
   chart.on("datazoom", () => {
     const { start, end } = chart.getOption().dataZoom[0];
