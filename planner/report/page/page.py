@@ -27,7 +27,7 @@ def page_bytes(contents: Contents) -> bytes:
     Raises a BadInputError if the plan has so many actions that the page would be too large.
     """
     drawn = list(sections(contents))
-    tiles = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in numbers(contents))
+    tiles = "".join(_tile(*each) for each in numbers(contents))
     links = "".join(f'<a href="#{name}">{text(title)}</a>' for name, title, _ in drawn)
     problem = contents.played.problem
     page = (
@@ -52,6 +52,13 @@ def page_bytes(contents: Contents) -> bytes:
             "many actions to draw each; plan simulate --trace writes all of them for ui.perfetto.dev"
         )
     return page
+
+
+def _tile(name: str, value: str) -> str:
+    """A number by its name, with what is said about it after a comma below."""
+    number, _, more = value.partition(", ")
+    below = f'<dd class="more">{text(more)}</dd>' if more else ""
+    return f"<div><dt>{text(name)}</dt><dd>{text(number)}</dd>{below}</div>"
 
 
 def _packed(data: dict[str, object]) -> str:
