@@ -7,6 +7,7 @@ from stagecut.planner.core.result import Result, Status, StopCause
 from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
+from stagecut.planner.cost.time_basis import Basis, TimeBasis
 from stagecut.planner.report.labels import run_label
 from stagecut.planner.sharding_search.scheme_result import SchemeResult
 
@@ -22,8 +23,8 @@ ENDS = {
 """What ended a search, as the end of a sentence; an interruption is mentioned at its beginning."""
 
 
-def verdict(result: Result, *, even_split_s: float | None = None) -> str:
-    """What a search found and what it proved, in one sentence.
+def verdict(result: Result, *, even_split_s: float | None = None, basis: TimeBasis | None = None) -> str:
+    """What a search found and what it proved, in one sentence, and what the times of layers rest on if that is given.
 
     Also compares the plan with an even split (equal layer counts on all devices), given the iteration time of that:
     infinite if it does not fit in memory, None for no comparison.
@@ -33,7 +34,18 @@ def verdict(result: Result, *, even_split_s: float | None = None) -> str:
     head = "interrupted: " if result.status is Status.INTERRUPTED else ""
     sentence = f"{head}{format_seconds(result.objective_s)} per iteration, {quality(result)}{ENDS[result.stopped_by]}"
     compared = "" if even_split_s is None else f"; {speed_against_even_split(result.objective_s, even_split_s)}"
-    return sentence + compared
+    return sentence + compared + resting_on(basis)
+
+
+def resting_on(basis: TimeBasis | None) -> str:
+    """What the times of layers rest on, as the end of a verdict; empty if not given."""
+    if basis is None:
+        return ""
+    if basis.basis is not Basis.BOTH:
+        return f"; layer times {basis.basis}"
+    words = {Basis.MEASURED: "measured", Basis.ESTIMATED: "estimated", Basis.BOTH: "partly measured"}
+    parts = (f"{word} on {', '.join(names)}" for own, word in words.items() if (names := basis.on(own)))
+    return f"; layer times {', '.join(parts)}"
 
 
 def quality(result: Result | WaveResult | ChoiceResult | SchemeResult) -> str:

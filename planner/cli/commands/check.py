@@ -17,15 +17,19 @@ from stagecut.planner.cli.parameters.groups import example, general_options, qui
 from stagecut.planner.cli.parameters.types import time_limit
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
 from stagecut.planner.cli.views.proof import AnyReproof, proof_sentence, proof_tree
+from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.cli.views.wave_plan import rate_words
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.visible import visible
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.files.wave_plan_file import AnyPlanFile, WavePlanFile, read_any_plan_file
 from stagecut.planner.report.progress import progress, time_words
 from stagecut.planner.report.summary import SCHEMA, values_of
+from stagecut.planner.report.verdict import resting_on
 
 PROOF_CODES = {
     ClaimOutcome.PROVEN: 0,
@@ -64,12 +68,16 @@ def command(
     if not prove and context.get_parameter_source("limit_s") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--time-limit limits the proof; give --prove too")
     plan_file = read_any_plan_file(path)
+    note_times(plan_file.problem)
+    basis = time_basis(plan_file.problem)
     outcome = recheck_waves(plan_file) if isinstance(plan_file, WavePlanFile) else recheck(plan_file)
     proof = _prove(plan_file, outcome, limit_s, quiet=quiet) if prove else None
     if as_json:
-        print_json(_summary(path, outcome, proof))
+        rests = {"times_rest_on": str(basis.basis), "notes": notes()}
+        print_json({**_summary(path, outcome, proof), **rests})
     else:
         _print(visible(path), outcome, proof)
+        click.echo(f"{visible(path)}: {resting_on(basis).removeprefix('; ')}")
     proven = 0 if proof is None else PROOF_CODES[proof.outcome]
     context.exit(proven if outcome.agrees or proven == INTERRUPTED else DIFFERS)
 

@@ -10,16 +10,19 @@ from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.commands.compare_waves import compare_allocations
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions
+from stagecut.planner.cli.options.without_effect import note_unused_by
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault, print_shortages
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.report.labels import own_objective_label
@@ -27,7 +30,7 @@ from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, comparison_row, own_objective_tree
 from stagecut.planner.report.tables import comparison_table
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.verdict import time_ratio
+from stagecut.planner.report.verdict import resting_on, time_ratio
 from stagecut.planner.solvers.registry import SOLVERS, run
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -66,6 +69,7 @@ def command(
     if problem.job.waves is not None:
         compare_allocations(problem, options, quiet=quiet, as_json=as_json)
         return
+    note_unused_by(solvers)
     # Reading the inputs counts too, in equal parts, so that the command as a whole keeps to the limits.
     spent_s = seconds_since_start(click.get_current_context()) / len(solvers)
     with stop_requests() as cancelled:
@@ -129,7 +133,9 @@ def _print_for_people(problem: Problem, outcomes: Outcomes, results: Sequence[Re
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):
             click.echo(f"{name}: not applicable: {outcome}")
-    if not any(result.plan is not None for result in results):
+    if any(result.plan is not None for result in results):
+        click.echo(resting_on(time_basis(problem)).removeprefix("; "))
+    else:
         for result in results:
             print_shortages(problem, result)
     if conflict:
@@ -146,6 +152,8 @@ def _print_as_json(
             "schema": SCHEMA,
             "results": [_row(*each, min(times_s, default=None)) for each in outcomes.items()],
             "contradiction": conflict or None,
+            "times_rest_on": str(time_basis(problem).basis),
+            "notes": notes(),
             "provenance": tree_of(provenance),
         }
     )

@@ -11,6 +11,7 @@ from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provena
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault
 from stagecut.planner.cli.views.wave_plan import rate_words, wave_row
@@ -20,11 +21,13 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import percent_label, seconds_label, status_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
 from stagecut.planner.report.text_table import print_table, text_table
+from stagecut.planner.report.verdict import resting_on
 from stagecut.planner.report.waves.wave_verdict import rate_label
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -51,9 +54,11 @@ def compare_allocations(problem: Problem, options: SolveOptions, *, quiet: bool,
             provenance = wave_provenance(problem, options, ",".join(outcomes))
             rows = [_row(name, outcome, _best(results)) for name, outcome in outcomes.items()]
             answer = {"results": rows, "contradiction": conflict or None, "provenance": tree_of(provenance)}
-            print_json({"schema": SCHEMA, **answer})
+            rests = {"times_rest_on": str(time_basis(problem).basis), "notes": notes()}
+            print_json({"schema": SCHEMA, **answer, **rests})
         else:
             _print_for_people(outcomes, results, conflict)
+            click.echo(resting_on(time_basis(problem)).removeprefix("; "))
     context.exit(DIFFERS if conflict else compared_exit_code(results))
 
 

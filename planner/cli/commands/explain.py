@@ -16,9 +16,11 @@ from stagecut.planner.cli.parameters.groups import example, general_options, opt
 from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.plan import headline, print_memory
+from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
@@ -26,6 +28,7 @@ from stagecut.planner.core.units import format_seconds
 from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, read_any_plan_file
@@ -33,7 +36,7 @@ from stagecut.planner.report.explanation import binding_summary, binding_table, 
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, stage_summaries, throughput_summary, values_of
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.verdict import quality
+from stagecut.planner.report.verdict import quality, resting_on
 from stagecut.planner.simulator.binding import what_binds
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
 from stagecut.planner.solvers.registry import run, solver_for
@@ -69,6 +72,7 @@ def command(
     if isinstance(plan_file, WavePlanFile):
         explain_waves(path, plan_file, units, options, quiet=quiet, as_json=as_json)
         return
+    note_times(plan_file.problem)
     played = play(plan_file.problem, plan_file.plan)
     if not quiet and faults(CostModel(plan_file.problem), plan_file.plan):
         note = "the plan is outside the search space (see plan check); searches start without it"
@@ -97,6 +101,8 @@ def command(
                 "binds": binding_summary(played.plan, what_binds(played.costs, played.timeline)),
                 "what_if": [what_if_summary(outcome) for outcome in outcomes],
                 "complete": is_complete,
+                "times_rest_on": str(time_basis(plan_file.problem).basis),
+                "notes": notes(),
                 "provenance": tree_of(provenance),
             }
             print_json(answer)
@@ -111,7 +117,7 @@ def _print_for_people(plan_file: PlanFile, played: Played, outcomes: Sequence[Wh
     iteration_s = played.timeline.iteration_s
     click.echo(headline(played))
     proven = quality(certified_result(plan_file, iteration_s))
-    click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}\n")
+    click.echo(f"{format_seconds(iteration_s)} per iteration, {proven}{resting_on(time_basis(plan_file.problem))}\n")
     print_table(binding_table(played.plan, what_binds(played.costs, played.timeline)))
     print_memory(played)
     click.echo()

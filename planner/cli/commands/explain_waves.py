@@ -13,11 +13,14 @@ from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provena
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
+from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.cli.views.wave_plan import rate_words, wave_headline, wave_row, wave_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.report.labels import percent_label, seconds_label
@@ -34,6 +37,7 @@ def explain_waves(
 ) -> None:
     """Simulate the workers, search with one more of each unit, print the answer, and end the command."""
     refuse_without_effect(("solver", "rows"))
+    note_times(plan_file.problem)
     played = play_waves(plan_file.problem, plan_file.plan)
     with stop_requests() as cancelled:
 
@@ -49,7 +53,12 @@ def explain_waves(
                 print_fault(row.result, of=row.what)
         if as_json:
             provenance = wave_provenance(plan_file.problem, options, plan_file.certificate.solver)
-            more = {"plan": str(path), "complete": is_complete, "provenance": tree_of(provenance)}
+            more = {
+                "plan": str(path),
+                "complete": is_complete,
+                **_rests(plan_file.problem),
+                "provenance": tree_of(provenance),
+            }
             print_json({**wave_summary(played), **more, "what_if": [_tree(row) for row in rows]})
         else:
             _print_for_people(plan_file, played, rows)
@@ -58,9 +67,14 @@ def explain_waves(
     click.get_current_context().exit(0 if is_complete else INTERRUPTED)
 
 
+def _rests(problem: Problem) -> dict[str, object]:
+    return {"times_rest_on": str(time_basis(problem).basis), "notes": notes()}
+
+
 def _print_for_people(plan_file: WavePlanFile, played: PlayedWaves, rows: Sequence[WaveWhatIf]) -> None:
+    basis = time_basis(plan_file.problem)
     click.echo(wave_headline(played))
-    click.echo(f"{wave_verdict(certified_waves(plan_file, played.timeline.samples_per_s))}\n")
+    click.echo(f"{wave_verdict(certified_waves(plan_file, played.timeline.samples_per_s), basis=basis)}\n")
     print_table(wait_table(played.timeline))
     click.echo()
     print_table(text_table(map(_cells, rows), "with", right=("makes", "bound", "search time", "gains", "at most")))

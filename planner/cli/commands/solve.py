@@ -14,14 +14,18 @@ from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
+from stagecut.planner.cli.options.without_effect import note_unused_by
 from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault, print_shortages
 from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
+from stagecut.planner.cli.views.time_notes import note_long_iteration
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
@@ -65,12 +69,13 @@ def command(
     outputs.check()
     if dry_run:
         if as_json:
-            print_json({"schema": SCHEMA, "dry_run": True, "problem": problem_summary(problem)})
+            print_json({"schema": SCHEMA, "dry_run": True, "problem": problem_summary(problem), "notes": notes()})
         else:
             print_problem(problem)
         return
     context = click.get_current_context()
     name = solver_for(solver, problem, rows=options.rows)
+    note_unused_by((name,))
     budget = TimeBudget(context, options.time_limit_s or math.inf, outputs, compares=name != EVEN)
     with stop_requests() as cancelled:
         with progress(sys.stderr, quiet=quiet) as observer:
@@ -90,6 +95,9 @@ def command(
         provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
         plan_file = None if played is None else plan_file_of(played, result, provenance)
         even_s = _even_split_s(problem, result, budget, cancelled)
+        basis = time_basis(problem)
+        note_long_iteration(problem, result.objective_s)
+        sentence = verdict(result, even_split_s=even_s, basis=basis)
         print_fault(result)
         try:
             written = outputs.write_all(problem, result, played=played, plan_file=plan_file, even_split_s=even_s)
@@ -102,18 +110,20 @@ def command(
                     "stages": None if played is None else stage_summaries(played),
                     **throughput_summary(None if played is None else played.throughput),
                     "even_split_s": even_s,
-                    "verdict": verdict(result, even_split_s=even_s),
+                    "verdict": sentence,
+                    "times_rest_on": str(basis.basis),
                     "problem": problem_summary(problem),
+                    "notes": notes(),
                 }
                 print_json({**summary, **more})
             else:
-                _print_for_people(problem, result, played, even_s)
+                _print_for_people(problem, result, played, sentence)
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
 
 
-def _print_for_people(problem: Problem, result: Result, played: Played | None, even_split_s: float | None) -> None:
+def _print_for_people(problem: Problem, result: Result, played: Played | None, sentence: str) -> None:
     if played is None:
         print_shortages(problem, result)
     else:
@@ -122,7 +132,7 @@ def _print_for_people(problem: Problem, result: Result, played: Played | None, e
             print_memory(played)
         print_numbers(played, result)
         click.echo()
-    click.echo(verdict(result, even_split_s=even_split_s))
+    click.echo(sentence)
     if is_verbose():
         for what, how_many in result.counts:
             click.echo(f"{what}: {how_many}", err=True)

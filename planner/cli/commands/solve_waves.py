@@ -13,6 +13,7 @@ from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.parameters.groups import is_verbose
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
+from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault
 from stagecut.planner.cli.views.wave_plan import (
@@ -26,6 +27,7 @@ from stagecut.planner.cli.views.wave_plan import (
 )
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
+from stagecut.planner.cost.time_basis import TimeBasis, time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.io.files.plan_statements import Provenance
@@ -68,7 +70,7 @@ def solve_through_waves(
             if as_json:
                 print_json({**_answer(problem, result, played), "provenance": tree_of(provenance)})
             else:
-                _print_for_people(result, played)
+                _print_for_people(result, played, time_basis(problem))
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
@@ -92,29 +94,32 @@ def wave_provenance(problem: Problem, options: SolveOptions, solver: str) -> Pro
 
 def _show_problem(problem: Problem, *, as_json: bool) -> None:
     if as_json:
-        print_json({"schema": SCHEMA, "dry_run": True, "problem": wave_problem_summary(problem)})
+        print_json({"schema": SCHEMA, "dry_run": True, "problem": wave_problem_summary(problem), "notes": notes()})
     else:
         print_wave_problem(problem)
 
 
-def _print_for_people(result: WaveResult, played: PlayedWaves | None) -> None:
+def _print_for_people(result: WaveResult, played: PlayedWaves | None, basis: TimeBasis) -> None:
     if played is not None:
         print_wave_plan(played)
         print_wave_numbers(played, result)
         click.echo()
-    click.echo(wave_verdict(result))
+    click.echo(wave_verdict(result, basis=basis))
     if is_verbose():
         for what, how_many in result.counts:
             click.echo(f"{what}: {how_many}", err=True)
 
 
 def _answer(problem: Problem, result: WaveResult, played: PlayedWaves | None) -> dict[str, object]:
+    basis = time_basis(problem)
     return {
         **({"schema": SCHEMA} if played is None else wave_summary(played)),
         **wave_row(result),
         "counts": dict(result.counts),
         "step_seconds": dict(result.step_seconds),
         "plan": None if played is None else plan_tree(played.plan, problem),
-        "verdict": wave_verdict(result),
+        "verdict": wave_verdict(result, basis=basis),
+        "times_rest_on": str(basis.basis),
+        "notes": notes(),
         "problem": wave_problem_summary(problem),
     }

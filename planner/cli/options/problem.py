@@ -11,11 +11,11 @@ from stagecut.planner.cli.options.waves import (
     WaveOptions,
     batch_of,
     minibatch_of,
-    note,
     refuse_without_effect,
     require_devices,
     through_waves,
 )
+from stagecut.planner.cli.options.without_effect import note_overridden, note_unable
 from stagecut.planner.cli.parameters.catalogue import (
     CLUSTER_HELP,
     catalogue_model,
@@ -35,6 +35,8 @@ from stagecut.planner.cli.parameters.types import (
     slices,
     words_of,
 )
+from stagecut.planner.cli.process.notes import note
+from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.parallelism import Parallelism
@@ -156,11 +158,16 @@ class ProblemChoices(WaveOptions):
         require_devices(job.waves, cluster)
         if job.sharding is not None and (without := _sharding_without(job, model)):
             note(f"job: sharding {without}")
-        return Problem(model=model, cluster=cluster, job=job)
+        problem = Problem(model=model, cluster=cluster, job=job)
+        note_times(problem)
+        note_unable(problem)
+        return problem
 
     def _job(self, *, default_precision: Precision) -> Job:
         """The job file, or the defaults without one, overridden by the options that were given."""
         read = None if self.job is None else read_job(self.job, default_precision=default_precision)
+        if read is not None:
+            note_overridden(self, read)
         waves = self.choices(None if read is None else read.waves)
         if waves is None:
             job = self._synchronous(read or self._defaults(default_precision))

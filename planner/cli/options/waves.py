@@ -9,6 +9,7 @@ import click
 
 from stagecut.planner.cli.parameters.groups import flags_given, member_option, option
 from stagecut.planner.cli.parameters.types import MicroBatches, number_or_auto
+from stagecut.planner.cli.process.notes import note
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.job import AUTO, Job, Number, WaveChoices
@@ -99,12 +100,6 @@ def refuse_without_effect(names: Iterable[str]) -> None:
     """Raise a usage error if the command line states options that training through waves has no use of."""
     if flags := flags_given(names):
         raise click.UsageError(f"{flags}: no effect with '--synchronisation wsp'.")
-
-
-def note(text: str) -> None:
-    """Say on stderr what of the input is ignored, unless the command is to be quiet."""
-    if not click.get_current_context().params.get("quiet"):
-        click.echo(f"note: {text}", err=True)
 
 
 def require_devices(waves: WaveChoices | None, cluster: Cluster) -> None:
