@@ -10,11 +10,11 @@ from click.core import ParameterSource
 from stagecut.planner.cli.options.convert import ConversionOutputs, Reading
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
+from stagecut.planner.cli.process.notes import note
 from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.units import format_bytes, format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.write import readable_text
 from stagecut.planner.io.files.plan_file import PlanFile
@@ -36,7 +36,7 @@ NO_WAVES = (
 )
 OF_READING = tuple(field.name for field in fields(Reading))
 """Parameters that say how to read a profile."""
-OF_OWN_PROFILES = ("source", "name", "max_layers")
+OF_OWN_PROFILES = ("source", "name", "max_layers", "time_unit")
 """The ones that also apply to stagecut profiles."""
 
 
@@ -65,8 +65,8 @@ def command(
 ) -> None:
     """Read another planner's profile, or write a plan for a training framework.
 
-    Without --to, FILE is a profile from Piper, PipeDream or DAPPLE, a workload of dnn-partitioning, or
-    a table of layer times, one file per type of GPU; it becomes a profile for `plan solve`. A
+    Without --to, FILE is a profile from Piper, PipeDream, DAPPLE, Metis or Galvatron, a workload of
+    dnn-partitioning, or a table of layer times, one file per type of GPU; it becomes a profile for `plan solve`. A
     stagecut profile is accepted too, to merge its layers.
     With --to, FILE is a plan written by `plan solve`.
     """
@@ -86,7 +86,8 @@ def command(
 
 
 def _options(parameters: Iterable[str]) -> str:
-    return ", ".join("--from" if name == "source" else f"--{name.replace('_', '-')}" for name in parameters)
+    flags = {"source": "--from", "num_layers": "--layers"}
+    return ", ".join(flags.get(name, f"--{name.replace('_', '-')}") for name in parameters)
 
 
 def _check_folder(target: str | None, outputs: ConversionOutputs) -> None:
@@ -111,8 +112,8 @@ def _read_profile(
     choices = reading.choices(files, kind)
     conversion = convert(opened, kind, choices, bytes_from=reading.bytes_profile())
     outputs.write(outputs.output, readable_text(to_tree(conversion.profile), profile_of, path=outputs.output))
-    for note in () if outputs.quiet else conversion.notes:
-        click.echo(f"note: {visible(note)}", err=True)
+    for text in () if outputs.quiet else conversion.notes:
+        note(text)
     if as_json:
         print_json(answer(conversion, kind, output=outputs.output))
     else:

@@ -17,6 +17,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.write import check_writable
 from stagecut.planner.io.readers.conversion import Choices, TimeUnit
 from stagecut.planner.io.readers.formats import TIME_UNITS, Format
+from stagecut.planner.io.readers.metis import measurement_of
 
 UNINFORMATIVE = ("graph", "profile")
 """File names in place of which the folder names the model."""
@@ -65,6 +66,9 @@ class Reading:
         metavar="NAME|FILE",
         help="Profile of the same model to take bytes from, for layer tables.",
     )
+    num_layers: int | None = option(
+        "--layers", type=COUNT, help="Layers of the model, for galvatron, whose files may not say."
+    )
     keep_nodes: bool = option("--keep-nodes", is_flag=True, help="Make every node of a graph a layer of its own.")
     max_layers: int | None = option(
         "--max-layers", type=COUNT, help="Merge neighbouring nodes or layers until at most N are left."
@@ -72,16 +76,18 @@ class Reading:
 
     def choices(self, paths: Sequence[str], kind: Format) -> tuple[Choices, ...]:
         """How to read each file; raises a BadInputError unless every file has a device type of its own."""
-        names = self.device_type or tuple(
-            _meaningful_name(path) if kind is Format.LAYER_TABLES else CONVERTED for path in paths
-        )
+        names = self.device_type or tuple(_device_type(path, kind) for path in paths)
+        if kind is Format.GALVATRON and len(names) < len(paths):
+            names = names[:1] * len(paths)
         if len(names) != len(paths):
             rule = "give --device-type once per file, in the same order"
             raise BadInputError(f"got {len(paths)} files but {len(names)} device types; {rule}")
-        if len(set(names)) < len(names):
+        if len(set(names)) < len(names) and kind not in (Format.METIS, Format.GALVATRON):
             rule = "give --device-type once per file"
             raise BadInputError(f"each file needs a device type of its own, got {', '.join(names)}; {rule}")
-        own_name = {Format.PROFILE: "", Format.LAYER_TABLES: str(kind)}.get(kind, _meaningful_name(paths[0]))
+        own_name = {Format.PROFILE: "", Format.LAYER_TABLES: str(kind), Format.METIS: str(kind)}.get(
+            kind, _meaningful_name(paths[0])
+        )
         return tuple(
             Choices(
                 name=self.name or own_name,
@@ -90,6 +96,7 @@ class Reading:
                 time_unit=self.time_unit or TIME_UNITS[kind],
                 precision=self.precision,
                 link_bytes_per_s=self.link_bandwidth,
+                num_layers=self.num_layers,
                 keep_nodes=self.keep_nodes,
                 max_layers=self.max_layers,
             )
@@ -136,6 +143,13 @@ class ConversionOutputs(AnnouncedOutputs):
             check_writable(folder / name, force=self.force)
         for name, text in files.items():
             self.write(folder / name, text)
+
+
+def _device_type(path: str, kind: Format) -> str:
+    """What the file's name says about the measured devices."""
+    if kind is Format.METIS and (stated := measurement_of(path)) is not None:
+        return stated.device_type
+    return _meaningful_name(path) if kind is Format.LAYER_TABLES else CONVERTED
 
 
 def _meaningful_name(path: str) -> str:

@@ -5,8 +5,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.cost.time_basis import Basis, TimeBasis, time_basis
 from stagecut.planner.io.documents.complaints import nearest
+from stagecut.planner.io.readers.slow_times import MINUTES_S, slow_times_note
 from stagecut.planner.report.labels import counted_label
-from stagecut.planner.report.slow_times import MINUTES_S, slow_times_note
 
 MILLISECONDS = "if the profile's times are in milliseconds: plan convert PROFILE --time-unit ms -o FILE"
 

@@ -10,6 +10,8 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import MS, US
 
 MANY_LAYERS = 200
+FORWARD_SHARE = 1 / 3
+"""Fraction of the total time, as if a backward took twice the operations."""
 
 
 class TimeUnit(StrEnum):
@@ -41,6 +43,8 @@ class Choices:
     """Converts transfer times into bytes, in files without bytes."""
     keep_nodes: bool = False
     """Leave every node a layer of its own."""
+    num_layers: int | None = None
+    """Layers of the model, in files that state times of one layer only."""
     max_layers: int | None = None
     """Merge neighbours until at most this many layers are left."""
 

@@ -8,8 +8,8 @@ The step is ignored, since the cost model derives it from the weights. Weights, 
 from a profile of the same model, and count as zero without one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stagecut.planner.chains.coarsening import by_blocks
 from stagecut.planner.core.errors import BadInputError
@@ -36,30 +36,83 @@ def read_layer_tables(
     Parameters and errors are those of :func:`stagecut.planner.io.readers.formats.convert`; the layers or blocks of
     `bytes_from` are the layers of the tables.
     """
-    tables = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]
-    counts = [max(found[1]) + 1 for found in tables]
-    if len(set(counts)) > 1:
-        stated = ", ".join(f"{d.complaints.file}: {count}" for d, count in zip(documents, counts, strict=True))
-        raise BadInputError(f"the files must have the same number of layers, got {stated}")
-    layers, notes = _layers(counts[0], bytes_from, has_degrees=any(len(found) > 1 for found in tables))
-    profile = ModelProfile(
-        name=choices[0].name,
-        layers=tuple(
-            replace(
-                layer,
-                times=tuple(
-                    table
-                    for found, chosen in zip(tables, choices, strict=True)
-                    for table in _times(found, index, chosen)
-                ),
-            )
-            for index, layer in enumerate(layers.layers)
-        ),
-        skip_edges=layers.skip_edges,
-        precision=layers.precision if bytes_from is not None else choices[0].precision,
-        sequence_length=layers.sequence_length,
+    read = [_read(document, chosen) for document, chosen in zip(documents, choices, strict=True)]
+    return combined(
+        [
+            Table(file=document.complaints.file, device_type=chosen.device_type, times=times)
+            for document, chosen, (times, _) in zip(documents, choices, read, strict=True)
+        ],
+        choices[0],
+        bytes_from=bytes_from,
+        notes=tuple(note for _, gaps in read for note in gaps),
     )
-    return Converted(profile=profile, num_nodes=counts[0], notes=notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Times on one type of device."""
+
+    file: str
+    device_type: str
+    times: Times
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model."""
+        return 1 + max(max(by_layer) for by_layer in self.times.values())
+
+
+def combined(
+    tables: Sequence[Table], choices: Choices, *, bytes_from: ModelProfile | None, notes: tuple[str, ...] = ()
+) -> Converted:
+    """One profile of all tables that describe the same layers; notes say which are left out, and why."""
+    count = _num_layers(tables, bytes_from)
+    used = [table for table in tables if table.num_layers == count and 1 in table.times]
+    left_out = tuple(_why_not(table, count) for table in tables if table not in used)
+    if not used:
+        raise BadInputError(*left_out)
+    degrees = sorted({degree for table in used for degree in table.times})
+    model, assumed = _layers(count, bytes_from, has_degrees=len(degrees) > 1)
+    layers = (
+        replace(layer, times=tuple(each for table in used for each in _times(table, index)))
+        for index, layer in enumerate(model.layers)
+    )
+    profile = ModelProfile(
+        name=choices.name,
+        layers=tuple(layers),
+        skip_edges=model.skip_edges,
+        precision=model.precision if bytes_from is not None else choices.precision,
+        sequence_length=model.sequence_length,
+    )
+    divided = tuple(note for table in used if (note := _divided(table, degrees)))
+    return Converted(profile=profile, num_nodes=count, notes=(*assumed, *notes, *left_out, *divided))
+
+
+def _num_layers(tables: Sequence[Table], bytes_from: ModelProfile | None) -> int:
+    """That of the first table which the profile of bytes has too, or else of the first table."""
+    counts = [table.num_layers for table in tables]
+    if bytes_from is None:
+        return counts[0]
+    known = (bytes_from.num_layers, by_blocks(bytes_from).num_layers)
+    return next((count for count in counts if count in known), counts[0])
+
+
+def _why_not(table: Table, count: int) -> str:
+    if table.num_layers != count:
+        return f"{table.file}: left out: it has {table.num_layers} layers, not {count}"
+    return f"{table.file}: left out: it has no times for a single device, only for {_listed(table.times)}"
+
+
+def _divided(table: Table, degrees: Sequence[int]) -> str:
+    missing = [degree for degree in degrees if degree not in table.times]
+    if not missing:
+        return ""
+    rule = "those of a single device are divided, without collectives; exclude such stages with --tensor-parallel"
+    return f"{table.device_type}: no times for {_listed(missing)} devices as on other types: {rule}"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -> tuple[ModelProfile, tuple[str, ...]]:
@@ -77,11 +130,11 @@ def _layers(count: int, bytes_from: ModelProfile | None, *, has_degrees: bool) -
     raise BadInputError(f"--bytes-from {bytes_from.name}: has {found}, but the tables have {count} layers")
 
 
-def _times(found: Times, layer: int, choices: Choices) -> Iterator[TimeTable]:
-    for degree, by_layer in sorted(found.items()):
+def _times(table: Table, layer: int) -> Iterator[TimeTable]:
+    for degree, by_layer in sorted(table.times.items()):
         by_size = sorted(by_layer[layer].items())
         yield TimeTable(
-            device_type=choices.device_type,
+            device_type=table.device_type,
             tensor_parallel=degree,
             samples=tuple(size for size, _ in by_size),
             forward_s=tuple(forward for _, (forward, _) in by_size),
@@ -89,17 +142,19 @@ def _times(found: Times, layer: int, choices: Choices) -> Iterator[TimeTable]:
         )
 
 
-def _read(document: Document, choices: Choices) -> Times:
+def _read(document: Document, choices: Choices) -> tuple[Times, tuple[str, ...]]:
+    """Times that are there for all layers, and notes on those left out."""
     complaints = document.complaints
     fields = ForeignFields(complaints)
     found: Times = {}
     for size, by_degree in _numbered(document.root, "a micro-batch size", 1, complaints):
         for degree, by_layer in _numbered(by_degree, "a tensor-parallel degree", 1, complaints):
             _read_layers(by_layer, found.setdefault(degree, {}), size, (fields, choices))
-    if 1 not in found:
-        complaints.add(document.root.line, (), "has no times for a single device: the degree '1' is missing")
-    _check_complete(found, document)
-    return complaints.checked(found)
+    complaints.checked(found)
+    complete, notes = without_gaps(found, complaints.file)
+    if not complete:
+        complaints.add(document.root.line, (), "has no micro-batch size and degree with times for all layers")
+    return complaints.checked(complete), notes
 
 
 def _read_layers(
@@ -129,15 +184,18 @@ def _numbered(entry: Node, what: str, least: int, complaints: Complaints) -> lis
     return numbered
 
 
-def _check_complete(found: Times, document: Document) -> None:
-    """Check that every layer has times for every size and degree; report the first missing layer of each."""
+def without_gaps(found: Times, file: str) -> tuple[Times, tuple[str, ...]]:
+    """The sizes of each degree at which all layers have times, and a note on each of the others."""
     count = max((layer for by_layer in found.values() for layer in by_layer), default=-1) + 1
+    complete: Times = {}
+    notes = []
     for degree, by_layer in sorted(found.items()):
-        sizes = sorted({size for by_size in by_layer.values() for size in by_size})
-        for size in sizes:
+        for size in sorted({size for by_size in by_layer.values() for size in by_size}):
             missing = next((layer for layer in range(count) if size not in by_layer.get(layer, {})), None)
             if missing is not None:
-                where = (str(size), str(degree), str(missing))
-                document.complaints.add(
-                    document.root.line, where, f"is missing, although there are layers up to {count - 1}"
-                )
+                where = f"micro-batch size {size} on {degree} device{'s' if degree > 1 else ''}"
+                notes.append(f"{file}: {where}: left out: no times for layer {missing} of 0 to {count - 1}")
+                continue
+            for layer in range(count):
+                complete.setdefault(degree, {}).setdefault(layer, {})[size] = by_layer[layer][size]
+    return complete, tuple(notes)

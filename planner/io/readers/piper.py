@@ -18,13 +18,8 @@ from dataclasses import dataclass
 from stagecut.planner.chains.task_graph import TaskGraph
 from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.io.documents.tree import Document, Node
-from stagecut.planner.io.readers.conversion import Choices, Converted, converted, micro_batch_note
+from stagecut.planner.io.readers.conversion import FORWARD_SHARE, Choices, Converted, converted, micro_batch_note
 from stagecut.planner.io.readers.foreign_fields import ForeignEdge, ForeignFields, Id, read_edges, tensors_of, title
-
-FORWARD_SHARE = 1 / 3
-"""Fraction of the total time, as if a backward took twice the operations."""
-LONGEST_SAMPLE_S = 20.0
-"""If a sample takes longer, the unit of time is probably wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +37,9 @@ def read_piper(document: Document, choices: Choices) -> Converted:
     nodes = fields.identified(root, "nodes", lambda entry, identity: _node(entry, identity, fields, choices))
     edges = read_edges(root, tuple(nodes), fields, bytes_key="communicationCost")
     graph = complaints.finish((nodes, edges), lambda sound: _graph(*sound, choices))
-    sample_s = sum(graph.seconds) / choices.micro_batch
-    unit = f"a sample takes {sample_s:.4g} s: if the file is in milliseconds, use --time-unit ms"
     notes = (
         micro_batch_note(choices, "what the file calls a sample"),
         "times include the collectives of tensor parallelism, except those at the ends of a stage",
-        *([] if sample_s < LONGEST_SAMPLE_S else [unit]),
     )
     return converted(graph, choices, num_nodes=len(nodes), notes=notes)
 

@@ -42,7 +42,6 @@ def test_bytes_of_another_model_are_refused(read, foreign):
 
 def test_all_faults_are_told(read, foreign, changed):
     def change(tree):
-        del tree["1"]["1"]["2"]
         tree["2"]["1"]["0"] = [1]
         tree["2"]["2"]["1"][1] = -3
         tree["two"] = {}
@@ -51,7 +50,6 @@ def test_all_faults_are_told(read, foreign, changed):
         read(changed(foreign / "fast.json", change))
     text = str(caught.value)
     for part in (
-        "1.1.2: is missing, although there are layers up to 3",
         "2.1.0: must be a list [forward, backward, ...], got a list of 1",
         "2.2.1[1]: must be a number",
         "two: the key must be a micro-batch size",
@@ -59,14 +57,45 @@ def test_all_faults_are_told(read, foreign, changed):
         assert part in text
 
 
-def test_files_with_other_numbers_of_layers_are_refused(read, foreign, changed):
+def _without_last_layer(tree):
+    for by_degree in tree.values():
+        for by_layer in by_degree.values():
+            del by_layer["3"]
+
+
+def test_file_with_another_number_of_layers_is_left_out_and_named(read, foreign, changed):
+    conversion = read(foreign / "slow.json", changed(foreign / "fast.json", _without_last_layer))
+    assert {table.device_type for layer in conversion.profile.layers for table in layer.times} == {"slow"}
+    assert any("fast.json: left out: it has 3 layers, not 4" in note for note in conversion.notes)
+
+
+def test_size_without_times_of_a_layer_is_left_out_and_named(read, foreign, changed):
+    """Without layer 2 at one sample on one device, sizes 2 and 4 remain there."""
+    conversion = read(changed(foreign / "fast.json", lambda tree: tree["1"]["1"].pop("2")))
+    assert conversion.profile.layers[0].table("fast").samples == (2, 4)
+    note = "micro-batch size 1 on 1 device: left out: no times for layer 2 of 0 to 3"
+    assert any(note in each for each in conversion.notes)
+
+
+def test_gpu_without_single_device_times_is_left_out_and_refused_alone(read, foreign, changed):
     def change(tree):
         for by_degree in tree.values():
-            for by_layer in by_degree.values():
-                del by_layer["3"]
+            del by_degree["1"]
 
-    with pytest.raises(BadInputError, match="same number of layers"):
-        read(foreign / "slow.json", changed(foreign / "fast.json", change))
+    shared_only = changed(foreign / "fast.json", change)
+    conversion = read(foreign / "slow.json", shared_only)
+    assert any("left out: it has no times for a single device, only for 2" in note for note in conversion.notes)
+    with pytest.raises(BadInputError, match="no times for a single device"):
+        read(shared_only)
+
+
+def test_degree_that_another_gpu_lacks_is_named(read, foreign, changed):
+    def change(tree):
+        for by_degree in tree.values():
+            by_degree.pop("2", None)
+
+    conversion = read(foreign / "slow.json", changed(foreign / "fast.json", change))
+    assert any(note.startswith("fast: no times for 2 devices") for note in conversion.notes)
 
 
 @pytest.mark.parametrize(
