@@ -75,9 +75,11 @@ class Problem:
         missing = [layer.name for layer in self.model.layers if layer.table(device_type) is None]
         if not missing:
             return ""
+        measured = sorted({table.device_type for layer in self.model.layers for table in layer.times})
+        known = f", only on {', '.join(map(repr, measured))}" if measured else ""
         return (
             f"device type {device_type!r}: no peak_flops_per_s for {self.job.precision}, and layer {missing[0]!r} "
-            f"of model {self.model.name!r} has no measured times on it; give one or the other"
+            f"of model {self.model.name!r} has no measured times on it{known}; give one or the other"
         )
 
     def _not_estimable(self, device_type: str) -> str:

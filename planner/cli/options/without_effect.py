@@ -31,9 +31,9 @@ def note_unused_by(solvers: Collection[str]) -> None:
 
 def note_overridden(choices: object, read: Job) -> None:
     """Name the entries of a job file that the command line replaces by something else."""
-    names = [field.name for field in fields(Job) if hasattr(choices, field.name)]
-    given = ((name, getattr(choices, name), getattr(read, name)) for name in names)
-    replaced = [name for name, value, stated in given if value is not None and _plain(value) != _plain(stated)]
+    stated = [field.name for field in fields(Job) if getattr(read, field.name) != field.default]
+    given = ((name, getattr(choices, name, None), getattr(read, name)) for name in stated)
+    replaced = [name for name, value, old in given if value is not None and _plain(value) != _plain(old)]
     if flags := flags_given(replaced):
         note(f"job file: overridden by {flags}")
 

@@ -1,32 +1,44 @@
 """What is ignored is said, and what times rest on."""
 
+import re
+
 import pytest
 
 
 @pytest.fixture
 def renamed(tiny, tiny_folder, tmp_path):
-    """The tiny problem, its profile changed by replacing a text; slow devices are T4, fast ones V100."""
+    """The tiny problem with data-sheet rates in the cluster and flops in the profile, whose text is changed."""
 
-    def arguments(old, new):
-        path = tmp_path / "profile.yaml"
-        path.write_text((tiny_folder / "profile.yaml").read_text().replace(old, new))
-        with_flops = path.read_text().replace("    params_bytes", "    forward_flops: 1e9\n    params_bytes")
-        path.write_text(with_flops)
-        return [path if str(each).endswith("profile.yaml") else each for each in tiny]
+    def arguments(change):
+        profile, cluster = tmp_path / "profile.yaml", tmp_path / "cluster.yaml"
+        text = (tiny_folder / "profile.yaml").read_text()
+        profile.write_text(change(text.replace("    params_bytes", "    forward_flops: 1e9\n    params_bytes")))
+        rate = "    peak_flops_per_s: {fp16: 1e14}\n    memory_bytes:"
+        cluster.write_text((tiny_folder / "cluster.yaml").read_text().replace("    memory_bytes:", rate))
+        copies = {tiny_folder / path.name: path for path in (profile, cluster)}
+        return [copies.get(each, each) for each in tiny]
 
     return arguments
 
 
+def _misspelt(text):
+    return text.replace("V100", "V-100")
+
+
+def _in_ms(text):
+    return re.sub(r"(?<=: )0\.(\d{3})", lambda found: str(int(found[1])), text)
+
+
 def test_misspelt_device_type_is_named_with_the_nearest(plan, renamed):
-    done = plan("solve", *renamed("V100", "V-100"), "--solver", "greedy")
+    done = plan("solve", *renamed(_misspelt), "--solver", "greedy")
     assert "note: profile: times on 'V-100' are not used (6 layers)" in done.stderr
     assert "did you mean 'V100'?" in done.stderr
     assert "NO TIMES ON 'V100'" in done.stderr
     assert done.stdout.rstrip().endswith("layer times measured on T4, estimated on V100")
 
 
-def test_notes_and_basis_are_in_the_json_even_if_quiet(plan, plan_json, renamed, tiny):
-    answer = plan_json("solve", *renamed("V100", "V-100"), "--solver", "greedy", "--quiet")
+def test_notes_and_basis_are_in_the_json_even_if_quiet(plan_json, renamed, tiny):
+    answer = plan_json("solve", *renamed(_misspelt), "--solver", "greedy", "--quiet")
     assert answer["times_rest_on"] == "both"
     assert len(answer["notes"]) == 2
     assert plan_json("solve", *tiny, "--solver", "greedy", "--quiet")["times_rest_on"] == "measured"
@@ -51,7 +63,7 @@ def test_what_divides_nothing_is_named(plan, tiny):
 
 def test_milliseconds_taken_for_seconds_are_noted_and_mended(plan, plan_json, renamed, tmp_path):
     """Layer times as if written in ms: 1000 times as long."""
-    arguments = renamed("0.0", "")  # 0.010 s becomes 10
+    arguments = renamed(_in_ms)
     done = plan("solve", *arguments, "--solver", "greedy")
     assert "if the profile's times are in milliseconds: plan convert PROFILE --time-unit ms" in done.stderr
     profile, fixed = arguments[1], tmp_path / "fixed.json"

@@ -8,6 +8,7 @@ import pytest
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.result import Result, Shortage, Status, StopCause
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.cost.time_basis import Basis, TimeBasis
 from stagecut.planner.report.verdict import rounded_up_percent, speed_against_even_split, verdict
 
 STAGE = Stage(start=0, stop=2, devices=("a/0",), warmup_depth=1, forward_micro_batch=1, backward_micro_batch=1)
@@ -52,6 +53,22 @@ def test_speed_against_an_even_split_is_added():
 
 def test_plan_without_bound_says_so():
     assert verdict(_found(Status.FEASIBLE, bound_s=None)).endswith("without a proof of how good that is")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ((Basis.MEASURED, Basis.MEASURED, Basis.MEASURED), "layer times measured"),
+        ((Basis.ESTIMATED, Basis.ESTIMATED, Basis.ESTIMATED), "layer times estimated"),
+        (
+            (Basis.MEASURED, Basis.ESTIMATED, Basis.BOTH),
+            "layer times measured on a, estimated on b, partly measured on c",
+        ),
+    ],
+)
+def test_what_times_rest_on_is_said(kinds, words):
+    basis = TimeBasis(by_device_type=tuple(zip("abc", kinds, strict=True)), unused=())
+    assert verdict(_found(Status.OPTIMAL), basis=basis) == f"100 ms per iteration, proven optimal; {words}"
 
 
 def test_interrupted_search_keeps_its_plan():

@@ -66,5 +66,5 @@ def test_name_without_degree_and_size_is_refused(files, tmp_path):
     path = tmp_path / "a100.json"
     path.write_text(files[0].read_text())
     choices = [Choices(name="m", device_type="a100", time_unit=TIME_UNITS[Format.METIS])]
-    with pytest.raises(BadInputError, match="must end in _tpN_bsN.json"):
+    with pytest.raises(BadInputError, match=r"must end in _tpN_bsN\.json"):
         convert([open_foreign(str(path))], Format.METIS, choices)
