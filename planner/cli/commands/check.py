@@ -12,6 +12,7 @@ from stagecut.planner.analysis.recheck import recheck
 from stagecut.planner.analysis.reproof import ClaimOutcome, prove_again
 from stagecut.planner.analysis.wave_recheck import recheck_waves
 from stagecut.planner.analysis.wave_reproof import prove_waves_again
+from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, quiet_option
 from stagecut.planner.cli.parameters.types import time_limit
@@ -21,7 +22,6 @@ from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
 from stagecut.planner.cli.views.proof import AnyReproof, proof_sentence, proof_tree
-from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.cli.views.wave_plan import rate_words
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.visible import visible

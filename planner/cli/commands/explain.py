@@ -11,6 +11,7 @@ from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.analysis.what_if import WhatIfOutcome, certified_result, what_if_outcomes
 from stagecut.planner.cli.commands.explain_waves import explain_waves
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
+from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.parameters.types import words_of
@@ -20,7 +21,6 @@ from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.plan import headline, print_memory
-from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result

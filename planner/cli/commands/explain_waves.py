@@ -10,13 +10,13 @@ from stagecut.planner.analysis.wave_prediction import PlayedWaves, play_waves
 from stagecut.planner.analysis.wave_recheck import certified_waves
 from stagecut.planner.analysis.wave_what_if import WaveWhatIf, wave_what_ifs
 from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provenance
+from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
-from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.cli.views.wave_plan import rate_words, wave_headline, wave_row, wave_summary
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult

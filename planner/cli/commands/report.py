@@ -8,6 +8,7 @@ from stagecut.planner.cli.options.report import Answers, ReportOutputs
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.writing import print_json
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.files.plan_file import read_plan_file
 from stagecut.planner.report.page.page import page_bytes
 from stagecut.planner.report.summary import SCHEMA
@@ -33,7 +34,7 @@ def command(path: Path, answers: Answers, outputs: ReportOutputs, *, as_json: bo
     contents = answers.contents(plan_file)
     page = page_bytes(contents)
     outputs.write(outputs.output, page)
-    said = verdict(contents.result, even_split_s=contents.even_split_s)
+    said = verdict(contents.result, even_split_s=contents.even_split_s, basis=time_basis(plan_file.problem))
     if as_json:
         print_json({"schema": SCHEMA, "report": str(outputs.output), "bytes": len(page), "verdict": said})
     else:

@@ -14,6 +14,7 @@ from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.options.solve import SolveOutputs, TimeBudget
+from stagecut.planner.cli.options.time_notes import note_long_iteration
 from stagecut.planner.cli.options.without_effect import note_unused_by
 from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
@@ -22,7 +23,6 @@ from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault, print_shortages
 from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
 from stagecut.planner.cli.views.problem import print_problem, problem_summary
-from stagecut.planner.cli.views.time_notes import note_long_iteration
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.cost.time_basis import time_basis

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.options.waves import (
     SYNCHRONOUS,
     WaveOptions,
@@ -36,7 +37,6 @@ from stagecut.planner.cli.parameters.types import (
     words_of,
 )
 from stagecut.planner.cli.process.notes import note
-from stagecut.planner.cli.views.time_notes import note_times
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.parallelism import Parallelism

@@ -106,7 +106,7 @@ def convert(
     if kind not in TABLES and bytes_from is not None:
         raise BadInputError(f"--bytes-from applies to tables of layers only; {files[0].path} is read as {kind}")
     result = _read(files, kind, choices, bytes_from)
-    slow = slow_times_note(result.profile, [chosen.device_type for chosen in choices])
+    slow = slow_times_note(result.profile)
     unit = "if the file is in milliseconds, use --time-unit ms"
     return replace(result, notes=(*result.notes, f"{slow}: {unit}")) if slow else result
 

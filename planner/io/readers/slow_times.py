@@ -11,11 +11,11 @@ MINUTES_S = 120.0
 """If an iteration takes longer, the same holds."""
 
 
-def slow_times_note(model: ModelProfile, device_types: Container[str]) -> str:
-    """Which of the device types is suspiciously slow by its measured times; empty if none is."""
+def slow_times_note(model: ModelProfile, device_types: Container[str] | None = None) -> str:
+    """Which of the device types (None: any) is suspiciously slow by its measured times; empty if none is."""
     totals: dict[str, tuple[int, float]] = {}
     for table in (table for layer in model.layers for table in layer.times if table.tensor_parallel == 1):
-        if table.device_type in device_types:
+        if device_types is None or table.device_type in device_types:
             seconds = totals.get(table.device_type, (0, 0.0))[1] + table.forward_s[0] + table.backward_s[0]
             totals[table.device_type] = (table.samples[0], seconds)
     slowest = max(totals, key=lambda name: totals[name][1], default=None)

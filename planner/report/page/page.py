@@ -7,6 +7,7 @@ from importlib import resources
 from string import Template
 
 from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.report.page.chart_data import chart_data
 from stagecut.planner.report.page.contents import Contents
 from stagecut.planner.report.page.html_text import folded, html_table, text
@@ -34,7 +35,7 @@ def page_bytes(contents: Contents) -> bytes:
         Template(_asset("page.html"))
         .substitute(
             title=text(f"{problem.model.name} on {problem.cluster.name}"),
-            verdict=text(verdict(contents.result, even_split_s=contents.even_split_s)),
+            verdict=text(verdict(contents.result, even_split_s=contents.even_split_s, basis=time_basis(problem))),
             numbers=tiles,
             links=links,
             sections="\n".join(html for *_, html in drawn),
