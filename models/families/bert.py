@@ -57,12 +57,14 @@ class BertShape:
     segments: int = 2
     dropout: float = 0.1
     """Probability; 0: no masks are saved."""
+    width: int | None = None
+    """Of the feed-forward part; None: `4 h`."""
 
 
 def bert(shape: BertShape, tokens: int) -> Chain:
     """The layer chain of a BERT in pre-training."""
     residual = Residual(tokens=tokens, hidden=shape.hidden, dropout=shape.dropout > 0, norm_first=False)
-    blocks = dense_blocks(shape.blocks, residual, heads=shape.heads, width=4 * shape.hidden)
+    blocks = dense_blocks(shape.blocks, residual, heads=shape.heads, width=shape.width or 4 * shape.hidden)
     return Chain(layers=(_embedding(shape, residual), *blocks, _head(shape, residual)))
 
 

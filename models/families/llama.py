@@ -17,9 +17,8 @@ from functools import partial
 
 from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.models.families.operators import Dim, OperatorCounts, linear
 from stagecut.models.families.token_ends import token_embedding, token_head
-from stagecut.models.families.transformer import WIDTH, Residual, activation, attention_part, repeated
+from stagecut.models.families.transformer import FeedForward, Residual, attention_part, repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +64,8 @@ def decoder_chain(shape: LlamaShape, tokens: int, *, feed_forward: LayerCounts) 
 
 def _swiglu_part(shape: LlamaShape, tokens: int) -> LayerCounts:
     """Feed-forward part with SwiGLU and RMSNorm."""
-    residual, width = decoder_residual(shape, tokens), shape.width
-    token, feature = residual.token, Dim(name=WIDTH, size=width)
-
-    def inner(taken: str) -> tuple[OperatorCounts, ...]:
-        return (
-            linear(
-                "gate and up",
-                taken,
-                made={"gate": width, "up": width},
-                over=(token,),
-                given=residual.wide,
-                out=Dim(name=WIDTH, size=2 * width, units=width),
-                biased=False,
-                saved=True,
-            ),
-            activation(("gate", "up"), "activated", "silu", over=(token, feature)),
-            linear(
-                "down",
-                "activated",
-                made={"inner": shape.hidden},
-                over=(token,),
-                given=feature,
-                out=residual.wide,
-                biased=False,
-                working=0,
-            ),
-        )
-
-    return residual.part("feed-forward", inner)
+    residual = decoder_residual(shape, tokens)
+    return residual.part("feed-forward", partial(FeedForward(width=shape.width, gated=True).operators, residual))
 
 
 def _entry(

@@ -81,10 +81,12 @@ def _add_positions(residual: Residual, positions: int) -> OperatorCounts:
     )
 
 
-def token_head(residual: Residual, *, vocabulary: int, tied: bool, normed: bool = True) -> LayerCounts:
+def token_head(
+    residual: Residual, *, vocabulary: int, tied: bool, normed: bool = True, biased: bool = False
+) -> LayerCounts:
     """Token head; the last layer, so its output has no bytes."""
     first = (final_norm(residual, INPUT),) if normed else ()
-    product = logits(residual, "normed" if normed else INPUT, vocabulary=vocabulary, tied=tied, biased=False)
+    product = logits(residual, "normed" if normed else INPUT, vocabulary=vocabulary, tied=tied, biased=biased)
     return head_layer(residual, (*first, product, token_loss(residual, vocabulary=vocabulary)))
 
 

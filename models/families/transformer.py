@@ -39,6 +39,7 @@ loss, `O(s)` elements, and gathering a backward's input once more, which overlap
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stagecut.models.families.chain import FP32_BYTES, MASK_BYTES, LayerCounts, layer_of
 from stagecut.models.families.operators import (
@@ -54,6 +55,8 @@ from stagecut.models.families.operators import (
 from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
 
 HEAD, KEY_TOKEN, WIDTH = "head", "key token", "width"
+Inner = Callable[[str], tuple[OperatorCounts, ...]]
+"""Operators from the tensor of a name to the one called "inner"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +66,12 @@ class Residual:
     tokens: int
     hidden: int
     biased: bool = True
-    """Whether there are biases and LayerNorm; otherwise no biases and RMSNorm."""
+    """Whether norms are LayerNorms, which have a bias; otherwise RMSNorms."""
     dropout: bool = True
     norm_first: bool = True
     """Whether the norm comes before the part (GPT-2), otherwise after the sum (BERT)."""
+    norm_last: bool = False
+    """Whether there is a second norm between the part and the sum (Gemma 2)."""
 
     @property
     def token(self) -> Dim:
@@ -78,23 +83,40 @@ class Residual:
         """The hidden width."""
         return Dim(name=HIDDEN, size=self.hidden)
 
-    def part(self, name: str, inner: Callable[[str], tuple[OperatorCounts, ...]]) -> LayerCounts:
+    def part(self, name: str, inner: Inner) -> LayerCounts:
         """Norm, inner operators on the tensor of that name, dropout and residual sum, in this order or norm last."""
-        elements = self.tokens * self.hidden
+        if self.norm_last:
+            settled = replace(self._norm("inner", "settled", saved=False), name="norm of the sum's part")
+            operators = (self._norm(INPUT, "normed"), *_kept(inner("normed"), "inner"), settled)
+            return self._layer(name, (*operators, self.sum(OUTPUT, "settled")), times=1)
         if self.norm_first:
-            operators = (self._norm(INPUT, "normed"), *inner("normed"), self._sum(OUTPUT))
+            operators = (self._norm(INPUT, "normed"), *inner("normed"), self.sum(OUTPUT, "inner"))
         else:
-            operators = (*inner(INPUT), self._sum("summed"), self._norm("summed", OUTPUT))
-        return layer_of(name, operators, kind=name, saved_input=elements, all_reduced=elements)
+            operators = (*inner(INPUT), self.sum("summed", "inner"), self._norm("summed", OUTPUT))
+        return self._layer(name, operators, times=1)
 
-    def _norm(self, taken: str, made: str) -> OperatorCounts:
-        return norm(taken, self._state(made), wide=self.wide, over=(self.token,), biased=self.biased)
+    def parallel_part(self, attention: Inner, feed_forward: Inner, *, norms: int) -> LayerCounts:
+        """A block whose attention and feed-forward operators take the same input, through one norm or one each."""
+        first, second = ("normed", "normed") if norms == 1 else ("normed", "normed too")
+        other = () if norms == 1 else (replace(self._norm(INPUT, second), name="second norm"),)
+        attended = _renamed(attention(first), "inner", "attended")
+        operators = (self._norm(INPUT, first), *other, *attended, *feed_forward(second))
+        return self._layer("block", (*operators, self.sum(OUTPUT, "attended", "inner")), times=2)
 
-    def _sum(self, made: str) -> OperatorCounts:
+    def _layer(self, name: str, operators: tuple[OperatorCounts, ...], *, times: int) -> LayerCounts:
+        elements = self.tokens * self.hidden
+        return layer_of(name, operators, kind=name, saved_input=elements, all_reduced=times * elements)
+
+    def _norm(self, taken: str, made: str, *, saved: bool = True) -> OperatorCounts:
+        state = replace(self._state(made), saved=saved and made != OUTPUT)
+        return norm(taken, state, wide=self.wide, over=(self.token,), biased=self.biased)
+
+    def sum(self, made: str, *taken: str) -> OperatorCounts:
+        """The input of the layer and these tensors, after dropout, added."""
         dropped = (mask(self.token, self.wide),) if self.dropout else ()
         return elementwise(
             "residual",
-            (INPUT, "inner"),
+            (INPUT, *taken),
             self._state(made),
             *dropped,
             over=(self.token,),
@@ -141,37 +163,91 @@ def mask(*dims: Dim) -> TensorCounts:
     )
 
 
-def attention_part(residual: Residual, *, heads: int, key_heads: int | None = None) -> LayerCounts:
-    """Attention part, divided by key heads with their queries."""
-    tokens, hidden = residual.tokens, residual.hidden
-    keys = hidden // heads * (key_heads or heads)
-    token, wide = residual.token, residual.wide
-    head = Dim(name=HEAD, size=hidden, units=key_heads or heads)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Widths of the attention of one block."""
 
-    def inner(taken: str) -> tuple[OperatorCounts, ...]:
-        made = {"queries": hidden, "keys": keys, "values": keys}
-        out = replace(head, size=hidden + 2 * keys)
+    heads: int
+    key_heads: int
+    head_width: int
+    biased: bool = False
+    """Whether queries, keys and values have biases."""
+    biased_output: bool = False
+    normed_heads: bool = False
+    """Whether every query and key is normed (Qwen3)."""
+    norm_biased: bool = False
+    """Whether these norms are LayerNorms."""
+    window: int | None = None
+    """Keys that a token attends to; None: all."""
+
+    def operators(self, residual: Residual, taken: str) -> tuple[OperatorCounts, ...]:
+        """From the normed tensor to "inner", divided by key heads with their queries."""
+        queries, keys = self.heads * self.head_width, self.key_heads * self.head_width
+        token, wide = residual.token, residual.wide
+        head = Dim(name=HEAD, size=queries, units=self.key_heads)
+        raw = " before norm" if self.normed_heads else ""
+        made = {f"queries{raw}": queries, f"keys{raw}": keys, "values": keys}
+        out = replace(head, size=queries + 2 * keys)
         return (
-            linear("qkv", taken, made=made, over=(token,), given=wide, out=out, biased=residual.biased, saved=True),
-            _attention_core(tokens=tokens, hidden=hidden, heads=heads, split=(token, head)),
-            linear(
-                "project",
-                "mixed",
-                made={"inner": hidden},
-                over=(token,),
-                given=head,
-                out=wide,
-                biased=residual.biased,
-                working=0,
+            linear("qkv", taken, made=made, over=(token,), given=wide, out=out, biased=self.biased, saved=True),
+            *(self._head_norm(name, token) for name in ("queries", "keys") if self.normed_heads),
+            attention_core(
+                (token, head),
+                heads=self.heads,
+                key_width=self.head_width,
+                value_width=self.head_width,
+                window=self.window,
             ),
+            projection(residual, head, biased=self.biased_output),
         )
 
-    return residual.part("attention", inner)
+    def _head_norm(self, name: str, token: Dim) -> OperatorCounts:
+        heads = self.heads if name == "queries" else self.key_heads
+        head = Dim(name=HEAD, size=heads * self.head_width, units=self.key_heads)
+        elements, kinds = token.size * head.size, ("weight", "bias") if self.norm_biased else ("weight",)
+        return elementwise(
+            f"norm of {name}",
+            (f"{name} before norm",),
+            TensorCounts(name=name, dims=(SAMPLE, TOKEN, HEAD), elements=elements, saved=True),
+            kind="norm",
+            over=(token, head),
+            weights=tuple(WeightCounts(name=kind, dims=("channel",), elements=self.head_width) for kind in kinds),
+            working=elements,
+        )
 
 
-def _attention_core(*, tokens: int, hidden: int, heads: int, split: tuple[Dim, ...]) -> OperatorCounts:
-    """Attention of the tokens to all tokens; a part of the tokens needs all keys and values."""
+def attention_part(residual: Residual, *, heads: int, key_heads: int | None = None) -> LayerCounts:
+    """Attention part whose heads divide the hidden width, with biases where the norms have them."""
+    attention = Attention(
+        heads=heads,
+        key_heads=key_heads or heads,
+        head_width=residual.hidden // heads,
+        biased=residual.biased,
+        biased_output=residual.biased,
+    )
+    return residual.part("attention", partial(attention.operators, residual))
+
+
+def projection(residual: Residual, head: Dim, *, biased: bool) -> OperatorCounts:
+    """From what the heads make to "inner"."""
+    return linear(
+        "project",
+        "mixed",
+        made={"inner": residual.hidden},
+        over=(residual.token,),
+        given=head,
+        out=residual.wide,
+        biased=biased,
+        working=0,
+    )
+
+
+def attention_core(
+    split: tuple[Dim, Dim], *, heads: int, key_width: int, value_width: int, window: int | None = None
+) -> OperatorCounts:
+    """Attention of the tokens to all tokens, or to a window; a part of the tokens needs all keys and values."""
     queries, keys = (SAMPLE, TOKEN, HEAD), (SAMPLE, KEY_TOKEN, HEAD)
+    tokens = split[0].size
     return OperatorCounts(
         name="attention",
         kind="attention",
@@ -181,29 +257,66 @@ def _attention_core(*, tokens: int, hidden: int, heads: int, split: tuple[Dim, .
             Port(tensor="values", dims=keys),
         ),
         outputs=(
-            TensorCounts(name="mixed", dims=queries, elements=tokens * hidden, saved=True),
+            TensorCounts(name="mixed", dims=queries, elements=tokens * heads * value_width, saved=True),
             TensorCounts(name="statistics", dims=queries, fixed_bytes=FP32_BYTES * heads * tokens, saved=True),
         ),
         splits=splits(*split),
-        forward_flops=4 * tokens * tokens * hidden,
-        working=tokens * hidden,
+        forward_flops=2 * tokens * min(tokens, window or tokens) * heads * (key_width + value_width),
+        working=tokens * heads * value_width,
     )
 
 
-def feed_forward_part(residual: Residual, *, width: int) -> LayerCounts:
-    """Feed-forward part with GeLU."""
-    token, wide, feature = residual.token, residual.wide, Dim(name=WIDTH, size=width)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForward:
+    """Width of the feed-forward part of one block."""
 
-    def inner(taken: str) -> tuple[OperatorCounts, ...]:
+    width: int
+    gated: bool = False
+    """Whether there is a gate (SwiGLU, GeGLU), otherwise two linear layers with GeLU."""
+    biased: bool = False
+
+    def operators(self, residual: Residual, taken: str) -> tuple[OperatorCounts, ...]:
+        """From the normed tensor to "inner"."""
+        token, width, feature = residual.token, self.width, Dim(name=WIDTH, size=self.width)
+        made = {"gate": width, "up": width} if self.gated else {"raised": width}
+        out = Dim(name=WIDTH, size=len(made) * width, units=width)
+        results = ("activated", "silu") if self.gated else ("activated",)
+        first = "gate and up" if self.gated else "up"
         return (
-            linear("up", taken, made={"raised": width}, over=(token,), given=wide, out=feature, saved=True),
-            activation(("raised",), "activated", over=(token, feature)),
             linear(
-                "down", "activated", made={"inner": residual.hidden}, over=(token,), given=feature, out=wide, working=0
+                first, taken, made=made, over=(token,), given=residual.wide, out=out, biased=self.biased, saved=True
+            ),
+            activation(tuple(made), *results, over=(token, feature)),
+            linear(
+                "down",
+                "activated",
+                made={"inner": residual.hidden},
+                over=(token,),
+                given=feature,
+                out=residual.wide,
+                biased=self.biased,
+                working=0,
             ),
         )
 
-    return residual.part("feed-forward", inner)
+
+def feed_forward_part(residual: Residual, *, width: int) -> LayerCounts:
+    """Feed-forward part with GeLU and biases."""
+    return residual.part("feed-forward", partial(FeedForward(width=width, biased=True).operators, residual))
+
+
+def _kept(operators: tuple[OperatorCounts, ...], name: str) -> tuple[OperatorCounts, ...]:
+    """The same with the tensor of that name saved, because a norm takes it."""
+    *before, last = operators
+    made = tuple(replace(tensor, saved=tensor.saved or tensor.name == name) for tensor in last.outputs)
+    return (*before, replace(last, outputs=made))
+
+
+def _renamed(operators: tuple[OperatorCounts, ...], old: str, new: str) -> tuple[OperatorCounts, ...]:
+    """The same with another name for what the last one makes."""
+    *before, last = operators
+    made = tuple(replace(tensor, name=new if tensor.name == old else tensor.name) for tensor in last.outputs)
+    return (*before, replace(last, outputs=made))
 
 
 def activation(taken: tuple[str, ...], *made: str, over: tuple[Dim, ...], working: int | None = None) -> OperatorCounts:
@@ -220,4 +333,11 @@ def dense_blocks(blocks: int, residual: Residual, *, heads: int, width: int) -> 
 
 def repeated(blocks: int, *parts: LayerCounts) -> tuple[LayerCounts, ...]:
     """The parts of every block, named like `block3.attention`."""
-    return tuple(replace(part, name=f"block{block}.{part.name}") for block in range(blocks) for part in parts)
+    return tuple(part for block in range(blocks) for part in repeated_as(block, *parts))
+
+
+def repeated_as(block: int, *parts: LayerCounts) -> tuple[LayerCounts, ...]:
+    """The parts of one block; a block of one part is named like `block3`."""
+    if len(parts) == 1:
+        return (replace(parts[0], name=f"block{block}"),)
+    return tuple(replace(part, name=f"block{block}.{part.name}") for part in parts)

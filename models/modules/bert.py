@@ -92,7 +92,7 @@ def bert_modules(name: str, shape: BertShape, *, tokens: int, dropout: float | N
         tensor_parallel=partial(head_styles, "dense", "project", "pooler"),
         operators=_head_operators(),
     )
-    layers = (embedding, *dense_layers(block, width=4 * shape.hidden), head)
+    layers = (embedding, *dense_layers(block, width=shape.width or 4 * shape.hidden), head)
     return ModuleChain(
         name=name,
         layers=layers,
