@@ -3,7 +3,13 @@
 import click
 
 from stagecut.models import build_model, describe_model, measured_names, model_names
-from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_file_name, is_profile, load_profile
+from stagecut.planner.cli.parameters.catalogue import (
+    catalogue_model,
+    default_precision,
+    is_file_name,
+    is_profile,
+    load_profile,
+)
 from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.parameters.types import COUNT
@@ -52,7 +58,9 @@ def show(name: str, precision: str | None, sequence_length: int | None, *, as_js
         if precision not in (None, model.precision):
             raise BadInputError(f"{name}: is a profile in {model.precision}; leave out --precision")
     else:
-        model = catalogue_model(name, precision=Precision(precision or Precision.FP16), sequence_length=sequence_length)
+        model = catalogue_model(
+            name, precision=Precision(precision or default_precision(name)), sequence_length=sequence_length
+        )
     if as_json:
         print_text(format_json(to_tree(model)))
         return

@@ -20,6 +20,7 @@ from stagecut.planner.cli.options.without_effect import note_overridden, note_un
 from stagecut.planner.cli.parameters.catalogue import (
     CLUSTER_HELP,
     catalogue_model,
+    default_precision,
     is_profile,
     load_cluster,
     load_profile,
@@ -57,7 +58,11 @@ class ProblemChoices(WaveOptions):
     """The options of a problem; None where left out, an empty tuple for `auto`."""
 
     model: str = option(
-        "--model", type=NameOrFile(), required=True, metavar="NAME|FILE", help="Catalogue model or profile file."
+        "--model",
+        type=NameOrFile(),
+        required=True,
+        metavar="NAME|FILE",
+        help="Catalogue model, profile, or configuration (config.json or its folder).",
     )
     cluster: str = option("--cluster", type=NameOrFile(), required=True, metavar="NAME|FILE|TEXT", help=CLUSTER_HELP)
     global_batch: int | None = option(
@@ -132,7 +137,7 @@ class ProblemChoices(WaveOptions):
         help="Fixed cost of each half of a halved forward, in seconds.  [default: 0.0004]",
     )
     precision: Precision | None = member_option(
-        "--precision", members=Precision, help="Number format of training.  [default: fp16, or the profile's]"
+        "--precision", members=Precision, help="Number format of training.  [default: fp16, or the file's]"
     )
     optimizer: str | None = option(
         "--optimizer",
@@ -152,7 +157,7 @@ class ProblemChoices(WaveOptions):
             model = load_profile(self.model, sequence_length=self.sequence_length, to_plan=True)
             job = self._job(default_precision=model.precision)
         else:
-            job = self._job(default_precision=Precision.FP16)
+            job = self._job(default_precision=default_precision(self.model))
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
         cluster = load_cluster(self.cluster)
         require_devices(job.waves, cluster)

@@ -16,6 +16,8 @@ from stagecut.models import (
 )
 from stagecut.models.clusters.catalogue import CATALOGUE
 from stagecut.models.clusters.description import is_described
+from stagecut.models.configurations.entry import configuration_entry, configured_precision, is_configuration
+from stagecut.planner.cli.process.notes import note
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
@@ -32,14 +34,19 @@ FILE_SUFFIXES = (".json", ".yaml", ".yml")
 def is_file_name(argument: str) -> bool:
     """Whether the argument means a file: it contains a folder or has a file's suffix, or such a file exists."""
     try:
-        return "/" in argument or Path(argument).suffix.lower() in FILE_SUFFIXES or Path(argument).is_file()
+        return "/" in argument or Path(argument).suffix.lower() in FILE_SUFFIXES or Path(argument).exists()
     except (OSError, ValueError):  # not a valid file name
         return False
 
 
 def is_profile(argument: str) -> bool:
-    """Whether the argument means a profile with a precision of its own: a file, or a measured catalogue model."""
-    return is_file_name(argument) or is_measured(argument)
+    """Whether the argument means a profile with a precision of its own, which a configuration of a model has not."""
+    return (is_file_name(argument) or is_measured(argument)) and not is_configuration(argument)
+
+
+def default_precision(argument: str) -> Precision:
+    """That of a configuration file, otherwise that of the catalogue; for what is no profile."""
+    return configured_precision(argument) if _is_configured(argument) else Precision.FP16
 
 
 def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = False) -> ModelProfile:
@@ -57,7 +64,12 @@ def load_profile(path: str, *, sequence_length: int | None, to_plan: bool = Fals
 
 
 def catalogue_model(name: str, *, precision: Precision, sequence_length: int | None) -> ModelProfile:
-    """A model of the catalogue; raises a BadInputError if there is none of that name and sequence length."""
+    """A model of the catalogue or of a configuration; raises a BadInputError for an unknown one or sequence length."""
+    if _is_configured(name):
+        entry = configuration_entry(name)
+        if sequence_length is None:
+            note(f"{name}: {entry.default_sequence} tokens per sample; --sequence-length sets another number")
+        return entry.profile(precision=precision, sequence_length=sequence_length)
     build = partial(build_model, precision=precision, sequence_length=sequence_length)
     return _found(name, model_names(), build)
 
@@ -67,6 +79,10 @@ def load_cluster(argument: str) -> Cluster:
     if is_file_name(argument):
         return read_cluster(argument, CATALOGUE)
     return build_cluster(argument) if is_described(argument) else _found(argument, cluster_names(), build_cluster)
+
+
+def _is_configured(argument: str) -> bool:
+    return is_file_name(argument) and is_configuration(argument)
 
 
 def _found(name: str, known: tuple[str, ...], find: Callable[[str], T]) -> T:

@@ -1,0 +1,1 @@
+"""Models from configuration files of Hugging Face transformers, described without torch or transformers."""
