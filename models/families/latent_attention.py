@@ -7,8 +7,8 @@ elements per value.
 - parameters: `h q + q + q a (n + r)`, without a query latent `h a (n + r)`; `h (c + r) + c + c a (n + u)`; projection
   `a u h`
 - forward FLOPs: twice the products for every token, and `2 s^2 a (n + r + u)`
-- saved: both latents before and after their norms, queries and keys, `s a (n + r)` each, since every key holds a copy of
-  the rotary elements, values and attention output, `s a u` each; softmax statistics, `4 a s` bytes
+- saved: both latents before and after their norms, queries and keys, `s a (n + r)` each, since every key holds a copy
+  of the rotary elements, values and attention output, `s a u` each; softmax statistics, `4 a s` bytes
 
 Under tensor parallelism the latents are assumed to be sharded like everything else.
 """

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stagecut.models.families.mixtral import EXPERT, MixtralShape
+from stagecut.models.families.experts import EXPERT
+from stagecut.models.families.mixtral import MixtralShape
 from stagecut.models.modules.expert_products import expert_products
 from stagecut.models.modules.llama import decoder_block, decoder_modules
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
