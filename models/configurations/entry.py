@@ -18,8 +18,15 @@ from stagecut.planner.core.precision import Precision
 FILE = "config.json"
 LONGEST_DEFAULT = 8192
 """Largest default for the tokens per sample; many files state a hundred thousand positions."""
+LARGEST_FILE = 1_000_000
+"""Bytes; configurations have thousands, profiles may have millions."""
 MARKS = ("model_type", "architectures", "text_config")
 """Keys of configurations, none of which a profile has."""
+
+
+def holds_configuration(folder: Path) -> bool:
+    """Whether a folder holds a configuration file."""
+    return (folder / FILE).is_file()
 
 
 def is_configuration(argument: str) -> bool:
@@ -28,7 +35,9 @@ def is_configuration(argument: str) -> bool:
     try:
         if path.is_dir():
             return True
-        tree = json.loads(path.read_text(encoding="utf-8")) if path.suffix.lower() == ".json" else None
+        if path.suffix.lower() != ".json" or not path.is_file() or path.stat().st_size > LARGEST_FILE:
+            return False
+        tree = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and "layers" not in tree and (path.name == FILE or any(key in tree for key in MARKS))
@@ -70,8 +79,8 @@ def _file(argument: str) -> Path:
     path = Path(argument)
     if not path.is_dir():
         return path
-    if not (path / FILE).is_file():
-        raise BadInputError(f"{path}: this folder holds no {FILE}; name a configuration or a profile file")
+    if not holds_configuration(path):
+        raise BadInputError(f"{path}: is a folder without {FILE}; name a configuration or a profile file")
     return path / FILE
 
 
@@ -88,9 +97,9 @@ def _tree(path: Path) -> Mapping[str, Any]:
 def _values(source: str, tree: Mapping[str, Any]) -> Values:
     """The keys of the language model, which may be inside those of a model of text and images."""
     text = tree.get("text_config")
-    inner = text if tree.get("model_type") not in READERS and isinstance(text, dict) else tree
+    inner = text if isinstance(text, dict) and str(tree.get("model_type")) not in READERS else tree
     own = inner.get("model_type") or ("gemma3_text" if tree.get("model_type") == "gemma3" else None)
-    if own not in READERS:
+    if not isinstance(own, str) or own not in READERS:
         raise _unknown(source, own)
     return Values(source=source, model_type=own, stated=inner)
 

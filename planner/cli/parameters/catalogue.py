@@ -16,7 +16,12 @@ from stagecut.models import (
 )
 from stagecut.models.clusters.catalogue import CATALOGUE
 from stagecut.models.clusters.description import is_described
-from stagecut.models.configurations.entry import configuration_entry, configured_precision, is_configuration
+from stagecut.models.configurations.entry import (
+    configuration_entry,
+    configured_precision,
+    holds_configuration,
+    is_configuration,
+)
 from stagecut.planner.cli.process.notes import note
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
@@ -32,9 +37,11 @@ FILE_SUFFIXES = (".json", ".yaml", ".yml")
 
 
 def is_file_name(argument: str) -> bool:
-    """Whether the argument means a file: it contains a folder or has a file's suffix, or such a file exists."""
+    """Whether the argument means a file: its form says so, or there is such a file or a folder of a model."""
     try:
-        return "/" in argument or Path(argument).suffix.lower() in FILE_SUFFIXES or Path(argument).exists()
+        path = Path(argument)
+        found = path.is_file() or (argument != "" and holds_configuration(path))
+        return "/" in argument or path.suffix.lower() in FILE_SUFFIXES or found
     except (OSError, ValueError):  # not a valid file name
         return False
 

@@ -52,4 +52,4 @@ def test_an_unknown_type_is_told_once_with_the_way_out(plan, folder):
 def test_a_folder_without_a_configuration_is_refused(plan, tmp_path):
     told = plan("models", "show", str(tmp_path))
     assert told.exit_code == 3
-    assert "this folder holds no config.json" in told.stderr
+    assert "is a folder without config.json" in told.stderr

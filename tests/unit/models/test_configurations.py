@@ -201,6 +201,7 @@ def test_precision_is_that_of_the_weights_if_they_are_bf16(tmp_path, keys, preci
     ("keys", "message"),
     [
         ({"model_type": "llamma"}, r"model_type 'llamma' are not known \(did you mean 'llama'\?\).*plan profile model"),
+        ({"model_type": ["llama"]}, r"model_type \['llama'\] are not known"),
         ({"architectures": ["X"]}, "states no model_type; known: bert, "),
         ({"model_type": "llama"}, "states no hidden_size, which a model of type llama needs"),
         ({"model_type": "llama", **BASE, "vocab_size": "x"}, "vocab_size must be a whole number .* got 'x'"),
