@@ -86,7 +86,7 @@ class Residual:
     def part(self, name: str, inner: Inner) -> LayerCounts:
         """Norm, inner operators on the tensor of that name, dropout and residual sum, in this order or norm last."""
         if self.norm_last:
-            settled = replace(self._norm("inner", "settled", saved=False), name="norm of the sum's part")
+            settled = replace(self._norm("inner", "settled", saved=False), name="second norm")
             operators = (self._norm(INPUT, "normed"), *_kept(inner("normed"), "inner"), settled)
             return self._layer(name, (*operators, self.sum(OUTPUT, "settled")), times=1)
         if self.norm_first:

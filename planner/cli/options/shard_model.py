@@ -10,6 +10,7 @@ from stagecut.planner.cli.options.problem import OPTIMIZERS
 from stagecut.planner.cli.parameters.catalogue import (
     CLUSTER_HELP,
     catalogue_model,
+    default_precision,
     is_profile,
     load_cluster,
     load_profile,
@@ -118,7 +119,7 @@ class ModelToShard:
     def _model(self) -> ModelProfile:
         assert self.model is not None
         if not is_profile(self.model):
-            precision = self.precision or Precision.FP16
+            precision = self.precision or default_precision(self.model)
             return catalogue_model(self.model, precision=precision, sequence_length=self.sequence_length)
         model = load_profile(self.model, sequence_length=self.sequence_length, to_plan=True)
         if self.precision not in (None, model.precision):
