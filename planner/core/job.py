@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.frameworks import RULES, Framework
 from stagecut.planner.core.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule, can_slice
@@ -130,6 +131,8 @@ class Job:
     """Overhead of half a forward in seconds, in addition to its computation: the cost of one more action."""
     waves: WaveChoices | None = None
     """Present if virtual workers train through waves; otherwise gradients are all-reduced once per iteration."""
+    framework: Framework | None = None
+    """The framework that has to run the plan: megatron, torchtitan, deepspeed or executor; None: no restriction."""
 
     def __post_init__(self) -> None:
         require_count("job", "global_batch", self.global_batch)
@@ -150,6 +153,8 @@ class Job:
         sliced = self.slice == AUTO or (isinstance(self.slice, int) and self.slice >= 0)
         require(sliced, "job", "slice", rule, self.slice)
         require_non_negative("job", "action_overhead_s", self.action_overhead_s)
+        if self.framework is not None:
+            self._check_framework(self.framework)
         if self.waves is not None:
             require(
                 len(self.micro_batches) == 1, "job", "micro_batches", "a single size, the minibatch", self.micro_batches
@@ -161,6 +166,24 @@ class Job:
             require(self.can_shard, "job", "sharding", rule, ", ".join(self.sharding))
         for degree in self.tensor_parallel or ():
             require(degree & (degree - 1) == 0, "job", "tensor_parallel", "powers of two", self.tensor_parallel)
+
+    def _check_framework(self, framework: Framework) -> None:
+        """The choices are among those of the framework."""
+        rules = RULES[framework]
+        known, rule = set(self.schedules) <= set(rules.schedules), f"those of {rules.name}, {', '.join(rules.schedules)}"
+        require(known, "job", "schedules", rule, ", ".join(self.schedules))
+        rule = f"left out: {rules.name} has no ZeRO-1 beside replicated weights"
+        require(rules.has_zero1 or not self.zero1, "job", "zero1", rule, self.zero1)
+        if self.zero1 and not rules.has_divided_zero1:
+            rule = f"left out with zero1: {rules.name} divides optimizer states of whole layers only"
+            require(self.sharding is None, "job", "sharding", rule, self.sharding)
+            require(1 in (self.tensor_parallel or (1,)), "job", "tensor_parallel", f"1: {rule}", self.tensor_parallel)
+        if not rules.is_alike:
+            return
+        for field in ("unequal", "slice", "sharding", "waves"):
+            value = getattr(self, field)
+            rule = f"left out for {rules.name}, which runs equal whole micro-batches and all-reduces gradients"
+            require(not value, "job", field, rule, value)
 
     @property
     def can_shard(self) -> bool:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
 from stagecut.planner.core.operators import Operator
 from stagecut.planner.core.precision import Precision
@@ -139,6 +139,14 @@ class ModelProfile:
     def num_params(self) -> float:
         """Number of parameters of the model."""
         return sum(layer.params_bytes for layer in self.layers) / self.precision.num_bytes
+
+    @property
+    def unmerged(self) -> tuple["ModelProfile", Ints]:
+        """The layers that costs are known of, and where those of each layer begin, shape (L + 1,): these themselves.
+
+        Others in a :class:`stagecut.planner.core.merged_model.MergedModel`.
+        """
+        return self, np.arange(self.num_layers + 1)
 
     def boundary_bytes(self) -> Floats:
         """Bytes per sample that cross each boundary, shape (L + 1,).

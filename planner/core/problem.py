@@ -1,13 +1,17 @@
 """The input of a solver: model, cluster and job."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stagecut.planner.core.blocks import BLOCK, Unit, units_of
 from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.errors import BadInputError, UnsupportedError
+from stagecut.planner.core.frameworks import RULES, FrameworkRules
 from stagecut.planner.core.job import Job
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.ranks import is_placeable
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE, Share, shares_of
 from stagecut.planner.core.strategy import MEMORY_PRICES
@@ -68,11 +72,13 @@ class Problem:
         complaints = [fault for name in sorted(used) if (fault := self._missing_times(name))]
         if complaints:
             raise BadInputError(*complaints)
+        if self.rules is not None:
+            _ = self.cuts  # raises an UnsupportedError if the framework needs blocks and the model has others
 
     def _missing_times(self, device_type: str) -> str:
         if self.cluster.device_type(device_type).flops_per_s(self.job.precision) is not None:
             return self._not_estimable(device_type)
-        missing = [layer.name for layer in self.model.layers if layer.table(device_type) is None]
+        missing = [layer.name for layer in self.model.unmerged[0].layers if layer.table(device_type) is None]
         if not missing:
             return ""
         measured = sorted({table.device_type for layer in self.model.layers for table in layer.times})
@@ -84,8 +90,9 @@ class Problem:
 
     def _not_estimable(self, device_type: str) -> str:
         """Explain why times cannot be estimated: the model has times on other devices only, and no operations."""
-        measured = sorted({table.device_type for layer in self.model.layers for table in layer.times})
-        if not measured or device_type in measured or any(layer.forward_flops for layer in self.model.layers):
+        layers = self.model.unmerged[0].layers
+        measured = sorted({table.device_type for layer in layers for table in layer.times})
+        if not measured or device_type in measured or any(layer.forward_flops for layer in layers):
             return ""
         known = ", ".join(map(repr, measured))
         return (
@@ -128,11 +135,64 @@ class Problem:
     def shares(self) -> tuple[Share, ...]:
         """Every way that the job allows to divide the cluster among identical pipelines."""
         numbers = self.job.pipelines or range(1, self.cluster.num_devices + 1)
-        return tuple(share for number in numbers for share in shares_of(self.cluster, number))
+        shares = (share for number in numbers for share in shares_of(self.cluster, number))
+        return tuple(share for share in shares if self._is_placeable(share))
+
+    def _is_placeable(self, share: Share) -> bool:
+        return any(
+            self.allows_degrees(share, replicas=replicas, tensor_parallel=degree)
+            for replicas in self.replica_numbers
+            for degree in self.tensor_parallel_degrees
+        )
+
+    def allows_degrees(self, share: Share, *, replicas: int, tensor_parallel: int) -> bool:
+        """Whether the framework, if there is one, can number the devices of plans whose stages all have these."""
+        if self.rules is None or not self.rules.rank_orders:
+            return True
+        degrees = {"replicas": replicas, "tensor_parallel": tensor_parallel}
+        return is_placeable(self.cluster, share, self.rules.rank_orders, **degrees)
+
+    @property
+    def rules(self) -> FrameworkRules | None:
+        """What the framework of the job can run, if it names one."""
+        return None if self.job.framework is None else RULES[self.job.framework]
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Boundaries at which stages may end, both ends aside.
+
+        Raises an UnsupportedError if they must be those of blocks and the model has layers that are in none.
+        """
+        cuts: Iterable[int] = range(1, self.model.num_layers)
+        if self.rules is None or not (self.rules.is_alike or self.rules.has_whole_blocks):
+            return tuple(cuts)
+        if self.rules.has_whole_blocks:
+            cuts = [unit.start for unit in self._units if unit.role == BLOCK][1:]
+        edges = self.model.skip_edges
+        return tuple(cut for cut in cuts if not any(edge.source < cut <= edge.target for edge in edges))
+
+    @property
+    def _units(self) -> tuple[Unit, ...]:
+        try:
+            return units_of(self.model)
+        except UnsupportedError as error:
+            assert self.rules is not None
+            raise UnsupportedError(
+                f"model {self.model.name!r}: {error}, and stages of {self.rules.name} are whole blocks"
+            ) from None
+
+    @property
+    def replica_numbers(self) -> tuple[int, ...]:
+        """Replicas that a stage may have under some micro-batch size."""
+        sizes = [size for size in self.job.micro_batches if self.job.global_batch % size == 0]
+        numbers = range(1, max(sizes, default=0) + 1)
+        return tuple(own for own in numbers if any(self.job.allows_replicas(own, size) for size in sizes))
 
     @property
     def tensor_parallel_degrees(self) -> tuple[int, ...]:
         """Degrees that the job lists, or else every power of two that fits in an island."""
+        if self.rules is not None and self.job.zero1 and not self.rules.has_divided_zero1:
+            return (1,)
         if self.job.tensor_parallel is not None:
             return self.job.tensor_parallel
         if all(layer.tensor_parallel_bytes is None for layer in self.model.layers):

@@ -13,6 +13,7 @@ from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import is_share_of
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.cost.framework_legality import framework_faults
 from stagecut.planner.cost.sharding_legality import sharding_faults
 from stagecut.planner.cost.sublot_legality import least_sizes, sublot_faults
 
@@ -22,7 +23,7 @@ def faults(costs: CostModel, plan: Plan) -> tuple[str, ...]:
 
     The costs are those of the plan's problem, for any share.
     """
-    found = list(_variant_faults(costs, plan))
+    found = [*_variant_faults(costs, plan), *framework_faults(costs.problem, plan)]
     num_layers, last = costs.problem.model.num_layers, plan.stages[-1].stop
     if last != num_layers:  # a plan has no gaps by construction
         found.append(f"the last stage ends at layer {last}, the model at {num_layers}")
@@ -141,6 +142,8 @@ def _shape_faults(costs: CostModel, plan: Plan, stage: Stage, depth: int) -> Ite
 
 def _memory_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
     """Every stage fits, and recomputes as the job says; with `auto`, where it would not fit otherwise."""
+    rules = costs.problem.rules
+    must_differ = rules is None or not rules.is_alike
     policy, limits_bytes = costs.problem.job.recompute, costs.plan(plan).limit_bytes
     needs_bytes = _memory_bytes(costs, plan, lambda stage: stage.recompute)
     least = least_sizes(costs.problem.job, plan) if plan.is_unequal else plan
@@ -151,7 +154,7 @@ def _memory_faults(costs: CostModel, plan: Plan) -> Iterator[str]:
             yield f"stage {index}: {_words(stage.recompute)}, unlike stage {first} on the same devices"
         if policy is not Recompute.AUTO and stage.recompute != (policy is Recompute.ALWAYS):
             yield f"stage {index}: {_words(stage.recompute)}, where the job says {policy}"
-        if policy is Recompute.AUTO and stage.recompute and plain_bytes[index] <= limits_bytes[index]:
+        if policy is Recompute.AUTO and must_differ and stage.recompute and plain_bytes[index] <= limits_bytes[index]:
             yield f"stage {index}: recomputes although it fits in memory without"
         if needs_bytes[index] > limits_bytes[index]:
             sizes = f"{format_bytes(needs_bytes[index])} of memory and has {format_bytes(limits_bytes[index])}"

@@ -77,6 +77,7 @@ class StageCostModel:
         self, problem: Problem, share: Share, cluster: Cluster, *, alike: "StageCostModel | None" = None
     ) -> None:
         self._problem, self._share, self._cluster = problem, share, cluster
+        self._model, self._begins = problem.model.unmerged
         self._times: dict[tuple[str, float, int, AllReduce | None], tuple[Floats, Floats]] = {}
         self._sizes_by_degree: dict[int, _Sizes] = {}
         self._weight_updates: dict[Placement, WeightUpdates] = {}
@@ -110,6 +111,7 @@ class StageCostModel:
         if placement.sharding is not None:
             sums = self._sharded.sums(placement, micro_batch=micro_batch, start=start, stop=stop)
             return self._of_sums(placement, sums, recompute=recompute)
+        start, stop = self._begins[start], self._begins[stop]
         samples = micro_batch / placement.replicas
         sizes = self._sizes(placement.tensor_parallel)
         forward_s, backward_s = (prefix[stop] - prefix[start] for prefix in self._prefixes(placement, samples))
@@ -178,6 +180,7 @@ class StageCostModel:
         """
         if micro_batch % (2 * placement.replicas):
             return np.full(len(start), np.inf)
+        start, stop = self._begins[start], self._begins[stop]
         samples = micro_batch / placement.replicas
         (half, _), (whole, _) = (self._prefixes(placement, size) for size in (samples / 2, samples))
         half_s: Floats = np.maximum(half[stop] - half[start], (whole[stop] - whole[start]) / 2)
@@ -203,21 +206,21 @@ class StageCostModel:
         exchange = exchange_of(self._cluster, placement, self._share) if degree > 1 else None
         key = (device.name, samples, degree, exchange)
         if key not in self._times:
-            forward_s, backward_s = layer_times(self._problem.model, device, samples, degree)
+            forward_s, backward_s = layer_times(self._model, device, samples, degree)
             exchange_s = np.zeros(len(forward_s)) if exchange is None else self._exchange_s(samples, exchange)
             self._times[key] = (_prefix_sums(forward_s + exchange_s), _prefix_sums(backward_s + exchange_s))
         return self._times[key]
 
     def _exchange_s(self, samples: float, exchange: AllReduce) -> Floats:
         """All-reduce of each layer among the devices of a replica, in one direction, shape (L,)."""
-        sizes = [layer.tensor_parallel_bytes for layer in self._problem.model.layers]
+        sizes = [layer.tensor_parallel_bytes for layer in self._model.layers]
         shared = np.array([size is not None for size in sizes])
         message_bytes = samples * np.array([size or 0.0 for size in sizes])
         return np.where(shared, exchange.seconds(message_bytes), 0.0)
 
     def _sizes(self, degree: int) -> _Sizes:
         if degree not in self._sizes_by_degree:
-            model = self._problem.model
+            model = self._model
             divisor = parts(model, degree)
             params_bytes = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
             saved_bytes = np.array([layer.saved_bytes for layer in model.layers]) / divisor

@@ -13,6 +13,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.search.budget import RunLimits
+from stagecut.planner.solvers.search.cases import cases_of
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import Observer, RowChoice, SolveOptions
 from stagecut.planner.solvers.search.refusals import require_equal_sizes, require_whole_stages
@@ -112,7 +113,7 @@ def run(
         If there is no solver of that name, if it cannot express the problem, or if the options ask
         for something that this system does not have.
     """
-    solve = load(solver_name)
+    load(solver_name)
     if solver_name in PROVING and (solver_name != "milp" or options.rows is RowChoice.SHARED):
         require_equal_sizes(problem, solver_name)
     if solver_name not in SHARDING:
@@ -122,7 +123,7 @@ def run(
     def work() -> Result:
         if start is not None:
             search.begin_from(start)
-        result = solve(problem, search)
+        result = _solved(problem, solver_name, search)
         explain = result.status is Status.INFEASIBLE and solver_name in EXPLAINING
         return _explained(result, search) if explain else result
 
@@ -130,6 +131,16 @@ def run(
     with search.surviving():
         result = interruptible(work, search.patience_s)
     return result or search.result(solver_name, proves=True)
+
+
+def _solved(problem: Problem, solver_name: str, search: Search) -> Result:
+    solve, cases = load(solver_name), cases_of(problem)
+    if cases is None or solver_name == "milp":  # which looks at all cases at once
+        return solve(problem, search)
+    # Imported here: it loads HiGHS.
+    from stagecut.planner.solvers.case_by_case import solve_cases
+
+    return solve_cases(solve, solver_name, cases, search, proves=solver_name in PROVING)
 
 
 def _explained(result: Result, search: Search) -> Result:

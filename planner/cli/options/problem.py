@@ -38,6 +38,7 @@ from stagecut.planner.cli.parameters.types import (
     words_of,
 )
 from stagecut.planner.cli.process.notes import note
+from stagecut.planner.core.frameworks import RULES, Framework
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.parallelism import Parallelism
@@ -136,6 +137,12 @@ class ProblemChoices(WaveOptions):
         metavar="SECONDS",
         help="Fixed cost of each half of a halved forward, in seconds.  [default: 0.0004]",
     )
+    framework: Framework | None = member_option(
+        "--for",
+        members=Framework,
+        help="Plan what a framework can run: whole blocks, stages alike, its schedules and order of ranks "
+        "(docs/search_space.md).  [default: any plan]",
+    )
     precision: Precision | None = member_option(
         "--precision", members=Precision, help="Number format of training.  [default: fp16, or the file's]"
     )
@@ -180,8 +187,25 @@ class ProblemChoices(WaveOptions):
             refuse_without_effect(SYNCHRONOUS)
             job = self._of_waves(read, waves, default_precision)
         precision = self.precision or job.precision
-        recompute = self.recompute or job.recompute
-        return replace(job, precision=precision, optimizer=self._optimizer(job, precision), recompute=recompute)
+        return replace(
+            job,
+            precision=precision,
+            optimizer=self._optimizer(job, precision),
+            recompute=self.recompute or job.recompute,
+            framework=(framework := self.framework or job.framework),
+            schedules=self._schedules_of(framework, job.schedules),
+        )
+
+    def _schedules_of(self, framework: Framework | None, stated: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
+        """The schedules that the framework has too; all of them if it has none, which the job refuses."""
+        if framework is None:
+            return stated
+        rules = RULES[framework]
+        kept = tuple(schedule for schedule in stated if schedule in rules.schedules)
+        if kept and len(kept) < len(stated) and self.schedules is not None:
+            missing = ", ".join(schedule for schedule in stated if schedule not in kept)
+            note(f"--for {framework}: {rules.name} has no schedule {missing}, which is left out")
+        return kept or stated
 
     def _of_waves(self, read: Job | None, waves: WaveChoices, precision: Precision) -> Job:
         """The job file, or the defaults, with the minibatch and the batch of a wave."""

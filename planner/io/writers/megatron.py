@@ -61,7 +61,7 @@ def layout_of(stages: tuple[StageBlocks, ...]) -> str:
 
 
 def _checked(problem: Problem, plan: Plan) -> UniformPlan:
-    faults = block_faults(problem.model, cuts_of(plan))
+    faults = block_faults(problem.model, cuts_of(plan), framework="megatron")
     if not faults:
         faults = tuple(_empty_groups(plan, stage_blocks(problem.model, cuts_of(plan))))
     return uniform_plan(

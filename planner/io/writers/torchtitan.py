@@ -90,7 +90,7 @@ def module_names(stage: StageBlocks, head: str) -> list[str]:
 
 
 def _checked(problem: Problem, plan: Plan, schedule_csv: str | None) -> UniformPlan:
-    faults = [*block_faults(problem.model, cuts_of(plan)), *_pipeline_faults(problem, plan)]
+    faults = [*block_faults(problem.model, cuts_of(plan), framework="torchtitan"), *_pipeline_faults(problem, plan)]
     if SCHEDULES[plan.schedule] == CUSTOM and schedule_csv is None:
         faults.append(f"torch has no schedule {plan.schedule}; write its actions to a file with --schedule-csv FILE")
     if any("\ud800" <= letter <= "\udfff" for letter in schedule_csv or ""):  # undecodable bytes of the path

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import Schedule
@@ -26,28 +27,29 @@ class Sorts:
     """Sort of every layer, shape (L,)."""
     count: Floats
     """Number of layers of each sort, shape (U,)."""
-    params_bytes: Floats
-    """Weights of a layer of each sort, shape (U,)."""
-    divisible: Bools
-    """Whether devices can share the layers of each sort, shape (U,)."""
+    whole_bytes: Floats
+    """Weights of a layer of each sort that devices cannot share, shape (U,)."""
+    shared_bytes: Floats
+    """Weights that they can share, shape (U,)."""
 
 
 def sorts_of(problem: Problem) -> Sorts:
     """Sorts of layers; equal ones take equal inputs too, which recomputation keeps."""
-    model, seen = problem.model, dict[tuple[object, ...], int]()
-    numbers = []
+    (model, begins), seen = problem.model.unmerged, dict[tuple[object, ...], int]()
+    parts: list[object] = []
     for layer, input_bytes in zip(model.layers, model.boundary_bytes().tolist(), strict=False):
         sizes = (layer.params_bytes + layer.shared_params_bytes, layer.saved_bytes, layer.output_bytes, input_bytes)
-        work = (layer.forward_flops, layer.working_bytes, layer.tensor_parallel_bytes, layer.times)
-        numbers.append(seen.setdefault((*sizes, *work), len(seen)))
+        parts.append((sizes, layer.forward_flops, layer.working_bytes, layer.tensor_parallel_bytes, layer.times))
+    numbers = [seen.setdefault(tuple(parts[slice(*ends)]), len(seen)) for ends in pairwise(begins)]
     _, first, of_layers, count = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
-    layers = [model.layers[index] for index in first]
+    params_bytes = np.array([layer.params_bytes + layer.shared_params_bytes for layer in model.layers])
+    divisible = np.array([layer.tensor_parallel_bytes is not None for layer in model.layers])
     return Sorts(
         first=first,
         of_layers=of_layers,
         count=count.astype(float),
-        params_bytes=np.array([layer.params_bytes + layer.shared_params_bytes for layer in layers]),
-        divisible=np.array([layer.tensor_parallel_bytes is not None for layer in layers]),
+        whole_bytes=np.add.reduceat(np.where(divisible, 0.0, params_bytes), begins[:-1])[first],
+        shared_bytes=np.add.reduceat(np.where(divisible, params_bytes, 0.0), begins[:-1])[first],
     )
 
 
@@ -177,7 +179,7 @@ def _column(costs: CostModel, micro_batch: int, sorts: Sorts, placement: Placeme
     layers = costs.stages.stages(
         placement, micro_batch=micro_batch, recompute=recompute, start=sorts.first, stop=sorts.first + 1
     )
-    params = sorts.params_bytes / np.where(sorts.divisible, placement.tensor_parallel, 1)
+    params = sorts.whole_bytes + sorts.shared_bytes / placement.tensor_parallel
     sync_s = costs.stages.least_sync_s(placement) * params / max(float(params @ sorts.count), ALMOST_ZERO)
     sizes = (layers.static_bytes, layers.saved_bytes, layers.working_bytes)
     return np.array((layers.forward_s, layers.backward_s, sync_s + layers.update_s, *sizes))

@@ -33,12 +33,14 @@ from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
+from stagecut.planner.solvers.exact.case_parts import CasePart
 from stagecut.planner.solvers.exact.dp import promising_first
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.heuristic import greedy
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.reference.even import offer_first
+from stagecut.planner.solvers.search.cases import Case, cases_of
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search
 from stagecut.planner.solvers.sublots.proof import SublotProof
@@ -52,22 +54,49 @@ def solve(problem: Problem, search: Search) -> Result:
 
     In the shared rows the bound is their optimum and nothing more: no plan is excluded.
     """
-    with search.step("greedy"):
-        offer_first(search)
-    floors_s = _fluid_bounds(problem, search)
-    with search.step("greedy"):
-        greedy.solve(problem, search, floors_s)
-    variants = promising_first(problem, search)
-    proofs = [
-        *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in variants),
-        *(_OwnProof(search, SublotProof, variant) for variant in problem.unequal_variants),
-    ]
-    agenda = Agenda(search, proofs)
+    cases = cases_of(problem)
+    if cases is None:
+        proofs = parts = _opened(problem, search)
+    else:
+        proofs, parts = _opened_cases(cases, search)
+    agenda = Agenda(search, parts)
     with search.surviving():
         agenda.run()
     search.raise_bound(agenda.bound_s)
     exhausted = search.bound_s == math.inf
     return search.result("milp", proves=True, exhausted=exhausted, row_bound_s=_row_bound(proofs))
+
+
+def _opened(problem: Problem, search: Search) -> "list[Proof]":
+    """A good plan, and the parts of the proof."""
+    with search.step("greedy"):
+        offer_first(search)
+    floors_s = _fluid_bounds(problem, search)
+    with search.step("greedy"):
+        greedy.solve(problem, search, floors_s)
+    return [
+        *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in promising_first(problem, search)),
+        *(_OwnProof(search, SublotProof, variant) for variant in problem.unequal_variants),
+    ]
+
+
+def _opened_cases(cases: Sequence[Case], search: Search) -> "tuple[list[Proof], list[CasePart]]":
+    """The same of problems that are the search space together, the most promising first."""
+    floors_s = {case: _fluid_bounds(case.problem, case.entered(search)) for case in cases}
+    least_s = {case: min(own.values(), default=0.0) for case, own in floors_s.items()}
+    search.raise_bound(min(least_s.values(), default=math.inf))
+    for case in sorted(cases, key=least_s.__getitem__):
+        if search.out_of_budget or least_s[case] >= search.best_s:
+            break
+        with case.inside(search) as own, own.step("greedy"):
+            greedy.solve(case.problem, own, floors_s[case])
+    proofs, parts = list[Proof](), list[CasePart]()
+    for case in cases:
+        own = case.entered(search)
+        of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
+        proofs += of_case
+        parts += (CasePart(case, proof) for proof in of_case)
+    return proofs, parts
 
 
 def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:

@@ -1,0 +1,34 @@
+"""Any solver on a search space for a framework: one case after the other, see :mod:`..search.cases`."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result
+from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
+from stagecut.planner.solvers.search.cases import Case
+from stagecut.planner.solvers.search.search import Search
+
+
+def solve_cases(
+    solve: Callable[[Problem, Search], Result], name: str, cases: Sequence[Case], search: Search, *, proves: bool
+) -> Result:
+    """The best plan of all cases, those that may hold the fastest first; the bound is that of the weakest case.
+
+    Cases whose fluid bound is no better than the best plan are left out.
+    """
+    floors_s: dict[Case, float] = {}
+    for case in cases:
+        floors_s[case] = min(fluid_bounds(case.costs, case.problem.variants).tolist(), default=math.inf)
+        if search.out_of_budget:
+            break
+    proven_s = dict.fromkeys(cases, 0.0) | floors_s
+    for case in sorted(cases, key=proven_s.__getitem__):
+        if search.out_of_budget or proven_s[case] >= search.best_s:
+            break
+        with case.inside(search) as own:
+            solve(case.problem, own)
+            proven_s[case] = max(proven_s[case], own.bound_s)
+    if proves:
+        search.raise_bound(min(proven_s.values(), default=math.inf))
+    return search.result(name, proves=proves, exhausted=proves and search.bound_s == math.inf)
