@@ -170,7 +170,10 @@ class Job:
     def _check_framework(self, framework: Framework) -> None:
         """The choices are among those of the framework."""
         rules = RULES[framework]
-        known, rule = set(self.schedules) <= set(rules.schedules), f"those of {rules.name}, {', '.join(rules.schedules)}"
+        known, rule = (
+            set(self.schedules) <= set(rules.schedules),
+            f"those of {rules.name}, {', '.join(rules.schedules)}",
+        )
         require(known, "job", "schedules", rule, ", ".join(self.schedules))
         rule = f"left out: {rules.name} has no ZeRO-1 beside replicated weights"
         require(rules.has_zero1 or not self.zero1, "job", "zero1", rule, self.zero1)

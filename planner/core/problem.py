@@ -139,6 +139,8 @@ class Problem:
         return tuple(share for share in shares if self._is_placeable(share))
 
     def _is_placeable(self, share: Share) -> bool:
+        if self.rules is None:
+            return True
         return any(
             self.allows_degrees(share, replicas=replicas, tensor_parallel=degree)
             for replicas in self.replica_numbers

@@ -58,7 +58,9 @@ def plan_in(what_if: Problem, problem: Problem, plan: Plan) -> Plan | None:
         return None
     if plan.chunks > 1:
         return None if faults(others, plan) else plan
-    return assemble(others.of(plan.share), plan.variant, arrangement_of(costs.of(plan.share), plan))
+    moved = assemble(others.of(plan.share), plan.variant, arrangement_of(costs.of(plan.share), plan))
+    # Where stages may not differ, those that no longer recompute have to do as the others.
+    return None if moved is None or (problem.rules is not None and faults(others, moved)) else moved
 
 
 def with_one_more_server(cluster: Cluster, index: int) -> Cluster:

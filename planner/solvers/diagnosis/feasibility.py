@@ -15,6 +15,7 @@ from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
+from stagecut.planner.solvers.search.cases import cases_of
 from stagecut.planner.solvers.search.highs import SolveOutcome, solve_integer
 from stagecut.planner.solvers.search.options import SolveOptions, StopCheck
 from stagecut.planner.solvers.search.search import Search
@@ -32,6 +33,13 @@ def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan |
     UndecidedError
         If `stop` ends the search first.
     """
+    if (cases := cases_of(problem)) is None:
+        return _of_variants(problem, stop)
+    plans = ((case, _of_variants(case.problem, stop)) for case in cases)
+    return next((case.unmerged(plan) for case, plan in plans if plan is not None), None)
+
+
+def _of_variants(problem: Problem, stop: StopCheck) -> Plan | None:
     costs = CostModel(problem)
     for variant in _worth_asking(problem):
         if stop():

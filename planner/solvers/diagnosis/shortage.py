@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.errors import BadInputError
@@ -90,8 +91,9 @@ def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:
 
 def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
     """Slightly changed problems, each with the change in words; contradictory ones are left out."""
-    for text, job in _other_jobs(problem):
-        yield from _sensible(text, problem, job=job)
+    for text, changes in _other_jobs(problem):
+        with suppress(BadInputError):  # the framework of the job refuses the change
+            yield from _sensible(text, problem, job=replace(problem.job, **changes))
     for extra in (1, 2, 4, 8):
         for index, server in enumerate(problem.cluster.servers):
             grown = replace(server, count=server.count + extra)
@@ -100,23 +102,23 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
             yield from _sensible(f"{hosts} {server.name!r}", problem, cluster=replace(problem.cluster, servers=servers))
 
 
-def _other_jobs(problem: Problem) -> Iterator[tuple[str, Job]]:
+def _other_jobs(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     job = problem.job
     if job.recompute is Recompute.NEVER:
-        yield "allow recomputation (--recompute auto)", replace(job, recompute=Recompute.AUTO)
+        yield "allow recomputation (--recompute auto)", {"recompute": Recompute.AUTO}
     if not job.zero1:
-        yield "shard the optimizer state (--zero1)", replace(job, zero1=True)
+        yield "shard the optimizer state (--zero1)", {"zero1": True}
     if job.tensor_parallel is not None:
-        yield "allow any tensor parallelism (--tensor-parallel auto)", replace(job, tensor_parallel=None)
+        yield "allow any tensor parallelism (--tensor-parallel auto)", {"tensor_parallel": None}
     if job.sharding != tuple(Parallelism) and job.can_shard and not problem.model.skip_edges:
-        yield "divide operators in any way (--sharding auto)", replace(job, sharding=tuple(Parallelism))
+        yield "divide operators in any way (--sharding auto)", {"sharding": tuple(Parallelism)}
     if job.pipelines is not None and job.pipelines != (1,):
-        yield "a single pipeline (--pipelines 1)", replace(job, pipelines=(1,))
+        yield "a single pipeline (--pipelines 1)", {"pipelines": (1,)}
     if Schedule.ONE_F_ONE_B not in job.schedules:
-        yield "schedule 1f1b", replace(job, schedules=(Schedule.ONE_F_ONE_B,))
+        yield "schedule 1f1b", {"schedules": (Schedule.ONE_F_ONE_B,)}
     for size in range(min(job.micro_batches) - 1, 0, -1):
         if job.global_batch % size == 0:
-            yield f"micro-batches of {size}", replace(job, micro_batches=(size,))
+            yield f"micro-batches of {size}", {"micro_batches": (size,)}
 
 
 def _sensible(

@@ -10,11 +10,7 @@ class CasePart:
 
     def __init__(self, case: Case, part: Part) -> None:
         self._case, self._part = case, part
-
-    @property
-    def bound_s(self) -> float:
-        """None of its plans is faster, except those simulated."""
-        return self._part.bound_s
+        self.bound_s = part.bound_s
 
     @property
     def is_stuck(self) -> bool:

@@ -30,7 +30,7 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.interval_network import IntervalNetwork, build_intervals
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import build_network
-from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, limit_of
+from stagecut.planner.solvers.exact.agenda import Agenda, Outcome, Part, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.exact.case_parts import CasePart
@@ -55,8 +55,9 @@ def solve(problem: Problem, search: Search) -> Result:
     In the shared rows the bound is their optimum and nothing more: no plan is excluded.
     """
     cases = cases_of(problem)
+    parts: Sequence[Part]
     if cases is None:
-        proofs = parts = _opened(problem, search)
+        parts = proofs = _opened(problem, search)
     else:
         proofs, parts = _opened_cases(cases, search)
     agenda = Agenda(search, parts)

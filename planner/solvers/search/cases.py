@@ -81,10 +81,16 @@ def _cases(problem: Problem) -> Iterator[Case]:
     for replicas, degree, recompute in product(problem.replica_numbers, degrees, modes):
         for cuts, pipelines in _spans(problem, replicas):
             sizes = tuple(size for size in job.micro_batches if size % replicas == 0)
-            settled = {"replicas": (replicas,), "tensor_parallel": (degree,), "recompute": recompute}
             with suppress(BadInputError):  # no variant has all these
-                own = replace(job, micro_batches=sizes, pipelines=pipelines, **settled)
-                yield Case(replace(problem, model=merged(problem.model, cuts), job=own))
+                settled = replace(
+                    job,
+                    micro_batches=sizes,
+                    pipelines=pipelines,
+                    replicas=(replicas,),
+                    tensor_parallel=(degree,),
+                    recompute=recompute,
+                )
+                yield Case(replace(problem, model=merged(problem.model, cuts), job=settled))
 
 
 def _spans(problem: Problem, replicas: int) -> Iterator[tuple[Sequence[int], Pipelines]]:
