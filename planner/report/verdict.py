@@ -48,6 +48,24 @@ def resting_on(basis: TimeBasis | None) -> str:
     return f"; layer times {', '.join(parts)}"
 
 
+def cost_of_framework(objective_s: float, name: str, free_s: float | None, bound_s: float | None) -> str:
+    """How much longer a plan for a framework takes than plans without one, in one sentence.
+
+    Given the fastest of those found and a bound on them, each None if there is none.
+    """
+    found = "no faster plan than this one was found"
+    if free_s is not None and free_s < objective_s * (1 - RECOMPUTED):
+        found = f"a plan takes {format_seconds(free_s)}: this one takes {_percent(objective_s / free_s - 1)} longer"
+    if not bound_s:
+        return f"without the restriction to {name}, {found}"
+    most = f"takes at most {rounded_up_percent(max(0.0, objective_s / bound_s - 1))} longer than any"
+    return f"without the restriction to {name}, {found}, and it {most}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
 def quality(result: Result | WaveResult | ChoiceResult | SchemeResult) -> str:
     """How close to optimal a plan is known to be; `proven optimal` only where it is."""
     gap = result.gap

@@ -8,6 +8,7 @@ import click
 
 from stagecut.planner.analysis.even_split import EVEN, even_split_s
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
+from stagecut.planner.analysis.restriction import Unrestricted, without_framework
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.cli.commands.solve_waves import solve_through_waves
 from stagecut.planner.cli.options.prices import PriceOptions
@@ -30,7 +31,7 @@ from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of, to_tree
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA, result_summary, stage_summaries, throughput_summary
-from stagecut.planner.report.verdict import verdict
+from stagecut.planner.report.verdict import cost_of_framework, verdict
 from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -44,6 +45,11 @@ from stagecut.planner.solvers.search.options import SolveOptions
 @solver_option
 @option_group(SearchOptions, argument="options")
 @option_group(SolveOutputs, argument="outputs")
+@click.option(
+    "--compare-free/--no-compare-free",
+    default=True,
+    help="With --for, also search without it for up to 10 s of the time that is left, to say what it costs.",
+)
 @click.option("--dry-run", is_flag=True, help="Check inputs and outputs and show the problem, but do not search.")
 @quiet_option
 @general_options
@@ -54,6 +60,7 @@ def command(
     options: SolveOptions,
     outputs: SolveOutputs,
     *,
+    compare_free: bool,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -98,6 +105,7 @@ def command(
         basis = time_basis(problem)
         note_long_iteration(problem, result.objective_s)
         sentence = verdict(result, even_split_s=even_s, basis=basis)
+        free = _without_framework(problem, result, options, budget, cancelled) if compare_free else None
         print_fault(result)
         try:
             written = outputs.write_all(problem, result, played=played, plan_file=plan_file, even_split_s=even_s)
@@ -110,6 +118,7 @@ def command(
                     "stages": None if played is None else stage_summaries(played),
                     **throughput_summary(None if played is None else played.throughput),
                     "even_split_s": even_s,
+                    "without_framework": None if free is None else tree_of(free),
                     "verdict": sentence,
                     "times_rest_on": str(basis.basis),
                     "problem": problem_summary(problem),
@@ -118,6 +127,9 @@ def command(
                 print_json({**summary, **more})
             else:
                 _print_for_people(problem, result, played, sentence)
+                if free is not None and result.objective_s is not None and problem.rules is not None:
+                    seconds = result.objective_s, problem.rules.name, free.objective_s, free.bound_s
+                    click.echo(cost_of_framework(*seconds))
     if not quiet:
         announce(written)
     context.exit(EXIT_CODES[result.status])
@@ -136,6 +148,16 @@ def _print_for_people(problem: Problem, result: Result, played: Played | None, s
     if is_verbose():
         for what, how_many in result.counts:
             click.echo(f"{what}: {how_many}", err=True)
+
+
+def _without_framework(
+    problem: Problem, result: Result, options: SolveOptions, budget: TimeBudget, cancelled: threading.Event
+) -> Unrestricted | None:
+    """What plans take without the framework; None without one or without a plan, or if no time was left."""
+    if result.plan is None or problem.rules is None or cancelled.is_set():
+        return None
+    seconds = budget.left_s(result.plan)
+    return None if seconds <= 0 else without_framework(problem, options, seconds=seconds, cancelled=cancelled)
 
 
 def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:

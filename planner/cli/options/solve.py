@@ -119,5 +119,8 @@ class TimeBudget:
 
     def even_split_s(self, plan: Plan) -> float:
         """Time for the even split; not positive if none is left."""
-        left_s = self.limit_s - seconds_since_start(self.context) - self.pictures.seconds(plan)
-        return min(left_s, EVEN_TIME_LIMIT_S)
+        return min(self.left_s(plan), EVEN_TIME_LIMIT_S)
+
+    def left_s(self, plan: Plan) -> float:
+        """What is left of the limit beside the pictures; not positive if nothing is."""
+        return self.limit_s - seconds_since_start(self.context) - self.pictures.seconds(plan)
