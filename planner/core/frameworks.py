@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule
 
 
@@ -41,8 +42,15 @@ class FrameworkRules:
     is_alike: bool = True
     """Whether all stages have one number of replicas, one degree of tensor parallelism and one choice of recomputation,
     equal whole micro-batches and all-reduced gradients, and talk to their neighbours only."""
-    has_copies_of_pipelines: bool = True
-    """Whether there can be several replicas or pipelines if there is more than one stage."""
+    precisions: tuple[Precision, ...] = tuple(Precision)
+    token_parts: int = 0
+    """Equal parts of the tokens of a sample that each device of tensor parallelism has; 0: they are not divided."""
+    has_copies_of_parts: bool = True
+    """Whether there can be several replicas or pipelines beside several stages or tensor parallelism."""
+    has_tied_stages: bool = True
+    """Whether stages can share the weights of embedding and head."""
+    has_partly_filled_pipelines: bool = True
+    """Whether there can be more stages than micro-batches."""
     has_zero1: bool = True
     has_divided_zero1: bool = True
     """Whether ZeRO-1 goes with tensor parallelism."""
@@ -53,25 +61,31 @@ RULES: Mapping[Framework, FrameworkRules] = {
     # nothing but the head have been seen to hang. --use-tp-pp-dp-mapping is the other order of ranks.
     Framework.MEGATRON: FrameworkRules(
         name="Megatron-LM",
-        version="megatron-core 0.16",
+        version="megatron-core 0.16.1",
         schedules=(Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED),
         rank_orders=(RankOrder.STAGES_LAST, RankOrder.COPIES_LAST),
         has_whole_blocks=True,
+        token_parts=1,
     ),
-    # Modules are those of its decoders. Its own code refuses replicated weights beside pipelines.
+    # Modules are those of its decoders. Its own code refuses replicated weights beside
+    # pipelines and tensor parallelism; ZeRO-1, which it has in pipelines only, is left out.
     Framework.TORCHTITAN: FrameworkRules(
         name="torchtitan",
-        version="0.2",
+        version="0.2.2 and 0.3.0",
         schedules=(Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.INTERLEAVED),
         rank_orders=(RankOrder.STAGES_LAST,),
         has_whole_blocks=True,
-        has_copies_of_pipelines=False,
+        precisions=(Precision.BF16, Precision.FP32),
+        token_parts=2,
+        has_copies_of_parts=False,
+        has_tied_stages=False,
+        has_partly_filled_pipelines=False,
         has_zero1=False,
     ),
     # A PipelineModule cuts its list of layers anywhere; PipeModelDataParallelTopology numbers the ranks.
     Framework.DEEPSPEED: FrameworkRules(
         name="DeepSpeed",
-        version="0.18",
+        version="0.19.8",
         schedules=(Schedule.ONE_F_ONE_B,),
         rank_orders=(RankOrder.STAGES_LAST,),
     ),

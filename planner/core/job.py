@@ -175,6 +175,8 @@ class Job:
             f"those of {rules.name}, {', '.join(rules.schedules)}",
         )
         require(known, "job", "schedules", rule, ", ".join(self.schedules))
+        rule = f"one of {rules.name}: {', '.join(rules.precisions)}"
+        require(self.precision in rules.precisions, "job", "precision", rule, str(self.precision))
         rule = f"left out: {rules.name} has no ZeRO-1 beside replicated weights"
         require(rules.has_zero1 or not self.zero1, "job", "zero1", rule, self.zero1)
         if self.zero1 and not rules.has_divided_zero1:
@@ -186,7 +188,7 @@ class Job:
         for field in ("unequal", "slice", "sharding", "waves"):
             value = getattr(self, field)
             rule = f"left out for {rules.name}, which runs equal whole micro-batches and all-reduces gradients"
-            require(not value, "job", field, rule, value)
+            require(not value, "job", field, rule, ", ".join(value) if isinstance(value, tuple) else value)
 
     @property
     def can_shard(self) -> bool:

@@ -117,7 +117,20 @@ class Problem:
             for share in self.shares
             for size in self.job.micro_batches
             if batch % (share.num_pipelines * size) == 0
+            and self.fills_pipelines(share, batch // share.num_pipelines // size, group_size=self._largest_group)
         )
+
+    @property
+    def _largest_group(self) -> int:
+        """Devices of the largest stage: where stages are alike, that of the fewest."""
+        return max(self.replica_numbers, default=1) * max(self.tensor_parallel_degrees, default=1)
+
+    def fills_pipelines(self, share: Share, num_microbatches: int, *, group_size: int) -> bool:
+        """Whether there are micro-batches for as many stages as there is room for, if the framework needs that."""
+        if self.rules is None or self.rules.has_partly_filled_pipelines:
+            return True
+        room = self.cluster.num_devices // share.num_pipelines // group_size
+        return num_microbatches >= min(1 + len(self.cuts), room)
 
     @property
     def unequal_variants(self) -> tuple[Variant, ...]:
@@ -170,6 +183,8 @@ class Problem:
             return tuple(cuts)
         if self.rules.has_whole_blocks:
             cuts = [unit.start for unit in self._units if unit.role == BLOCK][1:]
+        if not self.rules.has_tied_stages and any(layer.shared_params_bytes for layer in self.model.layers):
+            cuts = ()
         edges = self.model.skip_edges
         return tuple(cut for cut in cuts if not any(edge.source < cut <= edge.target for edge in edges))
 
@@ -193,8 +208,23 @@ class Problem:
     @property
     def tensor_parallel_degrees(self) -> tuple[int, ...]:
         """Degrees that the job lists, or else every power of two that fits in an island."""
-        if self.rules is not None and self.job.zero1 and not self.rules.has_divided_zero1:
-            return (1,)
+        if self.rules is not None:
+            return tuple(degree for degree in self._allowed_degrees if self._is_divisible(degree, self.rules))
+        return self._allowed_degrees
+
+    def _is_divisible(self, degree: int, rules: FrameworkRules) -> bool:
+        """Whether a framework can divide the optimizer state, heads and tokens over so many devices."""
+        if degree > 1 and self.job.zero1 and not rules.has_divided_zero1:
+            return False
+        layers, tokens = self.model.unmerged[0].layers, self.model.sequence_length or 0
+        splits = (split for layer in layers for operator in layer.operators for split in operator.splits)
+        heads = {split.size for split in splits if split.dim == "head" and split.size is not None}
+        parts = max(1, rules.token_parts * degree if degree > 1 else 1)
+        return not rules.is_alike or (tokens % parts == 0 and all(size % degree == 0 for size in heads))
+
+    @property
+    def _allowed_degrees(self) -> tuple[int, ...]:
+        """Those of the job."""
         if self.job.tensor_parallel is not None:
             return self.job.tensor_parallel
         if all(layer.tensor_parallel_bytes is None for layer in self.model.layers):

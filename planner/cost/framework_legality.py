@@ -34,7 +34,12 @@ def _unlike_faults(problem: Problem, plan: Plan, rules: FrameworkRules) -> Itera
     first = plan.stages[0]
     degrees = {"replicas": first.replicas, "tensor_parallel": first.tensor_parallel}
     if not problem.allows_degrees(plan.share, **degrees):
-        copies = f"{len(plan.pipelines)} pipelines with {first.replicas} replicas of {first.tensor_parallel} devices"
-        yield f"{copies} are not given contiguous ranks on every host by {' or '.join(rules.rank_orders)}"
-    if not rules.has_copies_of_pipelines and len(plan.stages) > 1 and first.replicas * len(plan.pipelines) > 1:
-        yield f"{rules.name} has no copies of weights beside pipelines of several stages"
+        shown = f"{len(plan.pipelines)} pipelines with {first.replicas} replicas of {first.tensor_parallel} devices"
+        yield f"{shown} are not given contiguous ranks on every host by {' or '.join(rules.rank_orders)}"
+    copies, several = first.replicas * len(plan.pipelines), len(plan.stages) > 1
+    if not rules.has_copies_of_parts and copies > 1 and (several or first.tensor_parallel > 1):
+        yield f"{rules.name} has no copies of weights beside several stages or tensor parallelism"
+    size = first.replicas * first.tensor_parallel
+    divided = several or first.tensor_parallel > 1
+    if divided and not problem.fills_pipelines(plan.share, plan.num_microbatches, group_size=size):
+        yield f"{plan.num_microbatches} micro-batches are fewer than the stages that there is room for"

@@ -55,15 +55,11 @@ def cost_of_framework(objective_s: float, name: str, free_s: float | None, bound
     """
     found = "no faster plan than this one was found"
     if free_s is not None and free_s < objective_s * (1 - RECOMPUTED):
-        found = f"a plan takes {format_seconds(free_s)}: this one takes {_percent(objective_s / free_s - 1)} longer"
+        found = f"a plan takes {format_seconds(free_s)}, {100 * (1 - free_s / objective_s):.2g} % less"
     if not bound_s:
         return f"without the restriction to {name}, {found}"
-    most = f"takes at most {rounded_up_percent(max(0.0, objective_s / bound_s - 1))} longer than any"
-    return f"without the restriction to {name}, {found}, and it {most}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    most = f"this one takes at most {rounded_up_percent(max(0.0, objective_s / bound_s - 1))} longer than any"
+    return f"without the restriction to {name}, {found}; {most}"
 
 
 def quality(result: Result | WaveResult | ChoiceResult | SchemeResult) -> str:

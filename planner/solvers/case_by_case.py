@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
+from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
@@ -23,12 +24,18 @@ def solve_cases(
         if search.out_of_budget:
             break
     proven_s = dict.fromkeys(cases, 0.0) | floors_s
+    refusal: UnsupportedError | None = None
     for case in sorted(cases, key=proven_s.__getitem__):
         if search.out_of_budget or proven_s[case] >= search.best_s:
             break
         with case.inside(search) as own:
-            solve(case.problem, own)
+            try:
+                solve(case.problem, own)
+            except UnsupportedError as error:  # a planner that knows other cases only
+                refusal = error
             proven_s[case] = max(proven_s[case], own.bound_s)
+    if refusal is not None and search.best_plan is None:
+        raise refusal
     if proves:
         search.raise_bound(min(proven_s.values(), default=math.inf))
     return search.result(name, proves=proves, exhausted=proves and search.bound_s == math.inf)

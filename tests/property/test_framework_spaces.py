@@ -1,7 +1,7 @@
 """Search spaces of what a framework can run: exact solvers agree with enumeration, and plans keep to the space."""
 
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 
 import pytest
 from hypothesis import given, reject, settings
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
 from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
@@ -20,6 +21,7 @@ from stagecut.planner.io.writers.torchtitan import torchtitan_toml
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.search.cases import cases_of
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.property.strategies import problems
 
@@ -42,17 +44,23 @@ def kinds_of(num_layers):
 @st.composite
 def framework_problems(draw, frameworks=ALIKE, **limits):
     """A small problem of a transformer, for a framework that has one of its schedules."""
-    problem = draw(problems(max_layers=6, max_micro_batches=6, **limits))
+    problem = draw(problems(**{"max_layers": 6, "max_micro_batches": 6, **limits}))
     framework = draw(st.sampled_from(frameworks))
     rules = RULES[framework]
     kinds = kinds_of(problem.model.num_layers)
     layers = (replace(layer, kind=kind) for layer, kind in zip(problem.model.layers, kinds, strict=True))
     schedules = tuple(own for own in problem.job.schedules if own in rules.schedules) or (Schedule.ONE_F_ONE_B,)
     zero1 = problem.job.zero1 and rules.has_zero1
+    precision = Precision.FP16 if Precision.FP16 in rules.precisions else rules.precisions[0]
+    kinds_of_devices = (
+        replace(own, peak_flops_per_s=tuple((precision, rate) for _, rate in own.peak_flops_per_s))
+        for own in problem.cluster.device_types
+    )
     free = replace(
         problem,
-        model=replace(problem.model, layers=tuple(layers)),
-        job=replace(problem.job, schedules=schedules, zero1=zero1, pipelines=None),
+        model=replace(problem.model, layers=tuple(layers), precision=precision),
+        cluster=replace(problem.cluster, device_types=tuple(kinds_of_devices)),
+        job=replace(problem.job, schedules=schedules, zero1=zero1, pipelines=None, precision=precision),
     )
     try:
         return free, replace(free, job=replace(free.job, framework=framework))
@@ -76,9 +84,16 @@ def keeps_to(problem, plan):
                 return False
         if any(edge.source < stage.start <= edge.target for edge in problem.model.skip_edges):
             return False
-    copies = first.replicas * len(plan.pipelines)
-    if not rules.has_copies_of_pipelines and copies > 1 and len(plan.stages) > 1:
+    copies, is_divided = first.replicas * len(plan.pipelines), len(plan.stages) > 1 or first.tensor_parallel > 1
+    if not rules.has_copies_of_parts and copies > 1 and is_divided:
         return False
+    if not rules.has_partly_filled_pipelines and is_divided:
+        room = problem.cluster.num_devices // len(plan.pipelines) // len(first.devices)
+        starts = [index for index, kind in enumerate(kinds) if kind in ("attention", "block")][1:]
+        edges = problem.model.skip_edges
+        free = [cut for cut in starts if not any(edge.source < cut <= edge.target for edge in edges)]
+        if plan.num_microbatches < min(1 + len(free), room):
+            return False
     return problem.allows_degrees(plan.share, replicas=first.replicas, tensor_parallel=first.tensor_parallel)
 
 
@@ -142,6 +157,15 @@ def test_exact_solvers_find_the_optimum_of_an_enumeration(pair):
     assert (dynamic.bound_s or 0.0) <= optimum_s * (1 + ROUNDING)
     assert dynamic.objective_s >= optimum_s * (1 - ROUNDING)
     check_plan(restricted, dynamic.plan)
+
+
+@settings(max_examples=40, deadline=None)
+@given(framework_problems(max_devices=8, max_layers=3, tables=False))
+def test_all_plans_have_ranks_that_give_every_host_a_row(pair):
+    """By an order of the framework, whatever hosts the stages are on."""
+    for case in cases_of(pair[1]):
+        for plan in islice(all_plans(case.problem, case.costs), 300):
+            assert any(hosts_in_a_row(ranked(order, plan)) for order in case.problem.rules.rank_orders)
 
 
 @settings(max_examples=30, deadline=None)

@@ -164,7 +164,7 @@ class ProblemChoices(WaveOptions):
             model = load_profile(self.model, sequence_length=self.sequence_length, to_plan=True)
             job = self._job(default_precision=model.precision)
         else:
-            job = self._job(default_precision=default_precision(self.model))
+            job = self._job(default_precision=self._default_precision(default_precision(self.model)))
             model = catalogue_model(self.model, precision=job.precision, sequence_length=self.sequence_length)
         cluster = load_cluster(self.cluster)
         require_devices(job.waves, cluster)
@@ -174,6 +174,11 @@ class ProblemChoices(WaveOptions):
         note_times(problem)
         note_unable(problem)
         return problem
+
+    def _default_precision(self, usual: Precision) -> Precision:
+        """The usual one, unless the framework of `--for` lacks it."""
+        precisions = tuple(Precision) if self.framework is None else RULES[self.framework].precisions
+        return usual if usual in precisions else precisions[0]
 
     def _job(self, *, default_precision: Precision) -> Job:
         """The job file, or the defaults without one, overridden by the options that were given."""

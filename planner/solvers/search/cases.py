@@ -79,7 +79,7 @@ def _cases(problem: Problem) -> Iterator[Case]:
     job = problem.job
     degrees, modes = problem.tensor_parallel_degrees, CHOICES[job.recompute]
     for replicas, degree, recompute in product(problem.replica_numbers, degrees, modes):
-        for cuts, pipelines in _spans(problem, replicas):
+        for cuts, pipelines in _spans(problem, replicas, degree):
             sizes = tuple(size for size in job.micro_batches if size % replicas == 0)
             with suppress(BadInputError):  # no variant has all these
                 settled = replace(
@@ -93,12 +93,13 @@ def _cases(problem: Problem) -> Iterator[Case]:
                 yield Case(replace(problem, model=merged(problem.model, cuts), job=settled))
 
 
-def _spans(problem: Problem, replicas: int) -> Iterator[tuple[Sequence[int], Pipelines]]:
+def _spans(problem: Problem, replicas: int, degree: int) -> Iterator[tuple[Sequence[int], Pipelines]]:
     """Boundaries, and the numbers of pipelines that go with them."""
     pipelines, rules = problem.job.pipelines, problem.rules
-    if rules is None or rules.has_copies_of_pipelines:
+    if rules is None or rules.has_copies_of_parts:
         yield problem.cuts, pipelines
         return
     if replicas == 1 and 1 in (pipelines or (1,)):
         yield problem.cuts, (1,)
-    yield (), pipelines
+    if degree == 1:
+        yield (), pipelines
