@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from stagecut.planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Server
 from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
-from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.job import Job, Recompute, standard_optimizer
+from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.precision import Precision
+from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
@@ -159,13 +162,53 @@ def test_exact_solvers_find_the_optimum_of_an_enumeration(pair):
     check_plan(restricted, dynamic.plan)
 
 
-@settings(max_examples=40, deadline=None)
-@given(framework_problems(max_devices=8, max_layers=3, tables=False))
-def test_all_plans_have_ranks_that_give_every_host_a_row(pair):
+@st.composite
+def clusters_of_blocks(draw):
+    """Three blocks that fit anywhere, on one or two classes of up to four hosts with one or two islands."""
+    gpu = DeviceType(
+        name="gpu",
+        peak_flops_per_s=((Precision.BF16, 1.0),),
+        memory_bytes=1e9,
+        memory_bandwidth_bytes_per_s=1.0,
+    )
+    servers = tuple(
+        Server(
+            name=f"class-{index}",
+            islands=tuple(
+                Island(device_type="gpu", count=draw(st.sampled_from((1, 2, 4))), fabric=UNLIMITED)
+                for _ in range(draw(st.sampled_from((1, 1, 2))))
+            ),
+            count=draw(st.sampled_from((1, 2, 4))),
+            nic=UNLIMITED,
+        )
+        for index in range(draw(st.sampled_from((1, 1, 2))))
+    )
+    layers = tuple(
+        Layer(name=f"block-{index}", kind="block", forward_flops=1.0, tensor_parallel_bytes=1.0) for index in range(3)
+    )
+    return Problem(
+        model=ModelProfile(name="blocks", layers=layers, precision=Precision.BF16),
+        cluster=Cluster(name="drawn", device_types=(gpu,), servers=servers, network=UNLIMITED),
+        job=Job(
+            global_batch=16,
+            micro_batches=(1, 2, 4),
+            optimizer=standard_optimizer("sgd", Precision.BF16),
+            precision=Precision.BF16,
+            recompute=Recompute.NEVER,
+            framework=draw(st.sampled_from(ALIKE)),
+        ),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(clusters_of_blocks(), st.data())
+def test_all_plans_have_ranks_that_give_every_host_a_row(problem, data):
     """By an order of the framework, whatever hosts the stages are on."""
-    for case in cases_of(pair[1]):
-        for plan in islice(all_plans(case.problem, case.costs), 300):
-            assert any(hosts_in_a_row(ranked(order, plan)) for order in case.problem.rules.rank_orders)
+    case = data.draw(st.sampled_from(cases_of(problem)))
+    share = data.draw(st.sampled_from(case.problem.shares))
+    own = replace(case.problem, job=replace(case.problem.job, pipelines=(share.num_pipelines,)))
+    for plan in islice(all_plans(own), 400):
+        assert any(hosts_in_a_row(ranked(order, plan)) for order in problem.rules.rank_orders)
 
 
 @settings(max_examples=30, deadline=None)
