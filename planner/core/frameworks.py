@@ -68,11 +68,12 @@ RULES: Mapping[Framework, FrameworkRules] = {
         token_parts=1,
     ),
     # Modules are those of its decoders. Its own code refuses replicated weights beside
-    # pipelines and tensor parallelism; ZeRO-1, which it has in pipelines only, is left out.
+    # pipelines and tensor parallelism; ZeRO-1, which it has in pipelines only, is left out, and so
+    # is eager 1F1B, which torch only plays from a file of actions.
     Framework.TORCHTITAN: FrameworkRules(
         name="torchtitan",
         version="0.2.2 and 0.3.0",
-        schedules=(Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B, Schedule.INTERLEAVED),
+        schedules=(Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED),
         rank_orders=(RankOrder.STAGES_LAST,),
         has_whole_blocks=True,
         precisions=(Precision.BF16, Precision.FP32),

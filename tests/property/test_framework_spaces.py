@@ -33,7 +33,7 @@ EXACT = SolveOptions(gap=0.0, time_limit_s=None)
 ALIKE = tuple(framework for framework in Framework if RULES[framework].is_alike)
 WRITERS = {
     Framework.MEGATRON: megatron_arguments,
-    Framework.TORCHTITAN: lambda problem, plan: torchtitan_toml(problem, plan, schedule_csv="actions.csv"),
+    Framework.TORCHTITAN: torchtitan_toml,
     Framework.DEEPSPEED: deepspeed_tree,
 }
 

@@ -15,8 +15,7 @@ def test_a_plan_for_a_framework_converts_and_says_what_the_restriction_costs(pla
     # Whatever a framework can run, others can run too.
     assert free["bound_s"] <= answer["objective_s"]
     assert read_plan_file(path).problem.job.framework == framework
-    csv = ("--schedule-csv", tmp_path / "actions.csv") if framework == "torchtitan" else ()
-    assert plan("convert", path, "--to", framework, *csv).exit_code == 0
+    assert plan("convert", path, "--to", framework).exit_code == 0
     assert plan("check", path).exit_code == 0
 
 
